@@ -1,0 +1,68 @@
+# Third-party libraries. Each is looked for in .deps/ of the source tree first (scripts/fetch_dependencies.sh fills it
+# where there is no root or, later, no network), then in the system.
+set(dcuda_deps_dir "${CMAKE_CURRENT_SOURCE_DIR}/.deps/usr")
+set(dcuda_cure "Run scripts/install_dependencies.sh, or scripts/fetch_dependencies.sh where you are not root.")
+
+# dcuda_find_header_only(<target> <header>): an imported target for a library of headers.
+function(dcuda_find_header_only target header)
+    if(TARGET ${target})
+        return()
+    endif()
+    string(MAKE_C_IDENTIFIER "DCUDA_INCLUDE_${target}" variable)
+    find_path(${variable} ${header} HINTS "${dcuda_deps_dir}/include")
+    mark_as_advanced(${variable})
+    if(NOT ${variable})
+        message(FATAL_ERROR "dCUDA needs ${header}, which was not found. ${dcuda_cure}")
+    endif()
+    add_library(${target} INTERFACE IMPORTED GLOBAL)
+    # As a system directory: no warnings from there. The compiler's own directories must not be named again.
+    if(NOT ${variable} IN_LIST CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES)
+        target_include_directories(${target} SYSTEM INTERFACE "${${variable}}")
+    endif()
+endfunction()
+
+find_package(Threads REQUIRED)
+dcuda_find_header_only(fmt::fmt-header-only fmt/format.h)
+set_property(TARGET fmt::fmt-header-only APPEND PROPERTY INTERFACE_COMPILE_DEFINITIONS FMT_HEADER_ONLY=1)
+dcuda_find_header_only(CLI11::CLI11 CLI/CLI.hpp)
+
+if(DCUDA_BACKEND STREQUAL "cpu")
+    find_package(Boost QUIET COMPONENTS context)
+    if(NOT TARGET Boost::context)
+        message(FATAL_ERROR "dCUDA's CPU backend needs Boost.Context, which was not found. ${dcuda_cure}")
+    endif()
+endif()
+
+if(DCUDA_BUILD_APPS OR DCUDA_BUILD_BENCHMARKS OR DCUDA_BUILD_TESTS)
+    dcuda_find_header_only(nlohmann_json::nlohmann_json nlohmann/json.hpp)
+endif()
+
+if(DCUDA_BUILD_APPS AND NOT TARGET PNG::PNG)
+    if(EXISTS "${dcuda_deps_dir}/include/png.h")
+        file(GLOB_RECURSE dcuda_png_archives "${dcuda_deps_dir}/lib/libpng16.a")
+        file(GLOB_RECURSE dcuda_zlib_archives "${dcuda_deps_dir}/lib/libz.a")
+        add_library(PNG::PNG INTERFACE IMPORTED)
+        target_include_directories(PNG::PNG SYSTEM INTERFACE "${dcuda_deps_dir}/include/libpng16")
+        target_link_libraries(PNG::PNG INTERFACE "${dcuda_png_archives}" "${dcuda_zlib_archives}" m)
+    else()
+        find_package(PNG)
+    endif()
+    if(NOT TARGET PNG::PNG)
+        message(FATAL_ERROR "dCUDA's applications need libpng, which was not found. ${dcuda_cure} "
+                            "Or leave them out: -DDCUDA_BUILD_APPS=OFF")
+    endif()
+endif()
+
+if(DCUDA_BUILD_TESTS AND NOT TARGET GTest::gtest)
+    if(EXISTS "${dcuda_deps_dir}/src/googletest/CMakeLists.txt")
+        set(INSTALL_GTEST OFF)
+        set(BUILD_GMOCK ON)
+        add_subdirectory("${dcuda_deps_dir}/src/googletest" "${CMAKE_BINARY_DIR}/googletest" EXCLUDE_FROM_ALL SYSTEM)
+    else()
+        find_package(GTest)
+    endif()
+    if(NOT TARGET GTest::gtest)
+        message(FATAL_ERROR "dCUDA's tests need GoogleTest, which was not found. ${dcuda_cure} "
+                            "Or leave them out: -DDCUDA_BUILD_TESTS=OFF")
+    endif()
+endif()

@@ -1,0 +1,47 @@
+# Every option of the build. Presets set them: CMakePresets.json.
+set(DCUDA_BACKEND cpu CACHE STRING "What ranks run on: cpu (any C++20 compiler) or cuda (nvcc)")
+set_property(CACHE DCUDA_BACKEND PROPERTY STRINGS cpu cuda)
+if(NOT DCUDA_BACKEND MATCHES "^(cpu|cuda)$")
+    message(FATAL_ERROR "DCUDA_BACKEND is '${DCUDA_BACKEND}'; it must be cpu or cuda.")
+endif()
+
+option(DCUDA_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
+option(DCUDA_BUILD_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
+option(DCUDA_BUILD_APPS "Build the case studies" ${PROJECT_IS_TOP_LEVEL})
+option(DCUDA_BUILD_BENCHMARKS "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
+option(DCUDA_INSTALL "Make the install rules" ${PROJECT_IS_TOP_LEVEL})
+option(DCUDA_WERROR "Turn warnings in dCUDA's own sources into errors" OFF)
+option(DCUDA_LITMUS "Let tests weaken one memory ordering at run time (CPU backend only)" OFF)
+set(DCUDA_SANITIZE "" CACHE STRING "thread, address (with undefined behaviour) or empty (CPU backend only)")
+set_property(CACHE DCUDA_SANITIZE PROPERTY STRINGS "" thread address)
+if(NOT DCUDA_SANITIZE MATCHES "^(|thread|address)$")
+    message(FATAL_ERROR "DCUDA_SANITIZE is '${DCUDA_SANITIZE}'; it must be thread, address or empty.")
+endif()
+if(DCUDA_BACKEND STREQUAL "cuda" AND (DCUDA_SANITIZE OR DCUDA_LITMUS))
+    message(FATAL_ERROR "DCUDA_SANITIZE and DCUDA_LITMUS need DCUDA_BACKEND=cpu.")
+endif()
+
+if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE)
+    set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
+endif()
+if(DCUDA_BACKEND STREQUAL "cuda" AND NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    # Machine code for A100 and H100/H200, and PTX of the newest for what comes after.
+    set(CMAKE_CUDA_ARCHITECTURES "80-real;90" CACHE STRING "GPU architectures")
+endif()
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+# Programs lie together in the build directory: dcuda-run and the tests find each other there.
+if(PROJECT_IS_TOP_LEVEL)
+    set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+endif()
+
+find_program(DCUDA_CCACHE ccache)
+mark_as_advanced(DCUDA_CCACHE)
+if(DCUDA_CCACHE AND PROJECT_IS_TOP_LEVEL)
+    set(CMAKE_CXX_COMPILER_LAUNCHER "${DCUDA_CCACHE}")
+    set(CMAKE_CUDA_COMPILER_LAUNCHER "${DCUDA_CCACHE}")
+endif()

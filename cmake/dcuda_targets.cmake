@@ -1,0 +1,55 @@
+# The targets that users link. Their exported names carry the backend, so that both can be installed side by side;
+# dcuda::device, dcuda::host and dcuda::dcuda name those of the backend in use.
+set(dcuda_backend ${DCUDA_BACKEND})
+
+# dcuda::device: the headers.
+add_library(dcuda_device INTERFACE)
+target_compile_features(dcuda_device INTERFACE cxx_std_20)
+target_include_directories(
+    dcuda_device INTERFACE "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
+                           "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+if(dcuda_backend STREQUAL "cpu")
+    # The CPU backend's <cuda_runtime.h>.
+    target_include_directories(
+        dcuda_device INTERFACE "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include/dcuda/cpu>"
+                               "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/dcuda/cpu>")
+else()
+    target_compile_definitions(dcuda_device INTERFACE DCUDA_BACKEND_CUDA=1)
+    target_link_libraries(dcuda_device INTERFACE CUDA::cudart_static)
+endif()
+if(DCUDA_LITMUS)
+    target_compile_definitions(dcuda_device INTERFACE DCUDA_LITMUS=1)
+endif()
+if(DCUDA_SANITIZE)
+    string(REPLACE "address" "address,undefined" sanitizers "${DCUDA_SANITIZE}")
+    set(sanitizer_options -fsanitize=${sanitizers} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    target_compile_options(dcuda_device INTERFACE "$<BUILD_INTERFACE:${sanitizer_options}>")
+    target_link_options(dcuda_device INTERFACE "$<BUILD_INTERFACE:${sanitizer_options}>")
+endif()
+
+# dcuda::host: the library, from src/. The host compiler compiles it for both backends.
+add_library(dcuda_host STATIC)
+target_link_libraries(dcuda_host PUBLIC dcuda_device Threads::Threads)
+set_target_properties(dcuda_host PROPERTIES OUTPUT_NAME dcuda_${dcuda_backend} POSITION_INDEPENDENT_CODE ON)
+
+# dcuda::dcuda: both.
+add_library(dcuda_dcuda INTERFACE)
+target_link_libraries(dcuda_dcuda INTERFACE dcuda_device dcuda_host)
+
+foreach(part device host dcuda)
+    set_target_properties(dcuda_${part} PROPERTIES EXPORT_NAME ${part}_${dcuda_backend})
+    add_library(dcuda::${part}_${dcuda_backend} ALIAS dcuda_${part})
+    add_library(dcuda::${part} ALIAS dcuda_${part})
+endforeach()
+
+# Warnings, for dCUDA's own sources only.
+add_library(dcuda_warnings INTERFACE)
+set(host_warnings -Wall -Wextra -Wshadow)
+target_compile_options(dcuda_warnings INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${host_warnings};-Wpedantic>")
+list(JOIN host_warnings "," host_warnings_of_nvcc)
+target_compile_options(dcuda_warnings INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${host_warnings_of_nvcc}>")
+if(DCUDA_WERROR)
+    target_compile_options(
+        dcuda_warnings INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Werror>"
+                                 "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Werror>")
+endif()

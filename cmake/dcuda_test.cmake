@@ -1,0 +1,60 @@
+# dcuda_add_test(<name> SOURCES <file>... [PROCESSES <n>...] [RANKS <n>...] [LABELS <label>...] [TIMEOUT <seconds>]
+#                [LIBRARIES <target>...] [ARGUMENTS <argument>...])
+#
+# One GoogleTest program, run once for each number of processes (under dcuda-run; default: alone, without it) and each
+# number of ranks per device (default: the program's own). Names: <name>, <name>.p4, <name>.p4.r8. A program that ends
+# with 77 counts as skipped. RANKS arrives as DCUDA_RANKS_PER_DEVICE.
+function(dcuda_add_test name)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;PROCESSES;RANKS;LABELS;LIBRARIES;ARGUMENTS")
+    if(arg_UNPARSED_ARGUMENTS OR NOT arg_SOURCES)
+        message(FATAL_ERROR "dcuda_add_test(${name}): no SOURCES, or unknown arguments: ${arg_UNPARSED_ARGUMENTS}")
+    endif()
+    dcuda_add_executable(test_${name} SOURCES ${arg_SOURCES})
+    target_include_directories(test_${name} PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests")
+    target_link_libraries(test_${name} PRIVATE dcuda_test_main GTest::gtest fmt::fmt-header-only dcuda_warnings
+                                               ${arg_LIBRARIES})
+    dcuda_register_test(
+        ${name} COMMAND $<TARGET_FILE:test_${name}> ${arg_ARGUMENTS} PROCESSES ${arg_PROCESSES} RANKS ${arg_RANKS}
+        LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT})
+endfunction()
+
+# dcuda_register_test(<name> COMMAND <word>... [PROCESSES <n>...] [RANKS <n>...] [LABELS <label>...]
+#                     [TIMEOUT <seconds>]): the same for any command, such as an example.
+function(dcuda_register_test name)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "COMMAND;PROCESSES;RANKS;LABELS")
+    if(NOT arg_TIMEOUT)
+        set(arg_TIMEOUT 60)
+    endif()
+    if(DCUDA_SANITIZE)
+        math(EXPR arg_TIMEOUT "${arg_TIMEOUT} * 4")
+    endif()
+    if(NOT arg_PROCESSES)
+        set(arg_PROCESSES alone)
+    endif()
+    if(NOT arg_RANKS)
+        set(arg_RANKS default)
+    endif()
+    foreach(processes IN LISTS arg_PROCESSES)
+        foreach(ranks IN LISTS arg_RANKS)
+            set(test ${name})
+            set(launcher "")
+            set(properties TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 77)
+            if(NOT processes STREQUAL "alone")
+                string(APPEND test ".p${processes}")
+                set(launcher $<TARGET_FILE:dcuda-run> -n ${processes})
+                # Two cores, so that a small machine does not run several such tests at a time.
+                list(APPEND properties PROCESSORS 2)
+            endif()
+            set(environment "")
+            if(NOT ranks STREQUAL "default")
+                string(APPEND test ".r${ranks}")
+                list(APPEND environment "DCUDA_RANKS_PER_DEVICE=${ranks}")
+            endif()
+            if(DCUDA_SANITIZE STREQUAL "thread")
+                list(APPEND environment "TSAN_OPTIONS=halt_on_error=1 second_deadlock_stack=1")
+            endif()
+            add_test(NAME ${test} COMMAND ${launcher} ${arg_COMMAND})
+            set_tests_properties(${test} PROPERTIES ${properties} LABELS "${arg_LABELS}" ENVIRONMENT "${environment}")
+        endforeach()
+    endforeach()
+endfunction()

@@ -1,0 +1,36 @@
+// Build-time configuration: version, which backend this translation unit is compiled for, and every DCUDA_ macro.
+#pragma once
+
+#define DCUDA_VERSION_MAJOR 0
+#define DCUDA_VERSION_MINOR 1
+#define DCUDA_VERSION_PATCH 0
+#define DCUDA_VERSION_STRING "0.1.0"
+
+// nvcc selects the CUDA backend by itself. A C++ compiler selects the CPU backend, unless the build says that the file
+// is host code of a CUDA program (the CMake target of the CUDA backend does).
+#if defined(__CUDACC__) && !defined(DCUDA_BACKEND_CUDA)
+#define DCUDA_BACKEND_CUDA 1
+#endif
+#ifndef DCUDA_BACKEND_CUDA
+#define DCUDA_BACKEND_CUDA 0
+#endif
+#define DCUDA_BACKEND_CPU (!DCUDA_BACKEND_CUDA)
+
+#if defined(__CUDACC__)
+#define DCUDA_DEVICE __device__ __forceinline__
+#define DCUDA_HOST_DEVICE __host__ __device__ __forceinline__
+#else
+#define DCUDA_DEVICE inline
+#define DCUDA_HOST_DEVICE inline
+#endif
+
+// Checks of bounds, ranks, tags and windows in every device operation. On in all builds; -DDCUDA_CHECKS=0 shows what
+// they cost.
+#ifndef DCUDA_CHECKS
+#define DCUDA_CHECKS 1
+#endif
+
+// Litmus builds (CPU only) can weaken one ordering tag at run time, to see that its test fails then: detail/memory.hpp.
+#ifndef DCUDA_LITMUS
+#define DCUDA_LITMUS 0
+#endif

@@ -1,0 +1,10 @@
+// How a block executes: the few steps in which its threads act together. One implementation per backend.
+#pragma once
+
+#include "dcuda/config.hpp"
+
+#if DCUDA_BACKEND_CUDA
+#include "dcuda/detail/exec_cuda.cuh"
+#else
+#include "dcuda/detail/exec_cpu.hpp"
+#endif

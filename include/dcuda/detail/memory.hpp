@@ -1,0 +1,265 @@
+// The memory model of the protocol: the only file with atomics, fences, spin loops and PTX.
+//
+// Every operation that orders something names its order_tag; docs/design/memory-model.md has the argument per tag and
+// tests/litmus the test that fails when the tag is weakened. Order is on the operation, never in a separate fence, so
+// that ThreadSanitizer on the CPU backend checks the very protocol that the GPU runs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "dcuda/config.hpp"
+
+#if !defined(__CUDA_ARCH__)
+#include <atomic>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+namespace dcuda::detail {
+
+// Who must see an operation: the threads of this device, or also those of other devices and of the host.
+enum class scope { device, system };
+
+// The ordering steps of the protocol.
+enum class order_tag : int {
+    none,            // relaxed on purpose: nothing is read or written on the strength of it
+    notify_publish,  // source rank: data of puts -> its notification
+    notify_observe,  // target rank: notification seen -> data readable
+    barrier_arrive,  // rank: what it did before -> its arrival; last rank: all arrivals -> what it does for all
+    barrier_release, // last rank: what all did -> the generation
+    barrier_observe, // rank: generation seen -> what all did
+    device_arrive,   // last rank of a device: what its ranks did -> the epoch at another device
+    device_observe,  // last rank of a device: epoch of another device seen -> what its ranks did
+    command_publish, // rank: payload and what it refers to -> the command's sequence number
+    command_observe, // host: sequence number seen -> payload and what it refers to
+    reply_publish,   // host: what it prepared -> the reply
+    reply_observe,   // rank: reply seen -> what the host prepared
+    slot_free,       // host: has read a command -> its slot may be used again
+    slot_reuse,      // rank: slot seen free -> writes the next command into it
+};
+
+#if defined(__CUDA_ARCH__)
+
+// --- GPU ------------------------------------------------------------------------------------------------------------
+// PTX instead of cuda::atomic_ref: it fixes the instruction (red, not atom) and needs no further header.
+
+template <order_tag Tag>
+__device__ __forceinline__ std::uint32_t load_acquire(scope s, const std::uint32_t* word) {
+    std::uint32_t value;
+    if (s == scope::device)
+        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+    else
+        asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+    return value;
+}
+
+__device__ __forceinline__ std::uint32_t load_relaxed(const std::uint32_t* word) {
+    std::uint32_t value;
+    asm volatile("ld.relaxed.sys.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+    return value;
+}
+
+__device__ __forceinline__ void store_relaxed(std::uint32_t* word, std::uint32_t value) {
+    asm volatile("st.relaxed.sys.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+}
+
+template <order_tag Tag>
+__device__ __forceinline__ void store_release(scope s, std::uint32_t* word, std::uint32_t value) {
+    if (s == scope::device)
+        asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+    else
+        asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+}
+
+template <order_tag Tag>
+__device__ __forceinline__ void add_release(scope s, std::uint32_t* word, std::uint32_t value) {
+    if (s == scope::device)
+        asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+    else
+        asm volatile("red.release.sys.global.add.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+}
+
+// Device scope.
+template <order_tag Tag>
+__device__ __forceinline__ std::uint32_t fetch_add_acq_rel(std::uint32_t* word, std::uint32_t value) {
+    std::uint32_t before;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(word), "r"(value) : "memory");
+    return before;
+}
+
+__device__ __forceinline__ std::uint32_t fetch_add_relaxed(std::uint32_t* word, std::uint32_t value) {
+    std::uint32_t before;
+    asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(word), "r"(value) : "memory");
+    return before;
+}
+
+// All earlier writes of the thread, and those it has seen, are performed at their targets on return. Orders nothing
+// else in the protocol: flush alone uses it.
+__device__ __forceinline__ void complete_writes() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+
+// Nanoseconds on this processor's clock, to measure how long a wait lasts.
+__device__ __forceinline__ std::uint64_t clock_ns() {
+    std::uint64_t now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    return now;
+}
+
+#else
+
+// --- CPU: the CPU backend's ranks, and the host of both backends -----------------------------------------------------
+
+#if DCUDA_LITMUS
+// The tag that this process weakens to relaxed: the environment variable DCUDA_WEAKEN_ORDER holds its number.
+inline bool weakened(order_tag tag) {
+    static const int number = [] {
+        const char* text = std::getenv("DCUDA_WEAKEN_ORDER");
+        return text ? std::atoi(text) : -1;
+    }();
+    return static_cast<int>(tag) == number;
+}
+#else
+constexpr bool weakened(order_tag) { return false; }
+#endif
+
+template <order_tag Tag>
+inline std::memory_order order(std::memory_order strong) {
+    return weakened(Tag) ? std::memory_order_relaxed : strong;
+}
+
+inline std::atomic_ref<std::uint32_t> atomic(const std::uint32_t* word) {
+    return std::atomic_ref<std::uint32_t>(*const_cast<std::uint32_t*>(word));
+}
+
+// Sleeps until the word no longer holds `value`, at most `timeout_ns`. The word may be shared between processes.
+inline void sleep_on(const std::uint32_t* word, std::uint32_t value, long timeout_ns) {
+    const timespec timeout{timeout_ns / 1'000'000'000, timeout_ns % 1'000'000'000};
+    syscall(SYS_futex, word, FUTEX_WAIT, value, &timeout, nullptr, 0);
+}
+
+inline void wake_sleepers(const std::uint32_t* word) {
+    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+template <order_tag Tag>
+inline std::uint32_t load_acquire(scope, const std::uint32_t* word) {
+    return atomic(word).load(order<Tag>(std::memory_order_acquire));
+}
+
+inline std::uint32_t load_relaxed(const std::uint32_t* word) { return atomic(word).load(std::memory_order_relaxed); }
+
+inline void store_relaxed(std::uint32_t* word, std::uint32_t value) {
+    atomic(word).store(value, std::memory_order_relaxed);
+}
+
+template <order_tag Tag>
+inline void store_release(scope, std::uint32_t* word, std::uint32_t value) {
+    atomic(word).store(value, order<Tag>(std::memory_order_release));
+    wake_sleepers(word);
+}
+
+template <order_tag Tag>
+inline void add_release(scope, std::uint32_t* word, std::uint32_t value) {
+    atomic(word).fetch_add(value, order<Tag>(std::memory_order_release));
+    wake_sleepers(word);
+}
+
+template <order_tag Tag>
+inline std::uint32_t fetch_add_acq_rel(std::uint32_t* word, std::uint32_t value) {
+    return atomic(word).fetch_add(value, order<Tag>(std::memory_order_acq_rel));
+}
+
+inline std::uint32_t fetch_add_relaxed(std::uint32_t* word, std::uint32_t value) {
+    return atomic(word).fetch_add(value, std::memory_order_relaxed);
+}
+
+// A sequentially consistent read-modify-write instead of a fence, which ThreadSanitizer does not understand.
+inline void complete_writes() {
+    std::uint32_t nothing = 0;
+    atomic(&nothing).exchange(1, std::memory_order_seq_cst);
+}
+
+inline std::uint64_t clock_ns() {
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+#endif
+
+// --- Polling
+// ----------------------------------------------------------------------------------------------------------
+
+// Polls the word until ready(value). Every so often it asks patience(value) whether to go on; returns false when that
+// says no. One thread of a rank.
+template <order_tag Tag, class Ready, class Patience>
+DCUDA_DEVICE bool poll(scope s, const std::uint32_t* word, const Ready& ready, Patience& patience) {
+#if defined(__CUDA_ARCH__)
+    for (unsigned polls = 1;; ++polls) {
+        const std::uint32_t value = load_acquire<Tag>(s, word);
+        if (ready(value)) return true;
+        // PERF: 64 polls are about 40 us; a check of the abort word every time would double the traffic of a wait.
+        if (polls % 64 == 0 && !patience(value)) return false;
+    }
+#elif !defined(__CUDACC__)
+    long sleep_ns = 500'000;
+    for (unsigned polls = 1;; ++polls) {
+        const std::uint32_t value = load_acquire<Tag>(s, word);
+        if (ready(value)) return true;
+        if (polls < 32) continue;
+        if (!patience(value)) return false;
+        // Whoever changes the word wakes us; the time-out is for the abort word and the watchdog's heartbeat.
+        sleep_on(word, value, sleep_ns);
+        if (sleep_ns < 50'000'000) sleep_ns *= 2;
+    }
+#else
+    return false; // nvcc's host pass: never called
+#endif
+}
+
+// --- Packets: commands of ranks to their host
+// -------------------------------------------------------------------------
+
+// 12 bytes of payload with the sequence number that vouches for them.
+struct alignas(16) packet {
+    std::uint32_t payload[3];
+    std::uint32_t sequence;
+};
+
+// One thread. ORDER command-publish: on the GPU one 128-bit store, single-copy atomic, carries payload and number, so
+// nothing needs to be ordered between them; what the payload refers to was ordered before by a release of its own
+// (device_ops.hpp). On the CPU the number is stored with release.
+DCUDA_HOST_DEVICE void store_packet(packet* target, std::uint32_t a, std::uint32_t b, std::uint32_t c,
+                                    std::uint32_t sequence) {
+#if defined(__CUDA_ARCH__)
+    const std::uint64_t low = a | static_cast<std::uint64_t>(b) << 32;
+    const std::uint64_t high = c | static_cast<std::uint64_t>(sequence) << 32;
+    asm volatile(
+        "{ .reg .b128 whole; mov.b128 whole, {%1, %2}; st.relaxed.sys.global.b128 [%0], whole; }" ::"l"(target),
+        "l"(low), "l"(high)
+        : "memory");
+#else
+    target->payload[0] = a;
+    target->payload[1] = b;
+    target->payload[2] = c;
+    atomic(&target->sequence).store(sequence, order<order_tag::command_publish>(std::memory_order_release));
+#endif
+}
+
+#if !defined(__CUDA_ARCH__)
+// Host. True if the packet with this number has arrived; then its payload has, too.
+inline bool packet_arrived(const packet* source, std::uint32_t sequence) {
+    return atomic(&source->sequence).load(order<order_tag::command_observe>(std::memory_order_acquire)) == sequence;
+}
+
+// Host: lets other threads run between two looks at something.
+inline void yield_processor() { sched_yield(); }
+#endif
+
+} // namespace dcuda::detail

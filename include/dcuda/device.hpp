@@ -1,0 +1,103 @@
+// The device side: what a rank does inside a running kernel.
+#pragma once
+
+#include "dcuda/detail/device_ops.hpp"
+#include "dcuda/types.hpp"
+
+namespace dcuda {
+
+// What the library keeps of a rank, in its block's shared memory: `__shared__ dcuda::state state;`
+using state = detail::rank_state;
+
+// A rank: the calling thread block. Construct one at the top of the kernel, in all threads of the block. Unless a
+// function says "one thread", all threads of the block call it, with the same arguments, like __syncthreads().
+//
+// A violated contract (bounds, rank, tag, window) ends the run: runtime::run throws and names rank and operation.
+//
+// Order: puts and notifications from one rank to one other rank arrive in the order in which they were issued. A
+// notification is seen only after the data of every earlier put of its source to that rank. Nothing orders
+// notifications of different sources.
+class rank {
+public:
+    // Waits for all ranks of the system.
+    DCUDA_DEVICE rank(context from_host, state& shared) : state_(shared) { detail::init(from_host, state_); }
+
+    // Waits for all ranks of the system: no rank ends while another may still put into its windows.
+    DCUDA_DEVICE ~rank() noexcept(false) { finish(); }
+    rank(const rank&) = delete;
+    rank& operator=(const rank&) = delete;
+
+    // Ends the rank before the destructor does. Nothing but the destructor may follow.
+    DCUDA_DEVICE void finish() { detail::finish(state_); }
+
+    // This rank's number in the communicator, and the number of ranks there. One thread.
+    DCUDA_DEVICE int id(communicator comm = world) const { return detail::comm_rank(state_, comm); }
+    DCUDA_DEVICE int size(communicator comm = world) const { return detail::comm_size(state_, comm); }
+
+    // Waits until all ranks of the communicator have called it. What they wrote before is visible after, and their puts
+    // have arrived.
+    DCUDA_DEVICE void barrier(communicator comm) { detail::barrier(state_, comm); }
+
+    // Opens `bytes` bytes at `base` for puts by the ranks of the communicator. All of them call it; base and bytes may
+    // differ, bytes may be 0, and windows may overlap. With several processes, base must be cudaMalloc memory (CPU
+    // backend: from its cudaMalloc). The window has no memory of its own: freeing it leaves the memory alone.
+    DCUDA_DEVICE window create_window(communicator comm, void* base, std::size_t bytes) {
+        return detail::create_window(state_, comm, base, bytes);
+    }
+
+    // Closes the window. All ranks of its communicator call it; puts to it must have been waited for.
+    DCUDA_DEVICE void free_window(window win) { detail::free_window(state_, win); }
+
+    // Copies `bytes` bytes at `source` to the window of `target` (its number in the window's communicator), `offset`
+    // bytes from the window's base. Reads the source when all threads of the rank have called it. Returns when issued:
+    // source may change after flush(), or after a notification that proves the arrival. Source and target ranges are
+    // the same (nothing is copied then) or do not overlap.
+    DCUDA_DEVICE void put(window win, int target, std::size_t offset, std::size_t bytes, const void* source) {
+        detail::put(state_, win, target, offset, bytes, source);
+    }
+
+    // put, then adds one to the target's counter of notifications with this tag.
+    DCUDA_DEVICE void put_notify(window win, int target, std::size_t offset, std::size_t bytes, const void* source,
+                                 int tag) {
+        detail::put_notify(state_, win, target, offset, bytes, source, tag);
+    }
+
+    // Adds one to the target's counter of notifications with this tag; the target sees it after all earlier puts of
+    // this rank to it.
+    DCUDA_DEVICE void notify(int target, communicator comm, int tag) { detail::notify(state_, target, comm, tag); }
+
+    // Waits until `count` notifications with this tag have arrived and consumes them. What their sources put before is
+    // then visible to all threads of the rank. Ends the run with an error after the runtime's wait_timeout, if one is
+    // set, and when nothing moves anywhere any more (deadlock).
+    DCUDA_DEVICE void wait_notifications(int tag, int count) { detail::wait_notifications(state_, tag, count); }
+
+    // The same if they have arrived already; else returns false at once and consumes nothing.
+    DCUDA_DEVICE bool test_notifications(int tag, int count) { return detail::test_notifications(state_, tag, count); }
+
+    // Returns when all earlier puts of this rank on this window are complete at their targets.
+    DCUDA_DEVICE void flush(window win) { detail::flush(state_, win); }
+
+    // The pointer that the host gave to runtime::set_user_data. One thread.
+    DCUDA_DEVICE void* user_data() const { return detail::user_data(state_); }
+
+    // Starts and stops the device's timer, which runs on the CPU's clock. All ranks of the device call it; the time
+    // runs between the moments when the last of them has called start and stop: runtime::timings.
+    DCUDA_DEVICE void start_timer() { detail::start_timer(state_); }
+    DCUDA_DEVICE void stop_timer() { detail::stop_timer(state_); }
+
+    // A line that the host prints while the kernel runs, when the line object ends:
+    //     self.log() << "x = " << x;
+    // Any thread may call it; thread 0 of the rank writes, the others do nothing. Lines of a rank stay in order.
+    DCUDA_DEVICE detail::log_line log() { return detail::log_line(state_); }
+
+private:
+    state& state_;
+};
+
+// The block's dynamic shared memory (launch_config::shared_bytes), for both backends. One thread.
+template <class Element>
+DCUDA_DEVICE Element* dynamic_shared() {
+    return static_cast<Element*>(detail::exec::dynamic_shared());
+}
+
+} // namespace dcuda

@@ -1,0 +1,34 @@
+// The one exception class of the library.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace dcuda {
+
+enum class error_code {
+    invalid_argument,  // a call, an option or an environment variable that cannot work
+    out_of_resources,  // more ranks, memory, threads or windows than there are
+    cuda_failure,      // a CUDA call failed
+    no_path,           // two devices that cannot reach each other
+    bootstrap_failure, // the processes did not find each other, or disagree about the job
+    process_lost,      // another process of the job ended or died too early
+    device_fault,      // a device operation broke its contract: bounds, rank, tag, window
+    wait_timeout,      // a wait exceeded the bound that the user set
+    deadlock,          // every rank waits and nothing moves
+    kernel_failure,    // the kernel itself failed: an exception, an illegal access, a trap
+};
+
+// Short name of a code, such as "wait_timeout".
+const char* to_string(error_code code) noexcept;
+
+class error : public std::runtime_error {
+public:
+    error(error_code code, const std::string& message) : std::runtime_error(message), code_(code) {}
+    error_code code() const noexcept { return code_; }
+
+private:
+    error_code code_;
+};
+
+} // namespace dcuda

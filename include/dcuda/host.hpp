@@ -1,0 +1,83 @@
+// The host side: a runtime connects the processes of a job and runs kernels whose blocks are ranks.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "dcuda/detail/launch.hpp"
+#include "dcuda/error.hpp"
+#include "dcuda/types.hpp"
+
+namespace dcuda {
+
+// What a runtime is built with. A value that is set here wins over the environment variable named beside it, which
+// wins over the default. The processes of a job must agree.
+struct options {
+    int ranks_per_device = 0;                  // DCUDA_RANKS_PER_DEVICE; 0: as many as are co-resident (CPU backend: 8)
+    int tags = 0;                              // DCUDA_TAGS; 0: 256; at most 65536
+    int max_windows = 0;                       // DCUDA_MAX_WINDOWS; 0: 64; windows that exist at one time
+    std::chrono::milliseconds wait_timeout{0}; // DCUDA_WAIT_TIMEOUT, in seconds; 0: a wait may take for ever
+};
+
+// The shape of a kernel launch. The number of blocks is the number of ranks.
+struct launch_config {
+    dim3 threads = dim3(128);     // of one rank
+    std::size_t shared_bytes = 0; // dynamic shared memory of one rank
+    int ranks_per_device = 0;     // 0: as the runtime's options say
+};
+
+class runtime {
+public:
+    // Connects all processes of the job: those that dcuda-run, mpirun, srun or torchrun started, else this one alone.
+    // Collective over the processes. Takes the arguments that begin with --dcuda- (--dcuda-ranks=N, --dcuda-tags=N,
+    // --dcuda-windows=N, --dcuda-wait-timeout=SECONDS) out of argv and leaves the others. Throws dcuda::error.
+    runtime(int& argc, char** argv, options requested = {});
+    explicit runtime(options requested = {});
+
+    // Leaves the job. Never throws. Memory of windows must not be freed by the user before the runs that used it ended.
+    ~runtime();
+    runtime(const runtime&) = delete;
+    runtime& operator=(const runtime&) = delete;
+
+    // Runs kernel(context, arguments...) once on every device, one block per rank, and returns its time on this device
+    // in milliseconds. Collective over the processes, which must pass the same kernel and configuration; arguments may
+    // differ. Returns when the kernels of all processes have ended. Throws dcuda::error if any rank or process failed;
+    // after a failure the runtime serves no further run.
+    template <class... Params, class... Args>
+    double run(void (*kernel)(context, Params...), const launch_config& config, Args&&... arguments) {
+        static_assert((std::is_trivially_copyable_v<Params> && ...), "kernel arguments must be trivially copyable");
+        static_assert(sizeof...(Params) == sizeof...(Args), "as many arguments as the kernel takes after its context");
+        return run(detail::bind_kernel(kernel, std::forward<Args>(arguments)...), config);
+    }
+
+    // How many ranks a run of this kernel would have, and where. Collective over the processes. Throws dcuda::error
+    // (out_of_resources) if more ranks were asked for than fit, naming the limit and the largest number that fits.
+    template <class... Params>
+    rank_info plan(void (*kernel)(context, Params...), const launch_config& config) {
+        return plan(detail::kernel_address(kernel), config);
+    }
+
+    // Where the ranks of this process are. Before the first plan or run the rank fields are 0.
+    rank_info info() const;
+
+    // Memory that every rank of this device finds through rank::user_data() in the following runs. Owned by the caller.
+    void set_user_data(void* device_memory);
+
+    // Milliseconds between rank::start_timer and rank::stop_timer, one entry per stop, of the last run.
+    std::vector<double> timings() const;
+
+private:
+    double run(const detail::bound_kernel& kernel, const launch_config& config);
+    rank_info plan(const void* kernel, const launch_config& config);
+
+    class implementation;
+    std::unique_ptr<implementation> implementation_;
+};
+
+} // namespace dcuda

@@ -1,0 +1,42 @@
+// Types that host and device code share.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "dcuda/config.hpp"
+
+namespace dcuda {
+
+// A group of ranks. A rank is a thread block of the running kernel.
+enum class communicator : int {
+    world = 0,  // all ranks of all devices
+    device = 1, // the ranks of the calling rank's device
+};
+inline constexpr communicator world = communicator::world;
+inline constexpr communicator device = communicator::device;
+
+// A handle to memory that the ranks of a communicator opened for puts: rank::create_window. A plain value, the same on
+// all threads of a rank, meaningful to the rank that created it. A default-constructed window is none.
+struct window {
+    std::uint32_t id = 0;
+
+    DCUDA_HOST_DEVICE explicit operator bool() const { return id != 0; }
+    DCUDA_HOST_DEVICE friend bool operator==(window a, window b) { return a.id == b.id; }
+    DCUDA_HOST_DEVICE friend bool operator!=(window a, window b) { return a.id != b.id; }
+};
+
+// Where the ranks of this process are in the system.
+struct rank_info {
+    int rank_count;       // ranks in the system
+    int rank_responsible; // ranks on this process's device
+    int rank_start;       // world rank of the first of them
+    int device_count;     // devices in use on this node
+    int device_index;     // this process's device among them
+    int node_count;
+    int node_index;
+    int process_count; // one process per device
+    int process_index;
+};
+
+} // namespace dcuda

@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# Installs what dCUDA needs to build, on Debian 12 and Ubuntu 24.04 or later.
+#
+#   scripts/install_dependencies.sh [cpu|cuda] [--ci]
+#
+# Looks at what is there (in the system and in .deps/, see fetch_dependencies.sh) and installs what is missing: as root,
+# or with sudo where it asks for no password. Else it prints the one line to run and ends with 1. --ci adds the tools
+# of the checks. CUDA itself is never installed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+backend=cpu
+ci=
+for argument in "$@"; do
+    case "$argument" in
+    cpu | cuda) backend=$argument ;;
+    --ci) ci=yes ;;
+    *) echo "Use: $0 [cpu|cuda] [--ci]" >&2; exit 2 ;;
+    esac
+done
+
+cxx=${CXX:-c++}
+missing=()
+
+# need_command <package> <command> [<minimal version>]
+need_command() {
+    if ! command -v "$2" >/dev/null; then
+        missing+=("$1")
+    elif [ -n "${3:-}" ]; then
+        local found
+        found=$("$2" --version | grep -oE '[0-9]+(\.[0-9]+)+' | head -n 1)
+        if [ "$(printf '%s\n' "$3" "$found" | sort -V | head -n 1)" != "$3" ]; then
+            echo "$2 is version $found; dCUDA needs $3 or later." >&2
+            missing+=("$1")
+        fi
+    fi
+}
+
+# need_library <package> <header> [<linker option>...]
+need_library() {
+    local package=$1 header=$2
+    shift 2
+    [ -e ".deps/usr/include/$header" ] && return
+    if ! echo "#include <$header>
+int main() {}" | "$cxx" -std=c++20 -x c++ - -o /dev/null "$@" 2>/dev/null; then
+        missing+=("$package")
+    fi
+}
+
+if command -v "$cxx" >/dev/null; then
+    need_library libfmt-dev fmt/format.h
+    need_library libcli11-dev CLI/CLI.hpp
+    need_library nlohmann-json3-dev nlohmann/json.hpp
+    need_library libpng-dev png.h -lpng
+    need_library libgtest-dev gtest/gtest.h
+    [ "$backend" = cpu ] && need_library libboost-context-dev boost/context/fiber.hpp -lboost_context
+else
+    missing+=(g++ libfmt-dev libcli11-dev nlohmann-json3-dev libpng-dev libgtest-dev)
+    [ "$backend" = cpu ] && missing+=(libboost-context-dev)
+fi
+need_command make make
+need_command cmake cmake 3.25
+need_command python3 python3
+if [ -n "$ci" ]; then
+    need_command git git
+    need_command ninja-build ninja
+    need_command clang-format clang-format
+fi
+
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+install="apt-get install -y --no-install-recommends ${missing[*]}"
+if ! command -v apt-get >/dev/null; then
+    echo "Missing; these are Debian's package names: ${missing[*]}" >&2
+    echo "Install what your system calls them, then run this again." >&2
+    exit 1
+elif [ "$(id -u)" -eq 0 ]; then
+    run=(env)
+elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+    run=(sudo)
+else
+    echo "Missing: ${missing[*]}" >&2
+    echo "Run this, then the same command again:" >&2
+    echo "  sudo $install" >&2
+    exit 1
+fi
+echo "Installing: ${missing[*]}"
+"${run[@]}" apt-get update -qq
+"${run[@]}" DEBIAN_FRONTEND=noninteractive $install </dev/null

@@ -1,0 +1,249 @@
+#include "bootstrap/control.hpp"
+
+#include "bootstrap/hub.hpp"
+#include "dcuda/config.hpp"
+#include "support/check.hpp"
+#include "support/env.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <mutex>
+#include <poll.h>
+
+namespace dcuda::bootstrap {
+
+namespace {
+
+using support::fail;
+using support::require;
+using clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds connect_pause{10};
+constexpr std::chrono::seconds answer_slack{5}; // the hub's own deadline comes first, with a better message
+constexpr std::chrono::seconds goodbye_time{1};
+
+clock::duration seconds(double value) {
+    return std::chrono::milliseconds(static_cast<long>(std::min(value, 1e9) * 1000));
+}
+
+// How many control planes of this job this process has set up before.
+int next_generation(const std::string& key) {
+    static std::mutex guard;
+    static std::map<std::string, int> generations;
+    std::lock_guard lock(guard);
+    return generations[key]++;
+}
+
+// Waits until the socket has something to read, or takes what is unsent, or the time is over.
+void wait_for(const channel& link, int timeout_ms) {
+    pollfd one{link.fd(), static_cast<short>(POLLIN | (link.has_unsent() ? POLLOUT : 0)), 0};
+    if (::poll(&one, 1, timeout_ms) < 0 && errno != EINTR) support::fail_errno(errno, "poll");
+}
+
+int milliseconds_until(clock::time_point deadline) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - clock::now()).count();
+    return static_cast<int>(std::clamp<long>(left, 0, 60'000));
+}
+
+} // namespace
+
+control::control(const job& who, std::string_view identity) : job_(who) {
+    require(job_.count >= 1 && job_.index >= 0 && job_.index < job_.count, error_code::invalid_argument,
+            "a job cannot have process {} of {}", job_.index, job_.count);
+    if (job_.count == 1) {
+        stalled_ = std::make_unique<stall_detector>(1);
+        return;
+    }
+    require(
+        job_.local_count == job_.count, error_code::bootstrap_failure,
+        "{} of the job's {} processes run on this host: all processes of a job must run on one host in this version",
+        job_.local_count, job_.count);
+    timeout_seconds_ = support::env_seconds("DCUDA_CONNECT_TIMEOUT").value_or(60);
+    connect(identity);
+    await_welcome();
+}
+
+control::~control() {
+    try {
+        if (channel_ && !channel_->closed()) {
+            channel_->send(frame{frame_type::goodbye, job_.index});
+            const auto deadline = clock::now() + goodbye_time;
+            while (channel_->has_unsent() && clock::now() < deadline) {
+                pollfd one{channel_->fd(), POLLOUT, 0};
+                if (::poll(&one, 1, milliseconds_until(deadline)) < 0 && errno != EINTR) break;
+                channel_->flush();
+            }
+        }
+    } catch (...) {
+    } // out of memory: the others see the closed connection instead of the goodbye
+}
+
+void control::connect(std::string_view identity) {
+    const std::string address = meeting_point(job_.key, next_generation(job_.key));
+    if (job_.index == 0) hub_ = std::make_unique<hub>(job_, identity, address, timeout_seconds_);
+
+    const auto deadline = clock::now() + seconds(timeout_seconds_);
+    while (!(channel_ = try_connect(address))) {
+        require(clock::now() < deadline, error_code::bootstrap_failure,
+                "process {} of {}: process 0 of the job did not appear within {} s (DCUDA_CONNECT_TIMEOUT); check that "
+                "it was started, has not failed before, and runs on this host and in the same container: all processes "
+                "of a job must run on one host in this version",
+                job_.index, job_.count, timeout_seconds_);
+        ::poll(nullptr, 0, static_cast<int>(connect_pause.count()));
+    }
+    hub_pid_ = channel_->peer_pid();
+    require(channel_->peer_is_same_user(), error_code::bootstrap_failure,
+            "the meeting point of this job (@{}) is held by pid {} of another user", address, hub_pid_);
+    channel_->send(frame{frame_type::hello, job_.index, 0, static_cast<std::uint64_t>(job_.count), DCUDA_VERSION_STRING,
+                         encode_parts({blob(identity), job_.key})});
+}
+
+void control::await_welcome() {
+    const auto deadline = clock::now() + seconds(timeout_seconds_) + answer_slack;
+    for (;;) {
+        channel_->flush();
+        channel_->read_available();
+        while (auto message = channel_->next()) {
+            if (message->type == frame_type::welcome) return;
+            if (message->type == frame_type::rejected) fail(error_code::bootstrap_failure, "{}", message->payload);
+        }
+        require(!channel_->closed(), error_code::bootstrap_failure,
+                "process 0 (pid {}) ended unexpectedly while the job was starting", hub_pid_);
+        require(clock::now() < deadline, error_code::bootstrap_failure,
+                "process {} of {}: process 0 (pid {}) does not answer; is it stopped?", job_.index, job_.count,
+                hub_pid_);
+        wait_for(*channel_, milliseconds_until(deadline));
+    }
+}
+
+std::vector<blob> control::allgather(std::string_view mine, std::string_view what) {
+    const std::uint64_t id = next_blocking_id_++;
+    send_gather(id, what, mine);
+    for (;;) {
+        // A result that has arrived is good, even if the job has failed since.
+        if (auto found = blocking_results_.find(id); found != blocking_results_.end()) {
+            auto result = std::move(found->second);
+            blocking_results_.erase(found);
+            return result;
+        }
+        throw_if_failed();
+        wait_for(*channel_, -1);
+        read_available();
+    }
+}
+
+void control::barrier(std::string_view what) { allgather({}, what); }
+
+void control::start_gather(std::uint64_t id, std::string_view payload) {
+    require(id < first_reserved_id, error_code::invalid_argument, "gather id {} is in the reserved range", id);
+    send_gather(id, fmt::format("gather {}", id), payload);
+}
+
+void control::send_gather(std::uint64_t id, std::string_view label, std::string_view payload) {
+    throw_if_failed();
+    require(waiting_.try_emplace(id, label).second, error_code::invalid_argument, "{} is already in flight", label);
+    if (channel_) {
+        if (hub_gone_) hub_closed();
+        throw_if_failed();
+        channel_->send(frame{frame_type::gather, job_.index, id, 0, std::string(label), blob(payload)});
+    } else {
+        frame result{frame_type::gathered, 0, id, 0, {}, encode_parts({blob(payload)})};
+        receive(result);
+    }
+}
+
+std::optional<event> control::poll() {
+    if (channel_) read_available();
+    if (events_.empty()) return std::nullopt;
+    event first = std::move(events_.front());
+    events_.pop_front();
+    return first;
+}
+
+void control::abort(int code, std::string_view message) {
+    if (failure_) return;
+    frame reason{frame_type::abort, job_.index, 0, static_cast<std::uint64_t>(code), {}, blob(message)};
+    if (channel_) return channel_->send(reason);
+    reason.type = frame_type::failed;
+    reason.label = "aborted";
+    receive(reason);
+}
+
+void control::report_quiet(std::uint64_t digest) {
+    reported_quiet_ = true;
+    if (channel_)
+        channel_->send(frame{frame_type::quiet, job_.index, 0, digest});
+    else if (!failure_ && stalled_->quiet(0, digest))
+        events_.push_back({event::kind::stalled});
+}
+
+void control::report_busy() {
+    // Only the change matters to the hub.
+    if (!std::exchange(reported_quiet_, false)) return;
+    if (channel_)
+        channel_->send(frame{frame_type::busy, job_.index});
+    else
+        stalled_->busy(0);
+}
+
+void control::read_available() {
+    channel_->flush();
+    channel_->read_available();
+    while (auto message = channel_->next()) receive(*message);
+    if (channel_->closed()) hub_closed();
+}
+
+void control::receive(frame& message) {
+    switch (message.type) {
+    case frame_type::gathered: {
+        waiting_.erase(message.id);
+        auto parts = decode_parts(message.payload);
+        if (message.id >= first_reserved_id)
+            blocking_results_.emplace(message.id, std::move(parts));
+        else
+            events_.push_back({event::kind::gathered, message.id, std::move(parts)});
+        break;
+    }
+    case frame_type::failed:
+        if (failure_) break;
+        failure_ = event{message.label == "lost" ? event::kind::lost : event::kind::aborted,
+                         0,
+                         {},
+                         message.process,
+                         static_cast<pid_t>(message.id),
+                         static_cast<int>(message.number),
+                         message.payload};
+        events_.push_back(*failure_);
+        break;
+    case frame_type::stalled:
+        events_.push_back({event::kind::stalled});
+        break;
+    case frame_type::closing:
+        hub_gone_ = true;
+        if (!waiting_.empty()) hub_closed();
+        break;
+    default:
+        break;
+    }
+}
+
+// The connection has ended. Without a word before, process 0 died; else it matters only to what still waits for it.
+void control::hub_closed() {
+    if (failure_ || (hub_gone_ && waiting_.empty())) return;
+    const std::string end = hub_gone_ ? "finished while the others wait for it in " + waiting_.begin()->second
+                                      : std::string("ended unexpectedly");
+    failure_ = event{event::kind::lost, 0, {}, 0, hub_pid_, 0, fmt::format("process 0 (pid {}) {}", hub_pid_, end)};
+    events_.push_back(*failure_);
+}
+
+void control::throw_if_failed() const {
+    if (!failure_) return;
+    if (failure_->what == event::kind::lost) throw error(error_code::process_lost, failure_->message);
+    const bool is_error_code = failure_->code >= 0 && failure_->code <= static_cast<int>(error_code::kernel_failure);
+    throw error(is_error_code ? static_cast<error_code>(failure_->code) : error_code::process_lost,
+                failure_->process == job_.index
+                    ? failure_->message
+                    : fmt::format("{} (reported by process {})", failure_->message, failure_->process));
+}
+
+} // namespace dcuda::bootstrap

@@ -1,0 +1,112 @@
+// The control plane: how the processes of one job exchange small data, learn of each other's end, and agree that
+// nothing moves any more. It carries set-up and bad news, never the data path.
+#pragma once
+
+#include "bootstrap/job.hpp"
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <sys/types.h>
+#include <vector>
+
+namespace dcuda::bootstrap {
+
+class channel;
+class hub;
+class stall_detector;
+struct frame;
+
+using blob = std::string; // raw bytes
+
+struct event {
+    enum class kind {
+        gathered, // the gather `id` is complete: parts[i] is what process i gave
+        aborted,  // `process` called abort(code, message); its own event comes back to it too
+        lost,     // `process` (pid) ended without goodbye, or finished while others wait for it
+        stalled,  // every process is quiet and nothing moved for two further samples of each
+    };
+    kind what = kind::gathered;
+    std::uint64_t id = 0;
+    std::vector<blob> parts{};
+    int process = -1;
+    pid_t pid = 0;
+    int code = 0;
+    std::string message{};
+};
+
+// One per process of a job. Used by one thread at a time. With a job of one process there is no socket and no thread.
+//
+// The first aborted or lost event of a job is its end: every process gets that one event, and every later collective
+// call throws the error that it describes (aborted: the code, if it is an error_code, with the message; lost:
+// process_lost).
+class control {
+public:
+    // Collective over the job: returns when all processes are here. The identity (backend and ABI) and the library
+    // version must be equal everywhere. Throws error(bootstrap_failure), on all processes that can be reached, if
+    // somebody is missing after DCUDA_CONNECT_TIMEOUT seconds (default 60), or if the processes disagree.
+    control(const job& who, std::string_view identity);
+
+    // Says goodbye; never throws. In process 0 it waits up to a second for the goodbyes of the others.
+    ~control();
+
+    control(const control&) = delete;
+    control& operator=(const control&) = delete;
+
+    int index() const noexcept { return job_.index; }
+    int count() const noexcept { return job_.count; }
+
+    // Collective, blocking: returns what each process gave, in the order of their indices. `what` names it in errors
+    // and must be equal everywhere.
+    std::vector<blob> allgather(std::string_view mine, std::string_view what);
+
+    // Collective, blocking.
+    void barrier(std::string_view what);
+
+    // Collective, non-blocking: a gathered event with this id follows on every process. Any number may be in flight, in
+    // any order; ids are equal on all processes, below first_reserved_id, and free again once gathered.
+    void start_gather(std::uint64_t id, std::string_view payload);
+    static constexpr std::uint64_t first_reserved_id = std::uint64_t{1} << 63;
+
+    // Non-blocking: the next event, if there is one.
+    std::optional<event> poll();
+
+    // Tells all processes why this run ends. Of several, the first that reaches the hub wins. Never throws for a job
+    // that is already over.
+    void abort(int code, std::string_view message);
+
+    // A watchdog sample: every rank of this process waits or is done. The digest changes when any of them moved.
+    void report_quiet(std::uint64_t digest);
+
+    // A watchdog sample: some rank of this process is at work.
+    void report_busy();
+
+private:
+    void connect(std::string_view identity);
+    void await_welcome();
+    void send_gather(std::uint64_t id, std::string_view label, std::string_view payload);
+    void read_available();
+    void receive(frame& message);
+    void hub_closed();
+    void throw_if_failed() const;
+
+    job job_;
+    double timeout_seconds_ = 60;
+    std::unique_ptr<hub> hub_;                // process 0 of several
+    std::unique_ptr<channel> channel_;        // to the hub; null in a job of one process
+    std::unique_ptr<stall_detector> stalled_; // in a job of one process: the hub's part of the watchdog
+    std::deque<event> events_;
+    std::optional<event> failure_;
+    std::map<std::uint64_t, std::string> waiting_; // gathers of this process in flight: label by id
+    std::map<std::uint64_t, std::vector<blob>> blocking_results_;
+    std::uint64_t next_blocking_id_ = first_reserved_id;
+    pid_t hub_pid_ = 0;
+    bool hub_gone_ = false;       // process 0 finished, in good order
+    bool reported_quiet_ = false; // the last sample was quiet
+};
+
+} // namespace dcuda::bootstrap

@@ -1,0 +1,515 @@
+#include "bootstrap/hub.hpp"
+
+#include "dcuda/config.hpp"
+#include "support/check.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstddef>
+#include <cstring>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+namespace dcuda::bootstrap {
+
+namespace {
+
+using support::check_errno;
+using support::fail;
+
+// What stands before each label and payload. Both ends run on one host, so its bytes go as they are.
+struct frame_header {
+    std::uint32_t magic;
+    std::uint32_t type;
+    std::int32_t process;
+    std::uint32_t label_bytes;
+    std::uint64_t id;
+    std::uint64_t number;
+    std::uint64_t payload_bytes;
+};
+
+constexpr std::uint32_t frame_magic = 0xdc0da001;
+constexpr std::uint64_t max_frame_bytes = std::uint64_t{1} << 36; // anything above is nonsense
+constexpr std::size_t read_chunk_bytes = 256 * 1024;
+constexpr std::size_t keep_capacity_bytes = 1024 * 1024;
+constexpr std::chrono::seconds linger{1};
+
+sockaddr_un socket_address(const std::string& address, socklen_t& length) {
+    sockaddr_un result{};
+    result.sun_family = AF_UNIX;
+    // A leading zero byte: an abstract name, which vanishes with its socket and leaves no file behind.
+    std::memcpy(result.sun_path + 1, address.data(), std::min(address.size(), sizeof result.sun_path - 1));
+    length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + address.size());
+    return result;
+}
+
+descriptor open_socket() {
+    return descriptor(check_errno(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0),
+                                  "cannot open a local socket", error_code::bootstrap_failure));
+}
+
+std::uint64_t fnv1a(std::string_view text, std::uint64_t hash) {
+    for (unsigned char c : text) hash = (hash ^ c) * 0x100000001b3;
+    return hash;
+}
+
+} // namespace
+
+descriptor::~descriptor() {
+    if (fd_ >= 0) close(fd_);
+}
+
+// ---- frames ---------------------------------------------------------------------------------------------------------
+
+std::string encode(const frame& message) {
+    const frame_header header{frame_magic,
+                              static_cast<std::uint32_t>(message.type),
+                              message.process,
+                              static_cast<std::uint32_t>(message.label.size()),
+                              message.id,
+                              message.number,
+                              message.payload.size()};
+    std::string result;
+    result.reserve(sizeof header + message.label.size() + message.payload.size());
+    result.append(reinterpret_cast<const char*>(&header), sizeof header);
+    return result.append(message.label).append(message.payload);
+}
+
+blob encode_parts(const std::vector<blob>& parts) {
+    std::size_t total = 0;
+    for (const blob& part : parts) total += sizeof(std::uint64_t) + part.size();
+    blob result;
+    result.reserve(total);
+    for (const blob& part : parts) {
+        const std::uint64_t size = part.size();
+        result.append(reinterpret_cast<const char*>(&size), sizeof size).append(part);
+    }
+    return result;
+}
+
+std::vector<blob> decode_parts(const blob& encoded) {
+    std::vector<blob> parts;
+    for (std::size_t at = 0; at < encoded.size();) {
+        std::uint64_t size = 0;
+        const std::size_t left = encoded.size() - at;
+        if (left >= sizeof size) std::memcpy(&size, encoded.data() + at, sizeof size);
+        if (left < sizeof size || size > left - sizeof size)
+            fail(error_code::bootstrap_failure, "a malformed message of {} B on the control plane", encoded.size());
+        parts.push_back(encoded.substr(at + sizeof size, size));
+        at += sizeof size + size;
+    }
+    return parts;
+}
+
+// ---- channel --------------------------------------------------------------------------------------------------------
+
+channel::channel(descriptor socket) : socket_(std::move(socket)) {
+    ucred peer{};
+    socklen_t length = sizeof peer;
+    check_errno(getsockopt(fd(), SOL_SOCKET, SO_PEERCRED, &peer, &length), "cannot identify the peer of a local socket",
+                error_code::bootstrap_failure);
+    peer_pid_ = peer.pid;
+    peer_is_same_user_ = peer.uid == geteuid();
+}
+
+void channel::send(std::shared_ptr<const std::string> encoded) {
+    unsent_.push_back(std::move(encoded));
+    flush();
+}
+
+void channel::flush() {
+    while (!unsent_.empty()) {
+        const std::string& first = *unsent_.front();
+        const ssize_t sent =
+            ::send(fd(), first.data() + sent_of_first_, first.size() - sent_of_first_, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent < 0) {
+            if (errno == EINTR) continue;
+            // Not closed_ yet if the peer is gone: what it sent before can still be read.
+            if (errno != EAGAIN) unsent_.clear(), sent_of_first_ = 0;
+            return;
+        }
+        sent_of_first_ += static_cast<std::size_t>(sent);
+        if (sent_of_first_ == first.size()) unsent_.pop_front(), sent_of_first_ = 0;
+    }
+}
+
+void channel::read_available() {
+    // Bounded, so that one busy peer cannot keep the hub from the others.
+    for (int round = 0; round < 64 && !closed_; ++round) {
+        const std::size_t before = received_.size();
+        received_.resize(before + read_chunk_bytes);
+        const ssize_t got = recv(fd(), received_.data() + before, read_chunk_bytes, MSG_DONTWAIT);
+        received_.resize(before + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+        if (got > 0) continue;
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0 && errno == EAGAIN) return;
+        closed_ = true;
+    }
+}
+
+std::optional<frame> channel::next() {
+    frame_header header;
+    const std::size_t left = received_.size() - consumed_;
+    if (left < sizeof header) return std::nullopt;
+    std::memcpy(&header, received_.data() + consumed_, sizeof header);
+    if (header.magic != frame_magic || header.payload_bytes > max_frame_bytes) {
+        received_.clear();
+        consumed_ = 0;
+        closed_ = true;
+        return std::nullopt;
+    }
+    const std::size_t total = sizeof header + header.label_bytes + header.payload_bytes;
+    if (left < total) {
+        if (received_.capacity() - consumed_ < total) received_.erase(0, std::exchange(consumed_, 0)).reserve(total);
+        return std::nullopt;
+    }
+    const std::size_t label = consumed_ + sizeof header;
+    frame result{static_cast<frame_type>(header.type),
+                 header.process,
+                 header.id,
+                 header.number,
+                 received_.substr(label, header.label_bytes),
+                 received_.substr(label + header.label_bytes, header.payload_bytes)};
+    consumed_ += total;
+    if (consumed_ == received_.size()) {
+        consumed_ = 0;
+        received_.clear();
+        if (received_.capacity() > keep_capacity_bytes) received_.shrink_to_fit();
+    }
+    return result;
+}
+
+// ---- meeting --------------------------------------------------------------------------------------------------------
+
+std::string meeting_point(const std::string& job_key, int generation) {
+    // Hashed: the key can be long, and every user can list the names of the sockets.
+    const std::string text = fmt::format("{} {}", job_key, generation);
+    return fmt::format("dcuda-{}-{:016x}{:016x}", geteuid(), fnv1a(text, 0xcbf29ce484222325),
+                       fnv1a(text, 0x6c62272e07bb0142));
+}
+
+descriptor listen_at(const std::string& address) {
+    descriptor listener = open_socket();
+    socklen_t length = 0;
+    const sockaddr_un where = socket_address(address, length);
+    if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&where), length) != 0) {
+        if (errno == EADDRINUSE)
+            fail(error_code::bootstrap_failure,
+                 "the meeting point of this job (@{}) is in use by a live process: two processes claim index 0, or "
+                 "another job runs with the same job key; start each job with its own launcher call",
+                 address);
+        support::fail_errno(errno, "cannot name a local socket", error_code::bootstrap_failure);
+    }
+    check_errno(listen(listener.get(), SOMAXCONN), "cannot listen on a local socket", error_code::bootstrap_failure);
+    return listener;
+}
+
+std::unique_ptr<channel> try_connect(const std::string& address) {
+    descriptor socket = open_socket();
+    socklen_t length = 0;
+    const sockaddr_un where = socket_address(address, length);
+    if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&where), length) != 0) {
+        // EAGAIN: so many processes connect now that the queue is full.
+        if (errno == ECONNREFUSED || errno == ENOENT || errno == EAGAIN || errno == EINTR) return nullptr;
+        support::fail_errno(errno, "cannot connect to process 0", error_code::bootstrap_failure);
+    }
+    return std::make_unique<channel>(std::move(socket));
+}
+
+// ---- stall detector -------------------------------------------------------------------------------------------------
+
+void stall_detector::restart_count() {
+    for (state& process : processes_) process.unchanged = 0;
+}
+
+void stall_detector::busy(int process) {
+    processes_[static_cast<std::size_t>(process)].is_quiet = false;
+    restart_count();
+}
+
+void stall_detector::finished(int process) { processes_[static_cast<std::size_t>(process)].is_finished = true; }
+
+bool stall_detector::quiet(int process, std::uint64_t digest) {
+    state& mine = processes_[static_cast<std::size_t>(process)];
+    if (!mine.is_quiet || mine.digest != digest) {
+        mine.is_quiet = true;
+        mine.digest = digest;
+        restart_count();
+        return false;
+    }
+    for (const state& other : processes_)
+        if (!other.is_quiet && !other.is_finished) return false;
+    ++mine.unchanged;
+    for (const state& other : processes_)
+        if (other.unchanged < 2 && !other.is_finished) return false;
+    for (state& other : processes_) other.is_quiet = false;
+    restart_count();
+    return true;
+}
+
+// ---- hub ------------------------------------------------------------------------------------------------------------
+
+hub::hub(const job& who, std::string_view identity, const std::string& address, double timeout_seconds)
+    : job_(who), identity_(identity), timeout_seconds_(timeout_seconds), listener_(listen_at(address)),
+      wake_(check_errno(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), "cannot create an eventfd")),
+      deadline_(clock::now() + std::chrono::milliseconds(static_cast<long>(std::min(timeout_seconds, 1e9) * 1000))),
+      pids_(static_cast<std::size_t>(who.count)), finished_(static_cast<std::size_t>(who.count)), stalled_(who.count) {
+    // The thread inherits the mask: signals are for the program's own threads.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    try {
+        thread_ = std::thread([this] { run(); });
+    } catch (...) {
+        pthread_sigmask(SIG_SETMASK, &before, nullptr);
+        throw;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+hub::~hub() {
+    eventfd_write(wake_.get(), 1);
+    thread_.join();
+}
+
+void hub::run() noexcept {
+    try {
+        serve();
+    } catch (const std::exception& problem) {
+        // Nobody can be served any more. The closed connections tell the rest, if this cannot be sent.
+        try {
+            fail_job(event::kind::aborted, 0, static_cast<int>(error_code::out_of_resources),
+                     fmt::format("the hub in process 0 failed: {}", problem.what()));
+            for (const auto& each : clients_) each->link.flush();
+        } catch (...) {
+        }
+    }
+    clients_.clear();
+    listener_ = descriptor();
+}
+
+bool hub::may_leave() const {
+    if (!ending_) return false;
+    const bool all_told = present_ == job_.count || refused_count_ >= job_.count;
+    return (all_told && clients_.empty()) || clock::now() >= deadline_;
+}
+
+int hub::poll_timeout_ms() const {
+    if (stage_ != stage::assembling && !ending_) return -1;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - clock::now()).count();
+    return static_cast<int>(std::clamp<long>(left, 0, 60'000));
+}
+
+void hub::serve() {
+    std::vector<pollfd> polled;
+    while (!may_leave()) {
+        polled.assign({{wake_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}});
+        for (const auto& each : clients_)
+            polled.push_back(
+                {each->link.fd(), static_cast<short>(POLLIN | (each->link.has_unsent() ? POLLOUT : 0)), 0});
+        if (::poll(polled.data(), polled.size(), poll_timeout_ms()) < 0 && errno != EINTR)
+            support::fail_errno(errno, "poll");
+
+        if (polled[0].revents != 0 && !ending_) {
+            eventfd_t ignored;
+            eventfd_read(wake_.get(), &ignored);
+            ending_ = true;
+            deadline_ = clock::now() + linger;
+            // Process 0 left before the job was complete (its constructor failed): nobody else may join.
+            if (stage_ == stage::assembling) refuse("process 0 ended before all processes had appeared");
+        }
+        for (std::size_t i = 2; i < polled.size(); ++i) {
+            client& each = *clients_[i - 2];
+            if (polled[i].revents & POLLOUT) each.link.flush();
+            if (polled[i].revents & ~POLLOUT) read_from(each);
+        }
+        std::erase_if(clients_, [](const auto& each) { return each->gone; });
+        if (polled[1].revents != 0) accept_new();
+        if (stage_ == stage::assembling && clock::now() >= deadline_)
+            refuse(fmt::format("{} of {} did not appear within {} s (DCUDA_CONNECT_TIMEOUT); check that every process "
+                               "was started, got as far as this, and runs on this host: all processes of a job must "
+                               "run on one host in this version",
+                               missing_processes(), job_.count, timeout_seconds_));
+    }
+    broadcast({frame_type::closing});
+}
+
+void hub::accept_new() {
+    for (;;) {
+        descriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        if (socket.get() < 0) {
+            if (errno == EINTR || errno == ECONNABORTED) continue;
+            if (errno == EAGAIN) return;
+            support::fail_errno(errno, "cannot accept a process of the job");
+        }
+        auto fresh = std::make_unique<client>(client{channel(std::move(socket))});
+        if (fresh->link.peer_is_same_user()) clients_.push_back(std::move(fresh));
+    }
+}
+
+void hub::read_from(client& from) {
+    if (from.gone) return;
+    from.link.read_available();
+    while (!from.gone) {
+        auto message = from.link.next();
+        if (!message) break;
+        receive(from, *message);
+    }
+    if (!from.gone && from.link.closed()) disconnected(from);
+}
+
+void hub::receive(client& from, frame& message) {
+    if (message.type == frame_type::hello && from.index < 0) return receive_hello(from, message);
+    if (from.index < 0) return; // refused; it will go
+    switch (message.type) {
+    case frame_type::gather:
+        receive_gather(from, message);
+        break;
+    case frame_type::abort:
+        fail_job(event::kind::aborted, from.index, static_cast<int>(message.number), message.payload);
+        break;
+    case frame_type::quiet:
+        if (!failed_ && stalled_.quiet(from.index, message.number)) broadcast({frame_type::stalled});
+        break;
+    case frame_type::busy:
+        stalled_.busy(from.index);
+        break;
+    case frame_type::goodbye:
+        from.gone = true;
+        finished_[static_cast<std::size_t>(from.index)] = true;
+        stalled_.finished(from.index);
+        for (const auto& [id, gather] : gathers_) check_finished(gather);
+        break;
+    default:
+        break;
+    }
+}
+
+void hub::receive_hello(client& from, const frame& message) {
+    auto reject = [&](const std::string& reason) {
+        from.link.send(frame{frame_type::rejected, -1, 0, 0, {}, reason});
+        ++refused_count_;
+    };
+    if (stage_ == stage::refused) return reject(refusal_);
+
+    const auto parts = decode_parts(message.payload);
+    const int index = message.process;
+    const std::string who = fmt::format("process {} (pid {})", index, from.link.peer_pid());
+    const bool is_valid = index >= 0 && index < job_.count;
+    std::string problem;
+    if (message.label != DCUDA_VERSION_STRING)
+        problem = fmt::format("{} uses dCUDA {}, process 0 uses dCUDA {}: run the same build everywhere", who,
+                              message.label, DCUDA_VERSION_STRING);
+    else if (parts.size() != 2 || parts[1] != job_.key)
+        return reject(fmt::format("{} belongs to another job", who));
+    else if (message.number != static_cast<std::uint64_t>(job_.count))
+        problem = fmt::format("{} was started as one of {} processes, process 0 as one of {}: start all processes of a "
+                              "job with one launcher call",
+                              who, message.number, job_.count);
+    else if (!is_valid)
+        problem = fmt::format("{} has an index outside a job of {} processes", who, job_.count);
+    else if (parts[0] != identity_)
+        problem =
+            fmt::format("{} is \"{}\", process 0 is \"{}\": run the same build everywhere", who, parts[0], identity_);
+    else if (pid_t other = pids_[static_cast<std::size_t>(index)]; other != 0)
+        problem = fmt::format("two processes, pid {} and pid {}, claim index {} of the job", other,
+                              from.link.peer_pid(), index);
+
+    if (!problem.empty()) {
+        reject(problem);
+        // A job that is complete goes on: the newcomer is the one who is wrong.
+        if (stage_ == stage::assembling) refuse(problem);
+        return;
+    }
+    from.index = index;
+    pids_[static_cast<std::size_t>(index)] = from.link.peer_pid();
+    if (++present_ < job_.count) return;
+    stage_ = stage::running;
+    broadcast({frame_type::welcome});
+}
+
+void hub::receive_gather(client& from, frame& message) {
+    if (failed_) return;
+    auto [at, is_first] = gathers_.try_emplace(message.id);
+    pending_gather& gather = at->second;
+    if (is_first) {
+        gather.label = message.label;
+        gather.first = from.index;
+        gather.parts.resize(static_cast<std::size_t>(job_.count));
+    }
+    auto& part = gather.parts[static_cast<std::size_t>(from.index)];
+    if (gather.label != message.label || part)
+        return fail_job(event::kind::aborted, from.index, static_cast<int>(error_code::invalid_argument),
+                        part ? fmt::format("{} started {} twice", name(from.index), message.label)
+                             : fmt::format("{} is in {} while {} is in {}: all processes must make the same collective "
+                                           "calls in the same order",
+                                           name(from.index), message.label, name(gather.first), gather.label));
+    part = std::move(message.payload);
+    if (++gather.arrived < job_.count) return check_finished(gather);
+
+    std::vector<blob> parts;
+    for (auto& each : gather.parts) parts.push_back(std::move(*each));
+    gathers_.erase(at);
+    broadcast({frame_type::gathered, -1, message.id, 0, {}, encode_parts(parts)});
+}
+
+void hub::disconnected(client& from) {
+    from.gone = true;
+    if (from.index < 0 || stage_ == stage::refused) return;
+    const std::string what = fmt::format("{} ended unexpectedly", name(from.index));
+    if (stage_ == stage::assembling)
+        refuse(what + " while the job was starting");
+    else
+        fail_job(event::kind::lost, from.index, 0, what);
+}
+
+void hub::check_finished(const pending_gather& gather) {
+    for (std::size_t i = 0; i < finished_.size(); ++i)
+        if (finished_[i] && !gather.parts[i])
+            return fail_job(
+                event::kind::lost, static_cast<int>(i), 0,
+                fmt::format("{} finished while the others wait for it in {}", name(static_cast<int>(i)), gather.label));
+}
+
+std::string hub::name(int process) const {
+    return fmt::format("process {} (pid {})", process, pids_[static_cast<std::size_t>(process)]);
+}
+
+std::string hub::missing_processes() const {
+    constexpr int max_listed = 8;
+    std::string list;
+    int missing = 0;
+    for (std::size_t i = 0; i < pids_.size(); ++i)
+        if (pids_[i] == 0 && ++missing <= max_listed) list += fmt::format("{}{}", missing > 1 ? ", " : "", i);
+    if (missing > max_listed) list += fmt::format(" and {} more", missing - max_listed);
+    return (missing == 1 ? "process " : "processes ") + list;
+}
+
+void hub::refuse(const std::string& reason) {
+    stage_ = stage::refused;
+    refusal_ = reason;
+    for (const auto& each : clients_) {
+        if (each->index < 0 || each->gone) continue;
+        each->link.send(frame{frame_type::rejected, -1, 0, 0, {}, reason});
+        ++refused_count_;
+    }
+}
+
+void hub::fail_job(event::kind what, int process, int code, const std::string& message) {
+    if (std::exchange(failed_, true)) return;
+    const bool is_lost = what == event::kind::lost;
+    broadcast({frame_type::failed, process, static_cast<std::uint64_t>(pids_[static_cast<std::size_t>(process)]),
+               static_cast<std::uint64_t>(code), is_lost ? "lost" : "aborted", message});
+}
+
+void hub::broadcast(const frame& message) {
+    const auto encoded = std::make_shared<const std::string>(encode(message));
+    for (const auto& each : clients_)
+        if (each->index >= 0 && !each->gone) each->link.send(encoded);
+}
+
+} // namespace dcuda::bootstrap

@@ -1,0 +1,22 @@
+// Who am I: this process's place among the processes of its job, read from what the launcher left in the environment.
+#pragma once
+
+#include <string>
+
+namespace dcuda::bootstrap {
+
+struct job {
+    int index = 0;       // of this process, 0 to count - 1
+    int count = 1;       // processes of the job
+    int local_index = 0; // the same, among the processes on this host
+    int local_count = 1;
+    std::string key;      // equal for all processes of one job; differs between concurrent jobs of one host
+    std::string launcher; // "dcuda-run", "openmpi", "torchrun", "slurm", "pmi", or "none" for a process on its own
+};
+
+// Recognises dcuda-run, Open MPI, torchrun, srun, MPICH and other PMI launchers, in this order, or else a process that
+// is alone. DCUDA_LAUNCHER=none|dcuda-run|openmpi|torchrun|slurm|pmi forces one. Throws error(invalid_argument) for a
+// malformed variable and error(bootstrap_failure) for variables that are missing or contradict each other.
+job detect_job();
+
+} // namespace dcuda::bootstrap

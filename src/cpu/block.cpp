@@ -1,0 +1,406 @@
+// Fibers, and how they meet at a barrier. Warp operations are in warp.cpp.
+#include "block.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cxxabi.h>
+#include <exception>
+#include <sched.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <boost/context/detail/fcontext.hpp>
+#include <fmt/format.h>
+
+#include "dcuda/error.hpp"
+#include "sanitizer.hpp"
+
+constinit thread_local uint3 threadIdx{};
+constinit thread_local uint3 blockIdx{};
+constinit thread_local dim3 blockDim{};
+constinit thread_local dim3 gridDim{};
+
+namespace dcuda::detail::cpu {
+
+namespace {
+
+constinit thread_local block* this_block = nullptr;
+
+void enter_fiber(boost::context::detail::transfer_t from) {
+    block::current()->first_run(*static_cast<fiber*>(from.data), from.fctx);
+}
+
+std::string place(const uint3& index) { return fmt::format("thread ({},{},{})", index.x, index.y, index.z); }
+
+} // namespace
+
+void fiber_list::push(fiber& f) {
+    f.next = nullptr;
+    if (last_)
+        last_->next = &f;
+    else
+        first_ = &f;
+    last_ = &f;
+}
+
+fiber* fiber_list::pop() {
+    fiber* f = first_;
+    if (f) first_ = f->next;
+    if (!first_) last_ = nullptr;
+    return f;
+}
+
+void fiber_list::append(fiber_list& l) {
+    if (!l.first_) return;
+    if (last_)
+        last_->next = l.first_;
+    else
+        first_ = l.first_;
+    last_ = l.last_;
+    l = {};
+}
+
+std::size_t default_stack_bytes() {
+    static const std::size_t bytes = [] {
+        const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+        std::size_t value = sanitizer::address() || sanitizer::thread() ? 256 * 1024 : 64 * 1024;
+        if (const char* text = std::getenv("DCUDA_STACK_BYTES")) {
+            char* end = nullptr;
+            value = std::strtoull(text, &end, 10);
+            if (end == text || *end != '\0' || value < 16384 || value > (std::size_t{1} << 30))
+                throw error(error_code::invalid_argument,
+                            fmt::format("DCUDA_STACK_BYTES = '{}': expected a number from 16384 to 1073741824", text));
+        }
+        return (value + page - 1) / page * page;
+    }();
+    return bytes;
+}
+
+stack_memory::stack_memory(unsigned count, std::size_t stack_bytes)
+    : count_(count), stack_bytes_(stack_bytes), bytes_(count * (guard_bytes + stack_bytes)) {
+    void* p = mmap(nullptr, bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED)
+        throw error(error_code::out_of_resources,
+                    fmt::format("no address space for {} stacks of {} bytes", count_, stack_bytes_));
+    base_ = static_cast<char*>(p);
+    for (unsigned i = 0; i < count_; ++i) {
+        if (mprotect(bottom(i), stack_bytes_, PROT_READ | PROT_WRITE) != 0) {
+            munmap(base_, bytes_);
+            throw error(error_code::out_of_resources,
+                        "no memory mapping left for another stack: use fewer threads or raise vm.max_map_count");
+        }
+    }
+}
+
+stack_memory::~stack_memory() {
+    for (unsigned i = 0; i < count_; ++i) sanitizer::unpoison(bottom(i), stack_bytes_);
+    munmap(base_, bytes_);
+}
+
+int stack_memory::overflown(const void* address) const {
+    const auto offset = reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(base_);
+    if (offset >= bytes_ || offset % (guard_bytes + stack_bytes_) >= guard_bytes) return -1;
+    return static_cast<int>(offset / (guard_bytes + stack_bytes_));
+}
+
+block::block(kernel& k, unsigned index)
+    : kernel_(k), index_(index), threads_(k.shape.threads.x * k.shape.threads.y * k.shape.threads.z),
+      stacks_(threads_, default_stack_bytes()), fibers_(threads_), warps_((threads_ + warpSize - 1) / warpSize),
+      alive_(threads_) {
+    if (k.shape.shared_bytes != 0 && posix_memalign(&shared_, 128, k.shape.shared_bytes) != 0)
+        throw error(error_code::out_of_resources,
+                    fmt::format("no memory for {} bytes of shared memory", k.shape.shared_bytes));
+    for (unsigned i = 0; i < threads_; ++i) {
+        fiber& f = fibers_[i];
+        const dim3& d = k.shape.threads;
+        f.linear = i;
+        f.index = {i % d.x, i / d.x % d.y, i / d.x / d.y};
+        f.stack_bottom = stacks_.bottom(i);
+        f.stack_bytes = stacks_.stack_bytes();
+        warps_[i / warpSize].alive |= 1u << i % warpSize;
+    }
+}
+
+block::~block() { std::free(shared_); }
+
+block* block::current() { return this_block; }
+
+std::string block::name() const { return fmt::format("rank {} (block {})", rank(), index_); }
+
+DCUDA_UNINSTRUMENTED void block::run() {
+    this_block = this;
+    blockIdx = {index_, 0, 0};
+    gridDim = {kernel_.shape.blocks, 1, 1};
+    blockDim = kernel_.shape.threads;
+    exceptions_ = reinterpret_cast<exception_state*>(abi::__cxa_get_globals());
+    if (sanitizer::thread()) main_.tsan_fiber = __tsan_get_current_fiber();
+    for (fiber& f : fibers_) {
+        char* top = const_cast<char*>(f.stack_bottom) + f.stack_bytes;
+        // Each starts at another offset in its page: else all of them meet in a few sets of the first-level cache.
+        char* start = top - f.linear * 320 % 4096 / 64 * 64;
+        const auto usable = static_cast<std::size_t>(start - f.stack_bottom);
+        f.context = boost::context::detail::make_fcontext(start, usable, enter_fiber);
+        f.valgrind_stack = VALGRIND_STACK_REGISTER(f.stack_bottom, top);
+        if (sanitizer::thread()) {
+            f.tsan_fiber = __tsan_create_fiber(0);
+            __tsan_set_fiber_name(f.tsan_fiber, (name() + " " + place(f.index)).c_str());
+        }
+        ready_.push(f);
+    }
+    current_ = &main_;
+    switch_to(*ready_.pop());
+
+    sanitizer::acquire(&end_);
+    for (fiber& f : fibers_) {
+        VALGRIND_STACK_DEREGISTER(f.valgrind_stack);
+        if (sanitizer::thread()) __tsan_destroy_fiber(f.tsan_fiber);
+    }
+    this_block = nullptr;
+}
+
+// No system call, no lock: about the cost of a function call.
+DCUDA_UNINSTRUMENTED void block::switch_to(fiber& next) {
+    fiber& self = *current_;
+    self.exceptions = *exceptions_;
+    *exceptions_ = next.exceptions;
+    current_ = &next;
+    threadIdx = next.index;
+    if (sanitizer::address()) {
+        const bool returns = self.state != fiber_state::ended;
+        __sanitizer_start_switch_fiber(returns ? &self.asan_fake_stack : nullptr, next.stack_bottom, next.stack_bytes);
+    }
+    if (sanitizer::thread()) __tsan_switch_to_fiber(next.tsan_fiber, sanitizer::tsan_no_sync);
+    const auto from = boost::context::detail::jump_fcontext(next.context, &self);
+    static_cast<fiber*>(from.data)->context = from.fctx;
+    if (sanitizer::address()) __sanitizer_finish_switch_fiber(self.asan_fake_stack, nullptr, nullptr);
+}
+
+DCUDA_UNINSTRUMENTED void block::first_run(fiber& previous, void* context) {
+    previous.context = context;
+    if (sanitizer::address()) {
+        const void* bottom = nullptr;
+        std::size_t bytes = 0;
+        __sanitizer_finish_switch_fiber(nullptr, &bottom, &bytes);
+        if (&previous == &main_) {
+            main_.stack_bottom = static_cast<const char*>(bottom);
+            main_.stack_bytes = bytes;
+        }
+    }
+    run_body();
+    end_fiber();
+}
+
+void block::run_body() {
+    std::string problem;
+    try {
+        kernel_.body();
+        return;
+    } catch (const thread_exit&) {
+        return;
+    } catch (const std::exception& e) {
+        problem = e.what();
+    } catch (...) {
+        problem = "an exception that is not a std::exception";
+    }
+    report_failure(kernel_,
+                   fmt::format("{}: {} left the kernel with an exception: {}", name(), place(threadIdx), problem));
+}
+
+void block::end_fiber() {
+    sanitizer::look_away();
+    fiber& self = *current_;
+    self.state = fiber_state::ended;
+    --alive_;
+    warp& w = warps_[self.linear / warpSize];
+    w.alive &= ~(1u << self.linear % warpSize);
+    // Those that wait for this thread alone need not wait any longer.
+    try {
+        if (arrived_ != 0 && arrived_ == alive_) complete(pending_);
+        for (unsigned lane = 0; w.arrived != 0 && lane < warpSize; ++lane)
+            if (w.arrived >> lane & 1) complete_warp(w, w.mask[lane]);
+    } catch (const thread_exit&) {
+    } catch (const std::exception& e) {
+        report_failure(kernel_, fmt::format("{}: {}", name(), e.what()));
+    }
+    sanitizer::release(&end_);
+    fiber& next = next_to_run();
+    sanitizer::look_again();
+    switch_to(next);
+    std::abort(); // an ended fiber never runs again
+}
+
+fiber& block::next_to_run() {
+    if (fiber* f = ready_.pop()) return *f;
+    if (alive_ == 0) return main_;
+    if (!stopping()) {
+        const auto in_warp = std::count_if(fibers_.begin(), fibers_.end(),
+                                           [](const fiber& f) { return f.state == fiber_state::in_warp_operation; });
+        report_failure(kernel_, fmt::format("{}: deadlock inside the block: {} threads wait in __syncthreads or a call "
+                                            "of the whole block, {} in a warp operation, {} have ended",
+                                            name(), arrived_, in_warp, threads_ - alive_));
+    }
+    stop();
+    return *ready_.pop();
+}
+
+bool block::stopping() const { return stopped_ || kernel_.failed.load(std::memory_order_relaxed); }
+
+// A thread that an exception or exit_thread ends no longer meets the others: its destructors find nobody.
+bool block::unwinding() const { return exceptions_->uncaught != 0; }
+
+// Wakes all that wait, to leave.
+void block::stop() {
+    stopped_ = true;
+    arrived_ = 0;
+    ready_.append(at_barrier_);
+    for (fiber& f : fibers_) {
+        if (f.state != fiber_state::in_warp_operation) continue;
+        f.state = fiber_state::ready;
+        ready_.push(f);
+    }
+    for (warp& w : warps_) w.arrived = 0;
+}
+
+// Ends the calling thread of a kernel that has failed, as a GPU would: at once. Unwinding its stack could meet a
+// destructor that may not throw, and end the process without a word.
+void block::leave() {
+    sanitizer::look_again(); // for the guard that never ends
+    end_fiber();
+}
+
+void block::wait(fiber_state state) {
+    fiber& self = *current_;
+    self.state = state;
+    fiber& next = next_to_run();
+    if (&next != &self) switch_to(next);
+    self.state = fiber_state::ready;
+}
+
+void block::yield() {
+    sanitizer::unobserved guard;
+    if (unwinding()) return;
+    if (stopping()) leave();
+    fiber* next = ready_.pop();
+    if (!next) return;
+    ready_.push(*current_);
+    switch_to(*next);
+}
+
+void block::meet(exec::cpu::action_order order, exec::cpu::action act, void* data) {
+    sanitizer::unobserved guard;
+    if (unwinding()) return;
+    if (stopping()) leave();
+    sanitizer::release(&barrier_in_);
+    const meeting m{order, act, data};
+    if (++arrived_ == alive_) return complete(m);
+    pending_ = m;
+    at_barrier_.push(*current_);
+    wait(fiber_state::at_barrier);
+    if (stopping()) leave();
+    sanitizer::acquire(&barrier_out_);
+}
+
+int block::meet_and_count(bool vote, unsigned& participants) {
+    sanitizer::unobserved guard;
+    votes_ += vote;
+    meet(exec::cpu::action_order::before_return, nullptr, nullptr);
+    participants = vote_threads_;
+    return static_cast<int>(vote_result_);
+}
+
+void block::complete(const meeting& m) {
+    struct opener { // also when the action throws
+        block& b;
+        bool ordered;
+        ~opener() {
+            if (ordered) sanitizer::release(&b.barrier_out_);
+            b.arrived_ = 0;
+            b.ready_.append(b.at_barrier_);
+        }
+    };
+    sanitizer::acquire(&barrier_in_);
+    vote_result_ = votes_;
+    vote_threads_ = arrived_;
+    votes_ = 0;
+    if (m.order == exec::cpu::action_order::unordered) sanitizer::release(&barrier_out_);
+    const opener open{*this, m.order == exec::cpu::action_order::before_return};
+    if (!m.run || stopping()) return;
+    struct observed {
+        observed() { sanitizer::look_again(); }
+        ~observed() { sanitizer::look_away(); }
+    } in_user_code;
+    m.run(m.data);
+}
+
+DCUDA_UNINSTRUMENTED void spin_hint() {
+    static constinit thread_local unsigned count = 0;
+    if (++count % 32 != 0) return;
+    if (this_block) this_block->yield();
+    if (count % 1024 == 0) sched_yield();
+}
+
+void sleep_ns(unsigned nanoseconds) {
+    if (this_block) this_block->yield();
+    const timespec time{nanoseconds / 1'000'000'000, static_cast<long>(nanoseconds % 1'000'000'000)};
+    if (nanoseconds >= 50'000)
+        nanosleep(&time, nullptr); // below, a system call takes as long
+    else
+        sched_yield();
+}
+
+void trap() { throw error(error_code::kernel_failure, "__trap()"); }
+
+unsigned lane() {
+    const unsigned linear = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+    return linear % warpSize;
+}
+
+namespace {
+
+block& the_block(const char* function) {
+    if (!this_block) throw error(error_code::invalid_argument, fmt::format("{} called outside a kernel", function));
+    return *this_block;
+}
+
+} // namespace
+
+std::uint64_t warp_exchange(warp_operation operation, unsigned mask, std::uint64_t value, unsigned argument,
+                            int width) {
+    return the_block("a warp operation").warp_exchange(operation, mask, value, argument, width);
+}
+
+} // namespace dcuda::detail::cpu
+
+namespace dcuda::detail::exec {
+
+void cpu::meet(action_order order, action run, void* data) {
+    detail::cpu::the_block("a collective operation").meet(order, run, data);
+}
+void* cpu::dynamic_shared() { return detail::cpu::the_block("dynamic_shared").dynamic_shared(); }
+void exit_thread() { throw detail::cpu::thread_exit{}; }
+bool cpu::is_unwinding() { return std::uncaught_exceptions() != 0; }
+void cpu::yield_core() {
+    if (detail::cpu::this_block) detail::cpu::this_block->yield();
+    sched_yield();
+}
+
+} // namespace dcuda::detail::exec
+
+void __syncthreads() {
+    using namespace dcuda::detail;
+    cpu::the_block("__syncthreads").meet(exec::cpu::action_order::before_return, nullptr, nullptr);
+}
+int __syncthreads_count(int predicate) {
+    unsigned threads = 0;
+    return dcuda::detail::cpu::the_block("__syncthreads_count").meet_and_count(predicate != 0, threads);
+}
+int __syncthreads_and(int predicate) {
+    unsigned threads = 0;
+    const int yes = dcuda::detail::cpu::the_block("__syncthreads_and").meet_and_count(predicate != 0, threads);
+    return static_cast<unsigned>(yes) == threads;
+}
+int __syncthreads_or(int predicate) {
+    unsigned threads = 0;
+    return dcuda::detail::cpu::the_block("__syncthreads_or").meet_and_count(predicate != 0, threads) != 0;
+}

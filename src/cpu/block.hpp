@@ -1,0 +1,163 @@
+// A block of the CPU backend: one OS thread, and a fiber for each of its CUDA threads. A fiber that waits switches
+// directly to the next that can run; there is no scheduler, so a debugger finds the waiting kernel on the OS thread.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dcuda/detail/exec_cpu.hpp"
+
+namespace dcuda::detail::cpu {
+
+// What exit_thread throws; not a std::exception, so that a kernel's handlers do not take it for an error.
+struct thread_exit {};
+
+// The two words of the C++ runtime that say which exceptions are in flight; each fiber has its own.
+struct exception_state {
+    void* caught = nullptr;
+    unsigned uncaught = 0;
+};
+
+enum class fiber_state : std::uint8_t { ready, at_barrier, in_warp_operation, ended };
+
+struct fiber {
+    void* context = nullptr; // where to continue, while it does not run
+    fiber* next = nullptr;   // in the list it waits in
+    uint3 index{};           // its threadIdx
+    unsigned linear = 0;
+    fiber_state state = fiber_state::ready;
+    exception_state exceptions;
+    const char* stack_bottom = nullptr; // lowest address
+    std::size_t stack_bytes = 0;
+    void* asan_fake_stack = nullptr;
+    void* tsan_fiber = nullptr;
+    unsigned valgrind_stack = 0;
+};
+
+// First in, first out.
+class fiber_list {
+public:
+    bool empty() const { return first_ == nullptr; }
+    void push(fiber& f);
+    fiber* pop();               // null if empty
+    void append(fiber_list& l); // takes all of l
+
+private:
+    fiber* first_ = nullptr;
+    fiber* last_ = nullptr;
+};
+
+struct warp {
+    std::uint32_t alive = 0;
+    std::uint32_t arrived = 0; // lanes that wait in an operation
+    std::array<std::uint32_t, warpSize> mask{};
+    std::array<std::uint32_t, warpSize> source{}; // of a shuffle
+    std::array<std::uint64_t, warpSize> value{}, result{};
+    std::array<warp_operation, warpSize> operation{};
+    std::array<char, warpSize> in{}, out{}; // ThreadSanitizer's clocks of the operation whose first lane this is
+};
+
+// Memory of a block's stacks: [guard][stack] for each thread. Throws dcuda::error if the system refuses.
+class stack_memory {
+public:
+    stack_memory(unsigned count, std::size_t stack_bytes);
+    ~stack_memory();
+    stack_memory(const stack_memory&) = delete;
+    stack_memory& operator=(const stack_memory&) = delete;
+
+    char* bottom(unsigned i) const { return base_ + i * (guard_bytes + stack_bytes_) + guard_bytes; }
+    std::size_t stack_bytes() const { return stack_bytes_; }
+    // The stack above the guard that contains the address, or -1.
+    int overflown(const void* address) const;
+
+    static constexpr std::size_t guard_bytes = 64 * 1024; // costs no memory; a page would be jumped over too easily
+
+private:
+    char* base_ = nullptr;
+    unsigned count_;
+    std::size_t stack_bytes_, bytes_;
+};
+
+// Stack of each CUDA thread: DCUDA_STACK_BYTES, 64 KiB unless set (more under a sanitizer).
+std::size_t default_stack_bytes();
+
+// What all blocks of one kernel share.
+struct kernel {
+    exec::launch_shape shape;
+    std::function<void()> body;
+    std::atomic<bool> failed{false};
+};
+
+// Records why the kernel failed; the first reason stays. Every block then ends at its next barrier or warp operation.
+void report_failure(kernel& k, const std::string& reason);
+
+class block {
+public:
+    block(kernel& k, unsigned index);
+    ~block();
+    block(const block&) = delete;
+    block& operator=(const block&) = delete;
+
+    // Runs all threads to their end, on the calling OS thread.
+    void run();
+
+    // The operations of the running fiber.
+    void meet(exec::cpu::action_order order, exec::cpu::action act, void* data);
+    int meet_and_count(bool vote, unsigned& participants);
+    std::uint64_t warp_exchange(warp_operation operation, unsigned mask, std::uint64_t value, unsigned argument,
+                                int width);
+    void yield(); // returns at once if no other fiber can run
+    void* dynamic_shared() const { return shared_; }
+    const stack_memory& stacks() const { return stacks_; }
+    int rank() const { return kernel_.shape.first_rank + static_cast<int>(index_); }
+    unsigned index() const { return index_; }
+    std::string name() const; // "rank 5 (block 5)"
+    static block* current();  // null outside a kernel
+
+    // Where the running fiber's stack begins; `previous` is the fiber that it was switched to from.
+    [[noreturn]] void first_run(fiber& previous, void* context);
+
+private:
+    struct meeting {
+        exec::cpu::action_order order = exec::cpu::action_order::unordered;
+        exec::cpu::action run = nullptr;
+        void* data = nullptr;
+    };
+
+    void run_body();
+    [[noreturn]] void end_fiber();
+    void wait(fiber_state state);
+    void complete(const meeting& m);
+    bool complete_warp(warp& w, unsigned mask);
+    void switch_to(fiber& next);
+    fiber& next_to_run();
+    bool stopping() const;
+    bool unwinding() const;
+    [[noreturn]] void leave();
+    void stop();
+
+    kernel& kernel_;
+    unsigned index_;
+    unsigned threads_;
+    stack_memory stacks_;
+    void* shared_ = nullptr;
+    std::vector<fiber> fibers_;
+    std::vector<warp> warps_;
+    fiber main_; // the OS thread's own stack
+    fiber* current_ = nullptr;
+    exception_state* exceptions_ = nullptr;
+    fiber_list ready_, at_barrier_;
+    unsigned alive_, arrived_ = 0;
+    meeting pending_; // of those at the barrier
+    unsigned votes_ = 0, vote_result_ = 0, vote_threads_ = 0;
+    bool stopped_ = false;
+    char barrier_in_ = 0, barrier_out_ = 0, end_ = 0; // ThreadSanitizer's clocks
+};
+
+} // namespace dcuda::detail::cpu

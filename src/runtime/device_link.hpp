@@ -1,0 +1,35 @@
+// How the host reads and writes device memory while a kernel runs.
+#pragma once
+
+#include "support/cuda.hpp"
+
+#include <cstdint>
+
+namespace dcuda {
+
+// Used by one thread. All operations are in order: a word is written after everything that was written before it.
+class device_link {
+public:
+    device_link();
+
+    // Return when the bytes are there.
+    void read(void* target, const void* device_source, std::size_t bytes);
+    void write(void* device_target, const void* source, std::size_t bytes);
+
+    // Reads words that the kernel may be writing: each is old or new, whole.
+    void read_words(std::uint32_t* target, const std::uint32_t* device_source, std::size_t count);
+
+    // Writes a word for which ranks poll with acquire. ORDER reply-publish, slot-free: everything written before is
+    // visible to whoever sees the word. On a GPU by stream order and the system-wide fence that cuStreamWriteValue32
+    // puts before its write (CUDA driver API, stream memory operations); on the CPU by a release store.
+    void publish_reply(std::uint32_t* device_word, std::uint32_t value);
+    void publish_free_slots(std::uint32_t* device_word, std::uint32_t value);
+
+    // Writes a word on which nothing depends but its value.
+    void write_word(std::uint32_t* device_word, std::uint32_t value);
+
+private:
+    cuda::stream stream_;
+};
+
+} // namespace dcuda

@@ -1,0 +1,64 @@
+#include "runtime/device_log.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+namespace dcuda {
+
+using namespace detail;
+
+namespace {
+
+template <class Value>
+Value read_as(const std::uint32_t* words) {
+    Value value;
+    std::memcpy(&value, words, sizeof value);
+    return value;
+}
+
+void print(std::string& line) {
+    line += '\n';
+    std::fwrite(line.data(), 1, line.size(), stdout); // one call: lines of different threads do not mix
+    std::fflush(stdout);
+    line.clear();
+}
+
+} // namespace
+
+void device_log::take(const command& log) {
+    std::string& line = lines_[log.words[1]];
+    const std::uint32_t* content = log.words + 4;
+    switch (static_cast<log_item>(log.words[2])) {
+    case log_item::text:
+        line.append(reinterpret_cast<const char*>(content), std::min(log.words[3], log_text_bytes));
+        break;
+    case log_item::integer:
+        line += fmt::format("{}", read_as<std::int64_t>(content));
+        break;
+    case log_item::unsigned_integer:
+        line += fmt::format("{}", read_as<std::uint64_t>(content));
+        break;
+    case log_item::real:
+        line += fmt::format("{}", read_as<double>(content));
+        break;
+    case log_item::character:
+        line += static_cast<char>(read_as<std::int64_t>(content));
+        break;
+    case log_item::pointer:
+        line += fmt::format("{:#x}", read_as<std::uint64_t>(content));
+        break;
+    case log_item::end:
+        print(line);
+        break;
+    }
+}
+
+void device_log::flush() {
+    for (std::string& line : lines_)
+        if (!line.empty()) print(line);
+}
+
+} // namespace dcuda

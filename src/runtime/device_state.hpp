@@ -1,0 +1,54 @@
+// All memory that ranks, their host and other devices share during a run, for one number of ranks.
+#pragma once
+
+#include "bootstrap/control.hpp"
+#include "dcuda/detail/protocol.hpp"
+#include "runtime/settings.hpp"
+#include "support/cuda.hpp"
+#include "transport/peer.hpp"
+
+namespace dcuda {
+
+class device_state {
+public:
+    // Collective over the processes: maps everybody's inbox into every process.
+    device_state(bootstrap::control& control, const settings& with, int ranks_per_device);
+
+    // Sets everything to its state before a run. No kernel may be running that uses it, here or elsewhere.
+    void reset(void* user_data);
+
+    int ranks() const { return ranks_; }
+    int world_size() const { return ranks_ * control_.count(); }
+    int first_rank() const { return ranks_ * control_.index(); }
+    const detail::device_context* context() const { return context_.get(); }
+
+    // Device addresses and pinned memory, for the host's part of the protocol.
+    const detail::device_context& fields() const { return fields_; }
+    detail::window_entry* window_entries(std::uint32_t slot) const {
+        return entries_.get() + std::size_t(slot) * static_cast<std::size_t>(world_size());
+    }
+
+private:
+    std::size_t counter_count() const { return std::size_t(ranks_) * static_cast<std::size_t>(settings_.tags); }
+    std::size_t inbox_epochs() const { return static_cast<std::size_t>(control_.count()) * detail::epoch_stride; }
+    void share_inbox();
+
+    bootstrap::control& control_;
+    settings settings_;
+    int ranks_;
+    cuda::device_array<std::uint32_t> inbox_; // epochs, then counters: see peer_view
+    cuda::device_array<std::uint32_t> consumed_;
+    cuda::device_array<detail::peer_view> peers_;
+    cuda::device_array<detail::wait_record> waits_;
+    cuda::device_array<detail::meeting> meetings_;
+    cuda::device_array<detail::window_slot> slots_;
+    cuda::device_array<detail::window_entry> entries_;
+    cuda::device_array<detail::window_entry> offers_;
+    cuda::device_array<std::uint32_t> words_; // created, reply, aborted, ring tail, ring head: a cache line each
+    cuda::pinned_array<detail::packet> ring_;
+    cuda::device_array<detail::device_context> context_;
+    detail::device_context fields_{};
+    transport::peer_mappings inboxes_; // last: unmapped before our own memory goes
+};
+
+} // namespace dcuda

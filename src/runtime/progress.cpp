@@ -1,0 +1,172 @@
+#include "runtime/progress.hpp"
+
+#include "runtime/report.hpp"
+#include "support/wire.hpp"
+
+#include <algorithm>
+
+namespace dcuda {
+
+using namespace detail;
+
+namespace {
+
+using bootstrap::event;
+
+// Gathers of a run: windows count from 0, the watchdog's report has an id of its own.
+constexpr std::uint64_t waits_gather = std::uint64_t{1} << 62;
+
+constexpr std::uint32_t report_interval = ring_capacity / 4;
+
+} // namespace
+
+progress::progress(bootstrap::control& control, device_state& state, device_link& link, const settings& with)
+    : control_(control), state_(state), link_(link), log_(static_cast<std::size_t>(state.ranks())),
+      windows_(control, state, link), watchdog_(control, state, link, with.watchdog_interval) {}
+
+bool progress::poll() {
+    const bool had_commands = serve_commands();
+    const bool had_events = serve_events();
+    if (!failure_) watchdog_.poll();
+    return had_commands || had_events;
+}
+
+bool progress::serve_commands() {
+    const packet* const slots = state_.fields().ring.slots;
+    bool any = false;
+    for (;; ++taken_) {
+        // ORDER command-observe: a packet's number vouches for its payload and for what the command refers to.
+        const packet* slot = slots + std::size_t(taken_ % ring_capacity) * packets_per_command;
+        const bool arrived = std::all_of(slot, slot + packets_per_command,
+                                         [&](const packet& part) { return packet_arrived(&part, taken_ + 1); });
+        if (!arrived) break;
+        command cmd{};
+        for (std::size_t part = 0; part < packets_per_command; ++part)
+            std::copy_n(slot[part].payload, 3, cmd.words + 3 * part);
+        any = true;
+        try {
+            serve(cmd);
+        } catch (const error& problem) {
+            fail(problem);
+        }
+        // ORDER slot-free: the slots have been read.
+        if (taken_ + 1 - reported_ >= report_interval)
+            link_.publish_free_slots(state_.fields().ring.head, reported_ = taken_ + 1);
+    }
+    return any;
+}
+
+void progress::serve(const command& cmd) {
+    const std::uint32_t* words = cmd.words;
+    const std::uint64_t now_ns = words[2] != 0 || words[3] != 0
+                                     ? words[2] | static_cast<std::uint64_t>(words[3]) << 32 // the rank has our clock
+                                     : clock_ns();
+    switch (static_cast<opcode>(words[0])) {
+    case opcode::fault:
+        fail(describe_fault(cmd, static_cast<std::uint32_t>(state_.first_rank()),
+                            static_cast<std::uint32_t>(state_.ranks())));
+        break;
+    case opcode::create_window:
+        windows_.begin(words[2], static_cast<communicator>(words[3]));
+        break;
+    case opcode::start_timer:
+        timer_start_ns_ = now_ns;
+        break;
+    case opcode::stop_timer:
+        timings_.push_back(static_cast<double>(now_ns - timer_start_ns_) * 1e-6);
+        break;
+    case opcode::log:
+        log_.take(cmd);
+        break;
+    case opcode::none:
+        break;
+    }
+}
+
+bool progress::serve_events() {
+    bool any = false;
+    while (auto what = control_.poll()) {
+        any = true;
+        try {
+            serve(*what);
+        } catch (const error& problem) {
+            fail(problem);
+        }
+    }
+    return any;
+}
+
+void progress::serve(const event& what) {
+    switch (what.what) {
+    case event::kind::gathered:
+        if (what.id == waits_gather)
+            report_deadlock(what.parts);
+        else
+            windows_.complete(what.parts);
+        break;
+    case event::kind::stalled: {
+        support::wire_writer waits;
+        waits.put(watchdog_.read_waits());
+        control_.start_gather(waits_gather, waits.bytes());
+        break;
+    }
+    case event::kind::aborted: {
+        failure_is_agreed_ = true;
+        const auto code = static_cast<error_code>(what.code);
+        // The process that saw it tells the whole story; the others its first line.
+        const std::string story = what.process == control_.index()
+                                      ? what.message
+                                      : what.message.substr(0, what.message.find('\n')) +
+                                            fmt::format(" (reported by process {})", what.process);
+        failure_.reset();
+        end_run(error(code, story));
+        break;
+    }
+    case event::kind::lost:
+        failure_is_agreed_ = true;
+        if (!failure_) end_run(error(error_code::process_lost, what.message));
+        break;
+    }
+}
+
+void progress::report_deadlock(const std::vector<bootstrap::blob>& waits_by_process) {
+    std::vector<wait_record> waits;
+    for (const bootstrap::blob& process : waits_by_process) {
+        const auto more = support::wire_reader(process).get_vector<wait_record>();
+        waits.insert(waits.end(), more.begin(), more.end());
+    }
+    if (control_.index() != 0) return; // process 0 tells the others
+    fail(error(error_code::deadlock, fmt::format("deadlock: all {} ranks wait and nothing moves{}", waits.size(),
+                                                 describe_waits(waits, static_cast<std::uint32_t>(state_.ranks())))));
+}
+
+void progress::fail(const error& cause) {
+    if (failure_) return;
+    end_run(cause);
+    control_.abort(static_cast<int>(cause.code()), cause.what());
+}
+
+void progress::end_run(const error& cause) {
+    if (failure_) return;
+    if (failed_at_ == std::chrono::steady_clock::time_point{}) failed_at_ = std::chrono::steady_clock::now();
+    failure_ = cause;
+    try {
+        link_.write_word(state_.fields().aborted, 1);
+    } catch (const error&) {
+        // The device is gone already; the failure that we have says more.
+    }
+}
+
+void progress::finish() {
+    serve_commands();
+    log_.flush();
+    if (failure_) {
+        // All processes should tell the same story: the one that reached the hub first.
+        const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+        while (!failure_is_agreed_ && std::chrono::steady_clock::now() < deadline)
+            if (!serve_events()) yield_processor();
+    }
+    windows_.close();
+}
+
+} // namespace dcuda

@@ -1,0 +1,303 @@
+#include "dcuda/host.hpp"
+
+#include "bootstrap/control.hpp"
+#include "bootstrap/job.hpp"
+#include "runtime/limits.hpp"
+#include "runtime/progress.hpp"
+#include "runtime/settings.hpp"
+#include "support/wire.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+
+namespace dcuda {
+namespace {
+
+using clock = std::chrono::steady_clock;
+
+#if DCUDA_BACKEND_CUDA
+constexpr const char* backend = "cuda";
+#else
+constexpr const char* backend = "cpu";
+#endif
+
+// What each process brings to the agreement on a run.
+struct proposal {
+    int limit;
+    int requested;
+    unsigned threads[3];
+    std::size_t shared_bytes;
+    int tags;
+    int max_windows;
+    std::int64_t wait_timeout_ns;
+};
+
+// Chooses this process's device. Returns how many devices it sees.
+int choose_device(const bootstrap::job& job) {
+    int devices = 0;
+    const cudaError_t result = cudaGetDeviceCount(&devices);
+    support::require(result == cudaSuccess && devices > 0, error_code::cuda_failure,
+                     "no GPU: {}. Programs of the CPU backend need none (cmake --preset cpu)",
+                     result == cudaSuccess ? "the driver lists none" : cudaGetErrorString(result));
+    cuda::check(cudaSetDevice(job.local_index % devices), "choosing the device");
+    return devices;
+}
+
+} // namespace
+
+class runtime::implementation {
+public:
+    explicit implementation(const settings& with)
+        : settings_(with), job_(bootstrap::detect_job()), devices_(choose_device(job_)),
+          control_(job_, fmt::format("{} {}", backend, DCUDA_VERSION_STRING)) {
+        find_paths();
+        link_ = std::make_unique<device_link>();
+    }
+
+    rank_info info() const {
+        const int ranks = ranks_;
+        return {ranks * job_.count, ranks,     ranks * job_.index, job_.local_count, job_.local_index, 1, 0,
+                job_.count,         job_.index};
+    }
+
+    rank_info plan(const void* kernel, const launch_config& config) {
+        ranks_ = agree(kernel, config);
+        return info();
+    }
+
+    double run(const detail::bound_kernel& kernel, const launch_config& config) {
+        support::require(!failed_, error_code::invalid_argument,
+                         "this runtime's last run failed; construct a new one in a new job");
+        ranks_ = agree(kernel.address, config); // an error here is the same on all processes, which may try again
+        try {
+            return run_agreed(kernel, config);
+        } catch (const error& problem) {
+            failed_ = true;
+            control_.abort(static_cast<int>(problem.code()), problem.what());
+            throw;
+        }
+    }
+
+    void* user_data = nullptr;
+    std::vector<double> timings;
+
+private:
+    // Every pair of processes needs a path between their devices; today that is peer access.
+    void find_paths() {
+        struct place {
+            int device;
+            int visible_devices;
+            int peer_allowed;
+            char bus_id[32];
+        };
+        if (job_.count == 1) return;
+        place mine{};
+        mine.visible_devices = devices_;
+        mine.peer_allowed = settings_.peer_allowed ? 1 : 0;
+        cuda::check(cudaGetDevice(&mine.device), "asking for the device");
+#if DCUDA_BACKEND_CUDA
+        cuda::check(cudaDeviceGetPCIBusId(mine.bus_id, sizeof mine.bus_id, mine.device),
+                    "asking for the device's bus id");
+#endif
+        support::wire_writer message;
+        message.put(mine);
+        const auto all = control_.allgather(message.bytes(), "finding paths between devices");
+        for (int process = 0; process < job_.count; ++process) {
+            const auto other = support::wire_reader(all[static_cast<std::size_t>(process)]).get<place>();
+            support::require(other.peer_allowed != 0, error_code::no_path,
+                             "process {} has no path to the others: DCUDA_DISABLE_PEER forbids peer access there, and "
+                             "this version has no network path. Unset DCUDA_DISABLE_PEER, or run one process",
+                             process);
+#if DCUDA_BACKEND_CUDA
+            int other_device = -1;
+            if (cudaDeviceGetByPCIBusId(&other_device, other.bus_id) != cudaSuccess) {
+                cudaGetLastError(); // not visible to this process; opening its memory will tell
+                continue;
+            }
+            support::require(transport::path_between(mine.device, other_device) != transport::path::none,
+                             error_code::no_path,
+                             "processes {} and {} have no path: their devices {} and {} have no peer access",
+                             job_.index, process, mine.bus_id, other.bus_id);
+            if (process < job_.index && other_device == mine.device && process % devices_ == 0 &&
+                job_.index == process + devices_)
+                std::fprintf(stderr, "dcuda: %d processes share %d devices; their kernels take turns, which is slow\n",
+                             job_.local_count, devices_);
+#endif
+        }
+    }
+
+    // The number of ranks per device for this kernel, the same on all processes, or the same error on all.
+    int agree(const void* kernel, const launch_config& config) {
+        const int requested = config.ranks_per_device != 0 ? config.ranks_per_device : settings_.ranks_per_device;
+        rank_limit limit{0, ""};
+        std::string failure;
+        if (config.ranks_per_device < 0 || config.threads.x == 0 || config.threads.y == 0 || config.threads.z == 0)
+            failure =
+                "launch_config: ranks_per_device must not be negative, threads must be at least 1 in each dimension";
+        else
+            try {
+                limit = find_rank_limit(kernel, config);
+            } catch (const error& problem) {
+                failure = problem.what();
+            }
+        support::wire_writer message;
+        message.put(proposal{limit.ranks,
+                             requested,
+                             {config.threads.x, config.threads.y, config.threads.z},
+                             config.shared_bytes,
+                             settings_.tags,
+                             settings_.max_windows,
+                             settings_.wait_timeout.count()});
+        message.put(std::string_view(limit.reason));
+        message.put(std::string_view(failure));
+        const auto proposals = control_.allgather(message.bytes(), "agreeing on the number of ranks");
+
+        int ranks = 0;
+        proposal first{};
+        for (int process = 0; process < job_.count; ++process) {
+            support::wire_reader reader(proposals[static_cast<std::size_t>(process)]);
+            const auto theirs = reader.get<proposal>();
+            const std::string reason = reader.get_text(), problem = reader.get_text();
+            if (!problem.empty())
+                throw error(error_code::invalid_argument, fmt::format("process {}: {}", process, problem));
+            if (process == 0) first = theirs;
+            const bool same =
+                theirs.requested == first.requested && std::equal(theirs.threads, theirs.threads + 3, first.threads) &&
+                theirs.tags == first.tags && theirs.max_windows == first.max_windows &&
+                theirs.wait_timeout_ns == first.wait_timeout_ns && theirs.shared_bytes == first.shared_bytes;
+            support::require(same, error_code::invalid_argument,
+                             "processes 0 and {} disagree on the launch: ranks per device {} / {}, threads {}x{}x{} / "
+                             "{}x{}x{}, shared bytes {} / {}, tags {} / {}, windows {} / {}, wait timeout {} / {} ns",
+                             process, first.requested, theirs.requested, first.threads[0], first.threads[1],
+                             first.threads[2], theirs.threads[0], theirs.threads[1], theirs.threads[2],
+                             first.shared_bytes, theirs.shared_bytes, first.tags, theirs.tags, first.max_windows,
+                             theirs.max_windows, first.wait_timeout_ns, theirs.wait_timeout_ns);
+            support::require(theirs.limit > 0, error_code::out_of_resources,
+                             "not even one rank of {} threads fits on process {}'s device: {}",
+                             theirs.threads[0] * theirs.threads[1] * theirs.threads[2], process, reason);
+            support::require(theirs.limit >= theirs.requested, error_code::out_of_resources,
+                             "{} ranks of {} threads were asked for, but at most {} are co-resident on process {}'s "
+                             "device: {}",
+                             theirs.requested, theirs.threads[0] * theirs.threads[1] * theirs.threads[2], theirs.limit,
+                             process, reason);
+            const int fit = theirs.requested != 0 ? theirs.requested : default_ranks({theirs.limit, reason});
+            ranks = process == 0 ? fit : std::min(ranks, fit);
+        }
+        return ranks;
+    }
+
+    double run_agreed(const detail::bound_kernel& kernel, const launch_config& config) {
+        if (!state_ || state_->ranks() != ranks_) {
+            state_.reset();
+            control_.barrier("changing the number of ranks"); // nobody maps what is freed
+            state_ = std::make_unique<device_state>(control_, settings_, ranks_);
+        }
+        timings.clear();
+        state_->reset(user_data);
+        control_.barrier("starting the kernel"); // nobody notifies before everybody is reset
+
+        cuda::stream stream;
+        cuda::event start, stop;
+        progress running(control_, *state_, *link_, settings_);
+        start.record(stream);
+        const cudaError_t launched =
+            kernel.start({config.threads, static_cast<unsigned>(ranks_), config.shared_bytes, state_->first_rank()},
+                         stream.get(), state_->context());
+        cuda::check(launched, "starting the kernel");
+        stop.record(stream);
+        wait_for_kernel(stream, running);
+        running.finish();
+        if (running.failure()) throw *running.failure();
+        timings = running.timings();
+        const double elapsed_ms = milliseconds(start, stop);
+        control_.barrier("ending the run"); // our memory may be freed now: nobody's kernel runs
+        return elapsed_ms;
+    }
+
+    void wait_for_kernel(const cuda::stream& stream, progress& running) {
+        unsigned idle = 0;
+        for (;;) {
+            const bool busy = running.poll();
+            const cudaError_t state = cudaStreamQuery(stream.get());
+            if (state == cudaSuccess) return;
+            if (state != cudaErrorNotReady) {
+                running.fail(error(error_code::kernel_failure, fmt::format("process {}: the kernel failed: {}",
+                                                                           job_.index, kernel_problem(state))));
+                return;
+            }
+            if (const std::string problem = early_kernel_problem(); !problem.empty())
+                running.fail(error(error_code::kernel_failure, fmt::format("process {}: {}", job_.index, problem)));
+            if (running.failure() && clock::now() - running.failed_at() > settings_.abort_grace) give_up(running);
+            idle = busy ? 0 : idle + 1;
+            rest(idle);
+        }
+    }
+
+    static std::string early_kernel_problem() {
+#if DCUDA_BACKEND_CUDA
+        return {};
+#else
+        return detail::exec::kernel_failure();
+#endif
+    }
+
+    static std::string kernel_problem(cudaError_t state) {
+        const std::string known = early_kernel_problem();
+        return known.empty() ? cudaGetErrorString(state) : known;
+    }
+
+    // A GPU needs prompt service and leaves the cores free; on the CPU backend the ranks need the cores.
+    static void rest(unsigned idle) {
+        if (DCUDA_BACKEND_CUDA || idle < 20)
+            detail::yield_processor();
+        else
+            std::this_thread::sleep_for(std::chrono::microseconds(idle < 200 ? 100 : 1000));
+    }
+
+    // Ranks that never call the library do not see that the run has ended. Nothing ends a GPU kernel but its process.
+    [[noreturn]] void give_up(const progress& running) {
+        std::fprintf(
+            stderr,
+            "dcuda: process %d: %s\ndcuda: process %d: the kernel did not end within %.3g s after that (a rank "
+            "is in a loop without dCUDA calls?); ending the process\n",
+            job_.index, running.failure()->what(), job_.index,
+            static_cast<double>(settings_.abort_grace.count()) * 1e-9);
+        std::fflush(nullptr);
+        std::_Exit(EXIT_FAILURE);
+    }
+
+    settings settings_;
+    bootstrap::job job_;
+    int devices_;
+    bootstrap::control control_;
+    std::unique_ptr<device_link> link_;
+    std::unique_ptr<device_state> state_;
+    int ranks_ = 0;
+    bool failed_ = false;
+};
+
+runtime::runtime(int& argc, char** argv, options requested)
+    : implementation_(std::make_unique<implementation>(resolve_settings(requested, &argc, argv))) {}
+
+runtime::runtime(options requested)
+    : implementation_(std::make_unique<implementation>(resolve_settings(requested, nullptr, nullptr))) {}
+
+runtime::~runtime() = default;
+
+double runtime::run(const detail::bound_kernel& kernel, const launch_config& config) {
+    return implementation_->run(kernel, config);
+}
+
+rank_info runtime::plan(const void* kernel, const launch_config& config) {
+    return implementation_->plan(kernel, config);
+}
+
+rank_info runtime::info() const { return implementation_->info(); }
+
+void runtime::set_user_data(void* device_memory) { implementation_->user_data = device_memory; }
+
+std::vector<double> runtime::timings() const { return implementation_->timings; }
+
+} // namespace dcuda

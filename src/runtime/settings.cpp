@@ -1,0 +1,88 @@
+#include "runtime/settings.hpp"
+
+#include "dcuda/detail/protocol.hpp"
+#include "support/check.hpp"
+#include "support/env.hpp"
+
+#include <cstdlib>
+#include <string_view>
+
+namespace dcuda {
+namespace {
+
+using std::chrono::nanoseconds;
+
+constexpr int max_ranks_per_device = 1 << 20;
+constexpr long max_wait_seconds = 1'000'000'000;
+
+nanoseconds seconds(double value) { return nanoseconds(static_cast<std::int64_t>(value * 1e9)); }
+
+// The arguments are another spelling of the environment variables: --dcuda-ranks=8 is DCUDA_RANKS_PER_DEVICE=8.
+struct argument {
+    std::string_view name;
+    const char* variable;
+};
+constexpr argument arguments[] = {
+    {"--dcuda-ranks", "DCUDA_RANKS_PER_DEVICE"},
+    {"--dcuda-tags", "DCUDA_TAGS"},
+    {"--dcuda-windows", "DCUDA_MAX_WINDOWS"},
+    {"--dcuda-wait-timeout", "DCUDA_WAIT_TIMEOUT"},
+};
+
+void take_arguments(int& argc, char** argv) {
+    int kept = 0;
+    for (int i = 0; i < argc; ++i) {
+        const std::string_view text = argv[i];
+        if (text.substr(0, 8) != "--dcuda-") {
+            argv[kept++] = argv[i];
+            continue;
+        }
+        const auto equals = text.find('=');
+        const argument* known = nullptr;
+        for (const argument& candidate : arguments)
+            if (text.substr(0, equals) == candidate.name) known = &candidate;
+        support::require(known != nullptr && equals != text.npos, error_code::invalid_argument,
+                         "{}: expected --dcuda-ranks=N, --dcuda-tags=N, --dcuda-windows=N or "
+                         "--dcuda-wait-timeout=SECONDS",
+                         text);
+        setenv(known->variable, argv[i] + equals + 1, 1);
+    }
+    argc = kept;
+    argv[kept] = nullptr;
+}
+
+int integer(const char* field, int requested, const char* variable, int smallest, int largest, int otherwise) {
+    support::require(requested >= 0 && requested <= largest, error_code::invalid_argument,
+                     "options::{} is {}: expected 0 to {}", field, requested, largest);
+    if (requested != 0) return requested;
+    return static_cast<int>(support::env_integer(variable, smallest, largest).value_or(otherwise));
+}
+
+} // namespace
+
+settings resolve_settings(const options& requested, int* argc, char** argv) {
+    if (argc != nullptr) take_arguments(*argc, argv);
+    settings result{};
+    result.ranks_per_device =
+        integer("ranks_per_device", requested.ranks_per_device, "DCUDA_RANKS_PER_DEVICE", 1, max_ranks_per_device, 0);
+    result.tags = integer("tags", requested.tags, "DCUDA_TAGS", 1, detail::max_tags, detail::default_tags);
+    result.max_windows = integer("max_windows", requested.max_windows, "DCUDA_MAX_WINDOWS", 1, detail::max_max_windows,
+                                 detail::default_max_windows);
+    support::require(requested.wait_timeout.count() >= 0, error_code::invalid_argument,
+                     "options::wait_timeout is {} ms: expected 0 (none) or more", requested.wait_timeout.count());
+    result.wait_timeout = requested.wait_timeout;
+    if (result.wait_timeout.count() == 0) {
+        const double bound = support::env_seconds("DCUDA_WAIT_TIMEOUT").value_or(0);
+        support::require(bound <= max_wait_seconds, error_code::invalid_argument,
+                         "DCUDA_WAIT_TIMEOUT={}: expected at most {} seconds", bound, max_wait_seconds);
+        result.wait_timeout = seconds(bound);
+    }
+    result.watchdog_interval = seconds(support::env_seconds("DCUDA_WATCHDOG_INTERVAL").value_or(0.5));
+    result.abort_grace = seconds(support::env_seconds("DCUDA_ABORT_GRACE").value_or(5));
+    result.peer_allowed = !support::env_flag("DCUDA_DISABLE_PEER").value_or(false);
+    result.counter_start =
+        static_cast<std::uint32_t>(support::env_integer("DCUDA_COUNTER_START", 0, UINT32_MAX).value_or(0));
+    return result;
+}
+
+} // namespace dcuda

@@ -1,0 +1,38 @@
+#include "runtime/watchdog.hpp"
+
+namespace dcuda {
+
+using detail::wait_record;
+using detail::waiting;
+
+std::vector<wait_record> watchdog::read_waits() {
+    std::vector<wait_record> waits(static_cast<std::size_t>(state_.ranks()));
+    constexpr std::size_t words = sizeof(wait_record) / sizeof(std::uint32_t);
+    static_assert(sizeof(wait_record) % sizeof(std::uint32_t) == 0);
+    link_.read_words(reinterpret_cast<std::uint32_t*>(waits.data()),
+                     reinterpret_cast<const std::uint32_t*>(state_.fields().waits), waits.size() * words);
+    return waits;
+}
+
+void watchdog::poll() {
+    if (interval_.count() == 0 || clock::now() < next_) return;
+    next_ = clock::now() + interval_;
+    std::vector<wait_record> waits = read_waits();
+    bool all_wait = true, all_looked_again = true;
+    std::uint64_t digest = 14695981039346656037u; // FNV-1a over what changes when a rank moves
+    for (std::size_t rank = 0; rank < waits.size(); ++rank) {
+        const auto what = static_cast<waiting>(waits[rank].what);
+        if (what == waiting::no) all_wait = false;
+        if (what != waiting::done && waits[rank].heartbeat == previous_[rank].heartbeat) all_looked_again = false;
+        for (const std::uint32_t word : {waits[rank].what, waits[rank].epoch, waits[rank].seen})
+            digest = (digest ^ word) * 1099511628211u;
+    }
+    previous_ = std::move(waits);
+    if (!all_wait)
+        control_.report_busy();
+    else if (all_looked_again)
+        control_.report_quiet(digest);
+    // else: no rank has moved, but not every rank has had the time to look again. The next sample tells.
+}
+
+} // namespace dcuda

@@ -1,0 +1,135 @@
+#include "runtime/window_host.hpp"
+
+#include "runtime/report.hpp"
+#include "support/wire.hpp"
+
+#include <cstdio>
+#include <map>
+
+namespace dcuda {
+
+using detail::window_entry;
+
+namespace {
+
+// What a rank offers, as other processes need it.
+struct shared_offer {
+    std::uint32_t allocation; // index in the process's list; none for an empty window
+    std::size_t offset;       // in the allocation, bytes
+    std::uint64_t bytes;
+};
+constexpr std::uint32_t no_allocation = UINT32_MAX;
+
+struct process_offer {
+    std::string failure;       // why this process cannot offer; empty if it can
+    std::uint32_t is_full = 0; // 1: this process has no slot for the window
+    std::vector<transport::exported_allocation> allocations;
+    std::vector<shared_offer> ranks;
+};
+
+process_offer make_offer(const std::vector<window_entry>& entries, const device_state& state) {
+    process_offer offer;
+    std::map<std::uint64_t, std::uint32_t> known; // allocation id -> index
+    for (std::size_t rank = 0; rank < entries.size(); ++rank) {
+        const window_entry& entry = entries[rank];
+        if (entry.bytes == 0) {
+            offer.ranks.push_back({no_allocation, 0, 0});
+            continue;
+        }
+        const std::string who =
+            name_rank(static_cast<std::uint32_t>(state.first_rank()) + static_cast<std::uint32_t>(rank),
+                      static_cast<std::uint32_t>(state.ranks()));
+        const auto memory = transport::find_allocation(entry.base);
+        if (!memory) {
+            offer.failure = fmt::format("{}: create_window over {} B at {}, which is no memory from cudaMalloc; other "
+                                        "processes can map nothing else",
+                                        who, entry.bytes, static_cast<const void*>(entry.base));
+            return offer;
+        }
+        const auto offset = static_cast<std::size_t>(entry.base - memory->base);
+        if (entry.bytes > memory->bytes - offset) {
+            offer.failure = fmt::format("{}: create_window over {} B at offset {} of an allocation of {} B", who,
+                                        entry.bytes, offset, memory->bytes);
+            return offer;
+        }
+        const auto [position, is_new] = known.emplace(memory->id, static_cast<std::uint32_t>(offer.allocations.size()));
+        if (is_new) {
+            try {
+                offer.allocations.push_back(transport::export_allocation(*memory));
+            } catch (const error& problem) {
+                offer.failure = fmt::format("{}: create_window over {}", who, problem.what());
+                return offer;
+            }
+        }
+        offer.ranks.push_back({position->second, offset, entry.bytes});
+    }
+    return offer;
+}
+
+std::string encode(const process_offer& offer) {
+    support::wire_writer message;
+    message.put(std::string_view(offer.failure));
+    message.put(offer.is_full);
+    message.put(offer.allocations);
+    message.put(offer.ranks);
+    return message.bytes();
+}
+
+process_offer decode(const bootstrap::blob& bytes) {
+    support::wire_reader message(bytes);
+    process_offer offer;
+    offer.failure = message.get_text();
+    offer.is_full = message.get<std::uint32_t>();
+    offer.allocations = message.get_vector<transport::exported_allocation>();
+    offer.ranks = message.get_vector<shared_offer>();
+    return offer;
+}
+
+} // namespace
+
+void window_host::begin(std::uint32_t slot, communicator comm) {
+    const detail::device_context& fields = state_.fields();
+    if (slot == fields.max_windows) { // the ranks found no free slot
+        std::fprintf(
+            stderr,
+            "dcuda: process %d: create_window failed: %u windows exist already; DCUDA_MAX_WINDOWS raises that\n",
+            control_.index(), fields.max_windows);
+        if (comm == device || control_.count() == 1) return; // no other process takes part
+        process_offer none;
+        none.is_full = 1;
+        control_.start_gather(windows_++, encode(none));
+        return;
+    }
+    slot_ = slot;
+    std::vector<window_entry> entries(static_cast<std::size_t>(state_.ranks()));
+    link_.read(entries.data(), fields.offers, entries.size() * sizeof(window_entry));
+    control_.start_gather(windows_++, encode(make_offer(entries, state_)));
+}
+
+void window_host::complete(const std::vector<bootstrap::blob>& offers) {
+    // Every process sees the same offers, so all come to the same result, but for mappings that fail here.
+    std::vector<window_entry> entries;
+    for (int process = 0; process < control_.count(); ++process) {
+        const process_offer offer = decode(offers[static_cast<std::size_t>(process)]);
+        if (!offer.failure.empty()) throw error(error_code::no_path, offer.failure);
+        if (offer.is_full != 0) return reply(0);
+        for (const shared_offer& rank : offer.ranks) {
+            window_entry entry{nullptr, rank.bytes};
+            if (rank.allocation != no_allocation && process != control_.index())
+                entry.base = mappings_.open(process, offer.allocations.at(rank.allocation)) + rank.offset;
+            entries.push_back(entry);
+        }
+    }
+    // Our own ranks' windows stay at their own addresses.
+    link_.read(entries.data() + state_.first_rank(), state_.fields().offers,
+               static_cast<std::size_t>(state_.ranks()) * sizeof(window_entry));
+    link_.write(state_.window_entries(slot_), entries.data(), entries.size() * sizeof(window_entry));
+    reply(1);
+}
+
+void window_host::reply(std::uint32_t success) {
+    reply_ = (reply_ & ~std::uint32_t(1)) + 2 + success;
+    link_.publish_reply(state_.fields().reply, reply_);
+}
+
+} // namespace dcuda

@@ -1,0 +1,40 @@
+// The host's part in create_window over several processes: exchanges what the ranks offer and maps it.
+#pragma once
+
+#include "bootstrap/control.hpp"
+#include "runtime/device_link.hpp"
+#include "runtime/device_state.hpp"
+
+#include <deque>
+
+namespace dcuda {
+
+class window_host {
+public:
+    window_host(bootstrap::control& control, device_state& state, device_link& link)
+        : control_(control), state_(state), link_(link) {}
+
+    // The ranks of this device have made their offers for the window in this slot, or have no slot for it
+    // (max_windows).
+    void begin(std::uint32_t slot, communicator comm);
+
+    // All processes have: fills the slot's entries and lets the ranks go on, without a window if one process has no
+    // slot.
+    void complete(const std::vector<bootstrap::blob>& offers);
+
+    // Unmaps everything. No kernel may be running.
+    void close() { mappings_.close(); }
+
+private:
+    void reply(std::uint32_t success);
+
+    bootstrap::control& control_;
+    device_state& state_;
+    device_link& link_;
+    transport::peer_mappings mappings_;
+    std::uint32_t slot_ = 0;
+    std::uint64_t windows_ = 0; // begun; the same on all processes, since create_window is collective
+    std::uint32_t reply_ = 0;
+};
+
+} // namespace dcuda

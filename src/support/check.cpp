@@ -1,0 +1,43 @@
+#include "support/check.hpp"
+
+#include <system_error>
+
+namespace dcuda {
+
+const char* to_string(error_code code) noexcept {
+    switch (code) {
+    case error_code::invalid_argument:
+        return "invalid_argument";
+    case error_code::out_of_resources:
+        return "out_of_resources";
+    case error_code::cuda_failure:
+        return "cuda_failure";
+    case error_code::no_path:
+        return "no_path";
+    case error_code::bootstrap_failure:
+        return "bootstrap_failure";
+    case error_code::process_lost:
+        return "process_lost";
+    case error_code::device_fault:
+        return "device_fault";
+    case error_code::wait_timeout:
+        return "wait_timeout";
+    case error_code::deadlock:
+        return "deadlock";
+    case error_code::kernel_failure:
+        return "kernel_failure";
+    }
+    return "unknown_error";
+}
+
+} // namespace dcuda
+
+namespace dcuda::support {
+
+void fail_errno(int number, std::string_view what, error_code code, source_location where) {
+    std::string_view file = where.file_name();
+    if (auto slash = file.rfind('/'); slash != file.npos) file.remove_prefix(slash + 1);
+    fail(code, "{}: {} (errno {}, {}:{})", what, std::generic_category().message(number), number, file, where.line());
+}
+
+} // namespace dcuda::support

@@ -1,0 +1,95 @@
+// CUDA's runtime API (or the CPU backend's stand-in) with errors as exceptions and owners for what it gives out.
+#pragma once
+
+#include "support/check.hpp"
+
+#include "dcuda/config.hpp"
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <memory>
+
+namespace dcuda::cuda {
+
+inline void check(cudaError_t result, std::string_view what,
+                  support::source_location where = support::source_location::current()) {
+    if (result == cudaSuccess) return;
+    const error_code code =
+        result == cudaErrorMemoryAllocation ? error_code::out_of_resources : error_code::cuda_failure;
+    support::fail(code, "{}: {} ({}:{})", what, cudaGetErrorString(result), where.file_name(), where.line());
+}
+
+#if DCUDA_BACKEND_CUDA
+// A function of the driver, found through the runtime, so that nothing links against the driver.
+template <class Function>
+Function driver_function(const char* name) {
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult found{};
+    check(cudaGetDriverEntryPointByVersion(name, &function, 12000, cudaEnableDefault, &found), name);
+    support::require(found == cudaDriverEntryPointSuccess, error_code::cuda_failure,
+                     "the CUDA driver has no {}: a driver for CUDA 12 or later is needed", name);
+    return reinterpret_cast<Function>(function);
+}
+#endif
+
+// Device memory of `count` elements. Freed without a word: after a failed kernel nothing can be freed in order.
+template <class Element>
+struct device_deleter {
+    void operator()(Element* memory) const { cudaFree(memory); }
+};
+template <class Element>
+using device_array = std::unique_ptr<Element[], device_deleter<Element>>;
+
+template <class Element>
+device_array<Element> allocate(std::size_t count, std::string_view what) {
+    void* memory = nullptr;
+    check(cudaMalloc(&memory, count * sizeof(Element)), what);
+    return device_array<Element>(static_cast<Element*>(memory));
+}
+
+// Host memory that the device can access.
+template <class Element>
+struct pinned_deleter {
+    void operator()(Element* memory) const { cudaFreeHost(memory); }
+};
+template <class Element>
+using pinned_array = std::unique_ptr<Element[], pinned_deleter<Element>>;
+
+template <class Element>
+pinned_array<Element> allocate_pinned(std::size_t count, std::string_view what) {
+    void* memory = nullptr;
+    check(cudaHostAlloc(&memory, count * sizeof(Element), cudaHostAllocDefault), what);
+    return pinned_array<Element>(static_cast<Element*>(memory));
+}
+
+class stream {
+public:
+    stream() { check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating a stream"); }
+    ~stream() { cudaStreamDestroy(stream_); }
+    stream(const stream&) = delete;
+    stream& operator=(const stream&) = delete;
+    cudaStream_t get() const { return stream_; }
+
+private:
+    cudaStream_t stream_ = nullptr;
+};
+
+class event {
+public:
+    event() { check(cudaEventCreate(&event_), "creating an event"); }
+    ~event() { cudaEventDestroy(event_); }
+    event(const event&) = delete;
+    event& operator=(const event&) = delete;
+    void record(const stream& on) { check(cudaEventRecord(event_, on.get()), "recording an event"); }
+    friend double milliseconds(const event& from, const event& to) {
+        float elapsed = 0;
+        check(cudaEventElapsedTime(&elapsed, from.event_, to.event_), "reading the kernel's time");
+        return elapsed;
+    }
+
+private:
+    cudaEvent_t event_ = nullptr;
+};
+
+} // namespace dcuda::cuda

@@ -1,0 +1,322 @@
+#!/usr/bin/env python3
+"""Tests of dcuda-run. Usage: launcher_test.py PATH_OF_dcuda-run [PATH_OF_show_job]
+
+Each process of a job carries a mark of its test in its command line, by which a process that was left behind is found.
+"""
+import os
+import pty
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+launcher = os.path.abspath(sys.argv[1])
+show_job = os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else None
+
+TIMEOUT = 60
+
+
+def alive(mark):
+    """Process ids whose command line has the mark; zombies have none."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                if mark.encode() in file.read() and int(pid) != os.getpid():
+                    found.append(int(pid))
+        except OSError:
+            pass
+    return found
+
+
+def wait_until(condition, seconds=10):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+class LauncherTest(unittest.TestCase):
+    def setUp(self):
+        self.mark = f"mark-{os.getpid()}-{self._testMethodName}"
+        self.folder = tempfile.mkdtemp()
+
+    def tearDown(self):
+        shutil.rmtree(self.folder)
+        left = alive(self.mark)
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        self.assertEqual(left, [], "processes were left behind")
+
+    def command(self, *arguments, script):
+        # bash sees the mark as $0.
+        return [launcher, *map(str, arguments), "--", "bash", "-c", script + "\n:", self.mark]
+
+    def run_job(self, *arguments, script, **settings):
+        return subprocess.run(self.command(*arguments, script=script), capture_output=True, text=True, timeout=TIMEOUT,
+                              **settings)
+
+    def start_job(self, *arguments, script, **settings):
+        """Starts a job whose processes each create a file ready.N, and waits for these."""
+        count = int(arguments[arguments.index("-n") + 1])
+        job = subprocess.Popen(self.command(*arguments, script=script.replace("READY", self.ready())),
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **settings)
+        self.assertTrue(wait_until(lambda: len(self.files("ready")) == count), "the job did not start")
+        return job
+
+    def ready(self):
+        return f"touch {self.folder}/ready.$DCUDA_PROCESS_INDEX"
+
+    def files(self, prefix):
+        return [name for name in os.listdir(self.folder) if name.startswith(prefix)]
+
+    # ---- starting ----
+
+    def test_variables(self):
+        result = self.run_job("-n", 3, "--prefix", "--ranks", 12, "--env", "ONE=1", "--env", "TWO=a=b",
+                              script="echo $DCUDA_PROCESS_INDEX $DCUDA_PROCESS_COUNT $DCUDA_LOCAL_INDEX "
+                                     "$DCUDA_LOCAL_COUNT $DCUDA_JOB $DCUDA_RANKS_PER_DEVICE $ONE $TWO")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        lines = sorted(result.stdout.splitlines())
+        key = lines[0].split()[5]
+        self.assertRegex(key, "^[0-9a-f]{32}$")
+        self.assertEqual(lines, [f"[{i}] {i} 3 {i} 3 {key} 12 1 a=b" for i in range(3)])
+
+    def test_default_count(self):
+        def count(**variables):
+            environment = {k: v for k, v in os.environ.items() if k != "CUDA_VISIBLE_DEVICES"}
+            return self.run_job(script="echo $DCUDA_PROCESS_COUNT", env={**environment, **variables}).stdout.split()
+        self.assertEqual(count(CUDA_VISIBLE_DEVICES="2,5,7"), ["3", "3", "3"])
+        self.assertEqual(count(CUDA_VISIBLE_DEVICES=""), ["1"])
+        gpus = len([name for name in os.listdir("/dev") if re.fullmatch("nvidia[0-9]+", name)])
+        self.assertEqual(len(count()), max(gpus, 1))
+
+    def test_arguments_pass_unchanged(self):
+        result = subprocess.run([launcher, "-n", "1", "printf", "%s|", "-n", "--prefix", "", "a b", "--"],
+                                capture_output=True, text=True, timeout=TIMEOUT)
+        self.assertEqual(result.stdout, "-n|--prefix||a b|--|")
+
+    def test_missing_program(self):
+        for program, code, text in (("./missing", 127, "does not exist"), ("no-such-program", 127, "in PATH"),
+                                    ("/etc/passwd", 126, "not an executable file"),
+                                    ("/tmp", 126, "not an executable file")):
+            result = subprocess.run([launcher, "-n", "2", program], capture_output=True, text=True, timeout=TIMEOUT)
+            self.assertEqual(result.returncode, code)
+            self.assertIn(text, result.stderr)
+
+    def test_unrunnable_program(self):
+        path = os.path.join(self.folder, "script")
+        with open(path, "w") as file:
+            file.write("no interpreter is named here")
+        os.chmod(path, 0o755)
+        result = subprocess.run([launcher, "-n", "2", path], capture_output=True, text=True, timeout=TIMEOUT)
+        self.assertEqual(result.returncode, 126)
+        self.assertIn("Exec format error", result.stderr)
+
+    def test_usage_errors(self):
+        for arguments in ([], ["-n", "0", "true"], ["--env", "x", "true"], ["--grace", "soon", "true"]):
+            result = subprocess.run([launcher, *arguments], capture_output=True, text=True, timeout=TIMEOUT)
+            self.assertEqual(result.returncode, 2, arguments)
+            self.assertNotEqual(result.stderr, "")
+
+    # ---- input and output ----
+
+    def test_stdin_goes_to_process_0(self):
+        result = self.run_job("-n", 3, "--prefix", script="cat", input="one\ntwo\n")
+        self.assertEqual(result.stdout, "[0] one\n[0] two\n")
+
+    def test_stdin_from_a_terminal(self):
+        # A new session whose terminal is the pty, so that the launcher is its foreground group.
+        pid, terminal = pty.fork()
+        if pid == 0:
+            command = self.command("-n", 2, script="read line; echo \"$DCUDA_PROCESS_INDEX:<$line>\"")
+            os.execv(command[0], command)
+        os.write(terminal, b"hello\n")
+        output = b""
+        try:
+            while chunk := os.read(terminal, 1000):
+                output += chunk
+        except OSError:
+            pass  # the terminal's other end is closed
+        self.assertEqual(os.waitpid(pid, 0)[1], 0)
+        self.assertIn(b"0:<hello>", output)
+        self.assertIn(b"1:<>", output)
+
+    def test_ctrl_c_on_a_terminal(self):
+        pid, terminal = pty.fork()
+        if pid == 0:
+            command = self.command("-n", 2, script=f"{self.ready()}; sleep 50")
+            os.execv(command[0], command)
+        self.assertTrue(wait_until(lambda: len(self.files("ready")) == 2))
+        os.write(terminal, b"\x03")
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 128 + signal.SIGINT)
+        os.close(terminal)
+
+    def test_prefix_keeps_lines_whole(self):
+        result = self.run_job("-n", 4, "--prefix",
+                              script="for i in {1..300}; do printf 'part %s ' $i; printf 'end\n'; "
+                                     "echo error $i >&2; done; printf last")
+        self.assertEqual(result.returncode, 0)
+        out, err = result.stdout.splitlines(), result.stderr.splitlines()
+        for i in range(4):
+            mine = [line for line in out if line.startswith(f"[{i}] ")]
+            self.assertEqual(mine, [f"[{i}] part {n} end" for n in range(1, 301)] + [f"[{i}] last"])
+            self.assertEqual([line for line in err if line.startswith(f"[{i}] ")],
+                             [f"[{i}] error {n}" for n in range(1, 301)])
+        self.assertEqual((len(out), len(err)), (4 * 301, 4 * 300))
+
+    def test_prefix_with_much_output(self):
+        result = self.run_job("-n", 2, "--prefix", script="head -c 3000000 /dev/zero | tr '\\0' x; seq 100000")
+        self.assertEqual(result.stdout.count("\n"), result.stdout.count("["))
+        self.assertEqual(result.stdout.count("x"), 6000000)
+        self.assertEqual(len(re.findall(r"^\[[01]\] 99999$", result.stdout, re.M)), 2)
+
+    def test_closed_output_ends_the_job(self):
+        job = subprocess.Popen(self.command("-n", 2, "--prefix", script="yes"), stdout=subprocess.PIPE,
+                               stderr=subprocess.DEVNULL)
+        job.stdout.readline()
+        job.stdout.close()
+        self.assertEqual(job.wait(TIMEOUT), 0)  # yes ended with SIGPIPE; the script with its last command, ':'
+
+    def test_output_dir(self):
+        folder = os.path.join(self.folder, "a", "b")
+        result = self.run_job("-n", 2, "--output-dir", folder,
+                              script="echo out $DCUDA_PROCESS_INDEX; echo err $DCUDA_PROCESS_INDEX >&2")
+        self.assertEqual((result.returncode, result.stdout, result.stderr), (0, "", ""))
+        self.assertEqual(sorted(os.listdir(folder)), ["0.err", "0.out", "1.err", "1.out"])
+        for name, text in (("0.out", "out 0\n"), ("1.err", "err 1\n")):
+            with open(os.path.join(folder, name)) as file:
+                self.assertEqual(file.read(), text)
+
+    # ---- ending ----
+
+    def test_exit_code_of_the_first_that_failed(self):
+        result = self.run_job("-n", 3, script="case $DCUDA_PROCESS_INDEX in 1) exit 3;; 2) sleep 1; exit 4;; esac")
+        self.assertEqual(result.returncode, 3)
+        self.assertRegex(result.stderr, r"^dcuda-run: process 1 \(pid \d+, host \S+\) exited with code 3\n$")
+
+    def test_signal_death(self):
+        result = self.run_job("-n", 3, script="[ $DCUDA_PROCESS_INDEX != 2 ] || kill -KILL $$")
+        self.assertEqual(result.returncode, 128 + signal.SIGKILL)
+        self.assertRegex(result.stderr, r"process 2 \(pid \d+, host \S+\) was killed by signal 9 \(SIGKILL\)\n$")
+
+    def test_grace_lets_others_finish(self):
+        result = self.run_job("-n", 2, "--prefix", "--grace", 20,
+                              script="[ $DCUDA_PROCESS_INDEX = 0 ] && exit 7; sleep 1; echo my own message")
+        self.assertEqual((result.returncode, result.stdout), (7, "[1] my own message\n"))
+
+    def test_grace_ends(self):
+        before = time.monotonic()
+        result = self.run_job("-n", 3, "--grace", 0.3, "--prefix",
+                              script="case $DCUDA_PROCESS_INDEX in 0) exit 7;; 1) trap '' TERM;; "
+                                     "2) trap 'echo terminated; exit' TERM;; esac; while :; do sleep 0.1; done")
+        self.assertEqual((result.returncode, result.stdout), (7, "[2] terminated\n"))
+        self.assertIn("2 other processes did not end within 0.3 s", result.stderr)
+        self.assertGreater(time.monotonic() - before, 2.2)
+        self.assertLess(time.monotonic() - before, 15)
+
+    def test_stopped_process_is_ended(self):
+        result = self.run_job("-n", 2, "--grace", 0.3,
+                              script="[ $DCUDA_PROCESS_INDEX = 0 ] && { sleep 0.3; exit 7; }; kill -STOP $$")
+        self.assertEqual(result.returncode, 7)
+
+    def test_signals_are_forwarded(self):
+        for name in ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2"):
+            job = self.start_job("-n", 2, "--prefix",
+                                 script=f"trap 'echo got {name}; exit 5' {name}; READY; while :; do sleep 0.1; done")
+            job.send_signal(getattr(signal, "SIG" + name))
+            out, _ = job.communicate(timeout=TIMEOUT)
+            self.assertEqual(sorted(out.splitlines()), [f"[0] got {name}", f"[1] got {name}"])
+            self.assertEqual(job.returncode, 5)
+            for file in self.files("ready"):
+                os.remove(os.path.join(self.folder, file))
+
+    def test_default_action_of_forwarded_signals(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            job = self.start_job("-n", 2, script="READY; sleep 50")
+            job.send_signal(number)
+            self.assertEqual(job.wait(TIMEOUT), 128 + number)
+            job.communicate()
+            for file in self.files("ready"):
+                os.remove(os.path.join(self.folder, file))
+
+    def test_second_interrupt_kills(self):
+        job = self.start_job("-n", 2, script="trap '' INT; READY; while :; do sleep 0.1; done")
+        job.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        self.assertIsNone(job.poll())
+        job.send_signal(signal.SIGINT)
+        self.assertEqual(job.wait(TIMEOUT), 128 + signal.SIGKILL)
+        job.communicate()
+
+    def test_stop_and_continue(self):
+        def state(pid):
+            with open(f"/proc/{pid}/stat") as file:
+                return file.read().rsplit(")", 1)[1].split()[0]
+        job = self.start_job("-n", 2, script="READY; while :; do sleep 0.1; done")
+        # The launcher's guard is in a session of its own and does not stop.
+        pids = [pid for pid in alive(self.mark) if os.getsid(pid) == os.getsid(0)]
+        self.assertEqual(len(pids), 3)
+        job.send_signal(signal.SIGTSTP)
+        self.assertTrue(wait_until(lambda: all(state(pid) == "T" for pid in pids)))
+        job.send_signal(signal.SIGCONT)
+        self.assertTrue(wait_until(lambda: all(state(pid) != "T" for pid in pids)))
+        job.send_signal(signal.SIGTERM)
+        self.assertEqual(job.wait(TIMEOUT), 128 + signal.SIGTERM)
+        job.communicate()
+
+    # ---- nothing is left behind ----
+
+    def test_grandchildren_are_killed(self):
+        # One in the process's group, one in a session of its own; both outlive their parent and hold the output.
+        result = self.run_job("-n", 2, "--prefix",
+                              script="(exec -a $0 sleep 50) & setsid bash -c 'sleep 50; :' $0 & "
+                                     "sleep 0.3; echo done")
+        self.assertEqual((result.returncode, sorted(result.stdout.splitlines())), (0, ["[0] done", "[1] done"]))
+        self.assertEqual(alive(self.mark), [])
+
+    def test_killed_launcher_leaves_nothing(self):
+        job = self.start_job("-n", 3, script="trap '' INT TERM HUP; (exec -a $0 sleep 50) & READY; "
+                                             "while :; do sleep 0.1; done")
+        self.assertGreaterEqual(len(alive(self.mark)), 7)
+        job.kill()
+        job.wait()
+        self.assertTrue(wait_until(lambda: alive(self.mark) == [], 5), "processes outlive the launcher")
+        job.communicate()
+
+    # ---- with the library ----
+
+    @unittest.skipUnless(show_job, "no path of show_job was given")
+    def test_processes_meet(self):
+        result = subprocess.run([launcher, "-n", "4", show_job], capture_output=True, text=True, timeout=TIMEOUT)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertEqual(sorted(result.stdout.splitlines()), [f"dcuda-run {i}/4 {i}/4 met" for i in range(4)])
+
+    @unittest.skipUnless(show_job, "no path of show_job was given")
+    def test_processes_meet_alone(self):
+        result = subprocess.run([show_job], capture_output=True, text=True, timeout=TIMEOUT)
+        self.assertEqual(result.stdout, "none 0/1 0/1 met\n")
+
+    @unittest.skipUnless(show_job, "no path of show_job was given")
+    @unittest.skipUnless(shutil.which("mpirun"), "no mpirun on this machine")
+    def test_processes_meet_under_mpirun(self):
+        def start():
+            return subprocess.Popen(["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "3", show_job],
+                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        jobs = [start(), start()]  # at the same time
+        for job in jobs:
+            out, err = job.communicate(timeout=TIMEOUT)
+            self.assertEqual(job.returncode, 0, err)
+            if "openmpi" not in out:
+                self.skipTest("mpirun is not Open MPI")
+            self.assertEqual(sorted(out.splitlines()), [f"openmpi {i}/3 {i}/3 met" for i in range(3)])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)

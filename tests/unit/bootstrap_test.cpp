@@ -1,0 +1,639 @@
+// The bootstrap between real processes: each test forks the processes of a job, gives each its part, and checks what
+// each of them found.
+#include "bootstrap/hub.hpp"
+#include "dcuda/error.hpp"
+#include "support/check.hpp"
+#include "support/env.hpp"
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <fcntl.h>
+#include <functional>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+using namespace dcuda::bootstrap;
+using dcuda::error;
+using dcuda::error_code;
+using std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr int ok = 0;
+constexpr int killed = 128 + SIGKILL;
+
+job make_job(int index, int count, const std::string& suffix = "") {
+    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+    const pid_t parent = getppid(); // of the forked process: the test
+    return {index, count, index, count, fmt::format("{} {} {}{}", getuid(), parent, test->name(), suffix), "test"};
+}
+
+// A forked process that runs a body; its exit code is 0 if the body returns, 1 if a check in it failed.
+class child {
+public:
+    explicit child(const std::function<void()>& body) : pid_(fork()) {
+        if (pid_ != 0) return;
+        alarm(60); // never hang
+        try {
+            body();
+        } catch (const std::exception& problem) {
+            fprintf(stderr, "process %d: %s\n", getpid(), problem.what());
+            _exit(1);
+        }
+        _exit(0);
+    }
+    pid_t pid() const { return pid_; }
+    void kill() const { ::kill(pid_, SIGKILL); }
+    int wait() const {
+        int status = 0;
+        waitpid(pid_, &status, 0);
+        return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    }
+
+private:
+    pid_t pid_;
+};
+
+std::vector<child> start(int count, const std::function<void(int)>& body) {
+    std::vector<child> children;
+    for (int i = 0; i < count; ++i) children.emplace_back([&body, i] { body(i); });
+    return children;
+}
+
+void expect_all(const std::vector<child>& children, int code) {
+    for (const child& each : children) EXPECT_EQ(each.wait(), code);
+}
+
+// In a forked process: a failed check is an exception.
+void check(bool condition, const std::string& what) {
+    if (!condition) throw std::runtime_error("check failed: " + what);
+}
+
+std::string error_of(const std::function<void()>& call, error_code code) {
+    try {
+        call();
+    } catch (const error& problem) {
+        check(problem.code() == code, fmt::format("code {} of: {}", to_string(problem.code()), problem.what()));
+        return problem.what();
+    }
+    throw std::runtime_error("no error");
+}
+
+void check_contains(const std::string& text, const std::string& part) {
+    check(text.find(part) != std::string::npos, "\"" + text + "\" contains \"" + part + "\"");
+}
+
+event next_event(control& plane) {
+    for (;;) {
+        if (auto found = plane.poll()) return *found;
+        std::this_thread::sleep_for(1ms);
+    }
+}
+
+blob pattern(int process, std::size_t bytes) { return blob(bytes, static_cast<char>('a' + process % 26)); }
+
+// Sets DCUDA_CONNECT_TIMEOUT for one test.
+struct connect_timeout {
+    explicit connect_timeout(const char* seconds) { setenv("DCUDA_CONNECT_TIMEOUT", seconds, 1); }
+    ~connect_timeout() { unsetenv("DCUDA_CONNECT_TIMEOUT"); }
+};
+
+class bootstrap_of : public ::testing::TestWithParam<int> {};
+
+TEST(bootstrap_between, alone) {
+    control plane({}, "test");
+    EXPECT_EQ(plane.allgather("x", "here"), std::vector<blob>{"x"});
+    plane.barrier("here");
+    plane.start_gather(7, "seven");
+    auto found = plane.poll();
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->id, 7u);
+    EXPECT_EQ(found->parts, std::vector<blob>{"seven"});
+    plane.report_quiet(1);
+    plane.report_quiet(1);
+    EXPECT_FALSE(plane.poll());
+    plane.report_quiet(1);
+    EXPECT_EQ(plane.poll().value().what, event::kind::stalled);
+    plane.abort(static_cast<int>(error_code::device_fault), "broken");
+    EXPECT_EQ(plane.poll().value().what, event::kind::aborted);
+    EXPECT_EQ(error_of([&] { plane.barrier("here"); }, error_code::device_fault), "broken");
+}
+
+TEST_P(bootstrap_of, gathers_of_many_sizes) {
+    const int count = GetParam();
+    expect_all(start(count,
+                     [&](int me) {
+                         control plane(make_job(me, count), "test");
+                         for (std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{70'000}}) {
+                             auto parts = plane.allgather(pattern(me, bytes + me), "sizes");
+                             check(parts.size() == static_cast<std::size_t>(count), "one part each");
+                             for (int i = 0; i < count; ++i)
+                                 check(parts[i] == pattern(i, bytes + i), "the part of each");
+                         }
+                         for (int i = 0; i < 100; ++i) plane.barrier("again");
+                     }),
+               ok);
+}
+
+TEST(bootstrap_between, large_gather) {
+    constexpr std::size_t bytes = 5 << 20;
+    expect_all(start(4,
+                     [&](int me) {
+                         control plane(make_job(me, 4), "test");
+                         plane.start_gather(1, pattern(me, bytes));
+                         auto parts = plane.allgather(pattern(me + 4, bytes), "large");
+                         for (int i = 0; i < 4; ++i) check(parts[i] == pattern(i + 4, bytes), "blocking part");
+                         auto found = next_event(plane);
+                         for (int i = 0; i < 4; ++i) check(found.parts[i] == pattern(i, bytes), "non-blocking part");
+                     }),
+               ok);
+}
+
+TEST_P(bootstrap_of, gathers_out_of_order) {
+    const int count = GetParam();
+    expect_all(start(count,
+                     [&](int me) {
+                         control plane(make_job(me, count), "test");
+                         // Each process starts at another id; ids use all 63 bits.
+                         constexpr std::uint64_t stride = 0x0123456789abcdefu;
+                         for (int i = 0; i < 10; ++i) {
+                             const int n = (i + me) % 10;
+                             plane.start_gather(n * stride % control::first_reserved_id, fmt::format("{} {}", me, n));
+                         }
+                         for (int i = 0; i < 10; ++i) {
+                             auto found = next_event(plane);
+                             check(found.what == event::kind::gathered, "gathered");
+                             const std::string n = found.parts[0].substr(found.parts[0].find(' '));
+                             check(found.id == std::stoull(n) * stride % control::first_reserved_id, "its id");
+                             for (int j = 0; j < count; ++j)
+                                 check(found.parts[j] == std::to_string(j) + n, "its parts");
+                         }
+                         plane.start_gather(0, "an id is free again");
+                         check(next_event(plane).id == 0, "used again");
+                     }),
+               ok);
+}
+
+TEST_P(bootstrap_of, killed_process_is_lost) {
+    const int count = GetParam();
+    const int victim = count - 1;
+    int pipe_ends[2];
+    ASSERT_EQ(pipe(pipe_ends), 0);
+    auto children = start(count, [&](int me) {
+        control plane(make_job(me, count), "test");
+        plane.barrier("start");
+        if (me == victim) {
+            check(write(pipe_ends[1], "x", 1) == 1, "write");
+            pause();
+        }
+        const auto message = error_of([&] { plane.barrier("end"); }, error_code::process_lost);
+        check_contains(message, fmt::format("process {} (pid ", victim));
+        check_contains(message, "ended unexpectedly");
+        auto found = plane.poll();
+        check(found && found->what == event::kind::lost && found->process == victim && found->pid > 0, "lost event");
+        check(error_of([&] { plane.barrier("later"); }, error_code::process_lost) == message, "the same error");
+    });
+    char byte;
+    ASSERT_EQ(read(pipe_ends[0], &byte, 1), 1);
+    const auto before = steady_clock::now();
+    children[victim].kill();
+    EXPECT_EQ(children[victim].wait(), killed);
+    children.pop_back();
+    expect_all(children, ok);
+    EXPECT_LT(steady_clock::now() - before, 3s);
+    close(pipe_ends[0]);
+    close(pipe_ends[1]);
+}
+
+TEST(bootstrap_between, killed_process_0_is_lost) {
+    auto children = start(4, [&](int me) {
+        control plane(make_job(me, 4), "test");
+        plane.barrier("start");
+        if (me == 0) {
+            std::this_thread::sleep_for(200ms); // the others are past the barrier, too
+            raise(SIGKILL);
+        }
+        const auto message = error_of([&] { plane.barrier("end"); }, error_code::process_lost);
+        check_contains(message, "process 0 (pid ");
+        check_contains(message, "ended unexpectedly");
+        check(plane.poll().value().pid > 0, "pid");
+    });
+    EXPECT_EQ(children[0].wait(), killed);
+    children.erase(children.begin());
+    expect_all(children, ok);
+}
+
+TEST(bootstrap_between, finished_process_is_missed) {
+    expect_all(start(3,
+                     [&](int me) {
+                         control plane(make_job(me, 3), "test");
+                         plane.barrier("start");
+                         if (me == 2) return;
+                         check_contains(error_of([&] { plane.barrier("the end"); }, error_code::process_lost),
+                                        "finished while the others wait for it in the end");
+                     }),
+               ok);
+}
+
+TEST(bootstrap_between, finished_process_0_is_missed) {
+    expect_all(start(3,
+                     [&](int me) {
+                         control plane(make_job(me, 3), "test");
+                         if (me == 0) return;
+                         std::this_thread::sleep_for(me * 1s); // process 1 knows from the hub, process 2 without it
+                         check_contains(error_of([&] { plane.barrier("the end"); }, error_code::process_lost),
+                                        "process 0 (pid ");
+                     }),
+               ok);
+}
+
+TEST(bootstrap_between, abort_reaches_all_and_the_first_wins) {
+    expect_all(start(4,
+                     [&](int me) {
+                         control plane(make_job(me, 4), "test");
+                         plane.barrier("start");
+                         if (me != 1) plane.abort(static_cast<int>(error_code::device_fault), fmt::format("of {}", me));
+                         auto found = next_event(plane);
+                         check(found.what == event::kind::aborted && found.process != 1, "aborted");
+                         check(found.code == static_cast<int>(error_code::device_fault), "its code");
+                         check(found.message == fmt::format("of {}", found.process), "its message");
+                         check_contains(error_of([&] { plane.barrier("x"); }, error_code::device_fault), found.message);
+                         std::this_thread::sleep_for(100ms);
+                         check(!plane.poll(), "only one event");
+                     }),
+               ok);
+}
+
+TEST(bootstrap_between, collective_calls_must_agree) {
+    expect_all(start(2,
+                     [&](int me) {
+                         control plane(make_job(me, 2), "test");
+                         const auto message = error_of([&] { plane.barrier(me == 0 ? "window" : "launch"); },
+                                                       error_code::invalid_argument);
+                         check_contains(message, "window");
+                         check_contains(message, "launch");
+                     }),
+               ok);
+}
+
+TEST(bootstrap_between, concurrent_jobs_do_not_meet) {
+    auto part = [&](const std::string& name) {
+        return [name](int me) {
+            control plane(make_job(me, 4, name), "test");
+            for (int i = 0; i < 50; ++i)
+                for (const auto& each : plane.allgather(name, "name")) check(each == name, "only my job");
+        };
+    };
+    const auto one_part = part("one"), other_part = part("other");
+    auto one = start(4, one_part);
+    auto other = start(4, other_part);
+    expect_all(one, ok);
+    expect_all(other, ok);
+}
+
+TEST(bootstrap_between, one_after_another) {
+    expect_all(start(3,
+                     [&](int me) {
+                         for (int i = 0; i < 20; ++i) {
+                             control plane(make_job(me, 3), "test");
+                             check(plane.allgather(std::to_string(i), "turn").back() == std::to_string(i), "turn");
+                         }
+                     }),
+               ok);
+}
+
+TEST(bootstrap_between, missing_process) {
+    const connect_timeout bound("0.5");
+    const auto before = steady_clock::now();
+    expect_all(start(2,
+                     [&](int me) {
+                         const auto message =
+                             error_of([&] { control(make_job(me, 3), "test"); }, error_code::bootstrap_failure);
+                         check_contains(message, "process 2 of 3 did not appear within 0.5 s");
+                         check_contains(message, "one host");
+                     }),
+               ok);
+    EXPECT_LT(steady_clock::now() - before, 4s);
+}
+
+TEST(bootstrap_between, missing_process_0) {
+    const connect_timeout bound("0.5");
+    child lonely([&] {
+        check_contains(error_of([&] { control(make_job(1, 2), "test"); }, error_code::bootstrap_failure),
+                       "process 0 of the job did not appear within 0.5 s");
+    });
+    EXPECT_EQ(lonely.wait(), ok);
+}
+
+TEST(bootstrap_between, process_dies_at_the_start) {
+    const connect_timeout bound("20");
+    auto children = start(4, [&](int me) {
+        if (me == 3) std::this_thread::sleep_for(500ms);
+        check_contains(error_of([&] { control(make_job(me, 4), "test"); }, error_code::bootstrap_failure),
+                       "ended unexpectedly while the job was starting");
+    });
+    std::this_thread::sleep_for(250ms);
+    children[1].kill();
+    EXPECT_EQ(children[1].wait(), killed);
+    children.erase(children.begin() + 1);
+    expect_all(children, ok);
+}
+
+TEST(bootstrap_between, different_identity) {
+    expect_all(start(3,
+                     [&](int me) {
+                         const auto message = error_of([&] { control(make_job(me, 3), me == 1 ? "cuda 1" : "cpu 1"); },
+                                                       error_code::bootstrap_failure);
+                         check_contains(message, "is \"cuda 1\", process 0 is \"cpu 1\"");
+                     }),
+               ok);
+}
+
+TEST(bootstrap_between, different_count) {
+    expect_all(start(2,
+                     [&](int me) {
+                         check_contains(error_of([&] { control(make_job(me, me == 0 ? 2 : 4), "test"); },
+                                                 error_code::bootstrap_failure),
+                                        "one of 4 processes, process 0 as one of 2");
+                     }),
+               ok);
+}
+
+TEST(bootstrap_between, different_version) {
+    expect_all(start(2,
+                     [&](int me) {
+                         const job who = make_job(me, 2);
+                         std::string message;
+                         if (me == 0) {
+                             message = error_of([&] { control(who, "test"); }, error_code::bootstrap_failure);
+                         } else {
+                             std::unique_ptr<channel> link;
+                             while (!(link = try_connect(meeting_point(who.key, 0)))) std::this_thread::sleep_for(1ms);
+                             link->send(frame{frame_type::hello, 1, 0, 2, "99.1", encode_parts({"test", who.key})});
+                             std::optional<frame> answer;
+                             while (!(answer = link->next()) && !link->closed()) link->read_available();
+                             check(answer && answer->type == frame_type::rejected, "rejected");
+                             message = answer->payload;
+                         }
+                         check_contains(message, "uses dCUDA 99.1, process 0 uses dCUDA ");
+                     }),
+               ok);
+}
+
+TEST(bootstrap_between, two_processes_claim_one_index) {
+    expect_all(start(3,
+                     [&](int me) {
+                         const int claimed = me == 2 ? 1 : me;
+                         check_contains(
+                             error_of([&] { control(make_job(claimed, 3), "test"); }, error_code::bootstrap_failure),
+                             "claim index 1");
+                     }),
+               ok);
+}
+
+TEST(bootstrap_between, complete_job_refuses_a_second_claim) {
+    auto children = start(3, [&](int me) {
+        if (me == 2) {
+            std::this_thread::sleep_for(300ms);
+            check_contains(error_of([&] { control(make_job(1, 2), "test"); }, error_code::bootstrap_failure),
+                           "claim index 1");
+            return;
+        }
+        control plane(make_job(me, 2), "test");
+        std::this_thread::sleep_for(600ms);
+        plane.barrier("undisturbed");
+    });
+    expect_all(children, ok);
+}
+
+TEST(bootstrap_between, two_processes_claim_index_0) {
+    auto children = start(3, [&](int me) {
+        if (me == 2) {
+            std::this_thread::sleep_for(300ms);
+            check_contains(error_of([&] { control(make_job(0, 2), "test"); }, error_code::bootstrap_failure),
+                           "two processes claim index 0");
+            return;
+        }
+        control plane(make_job(me, 2), "test");
+        std::this_thread::sleep_for(600ms);
+        plane.barrier("undisturbed");
+    });
+    expect_all(children, ok);
+}
+
+TEST(bootstrap_between, other_hosts_are_named) {
+    job who{0, 4, 0, 2, "key", "test"};
+    EXPECT_NE(error_of([&] { control(who, "test"); }, error_code::bootstrap_failure).find("2 of the job's 4 processes"),
+              std::string::npos);
+}
+
+TEST(bootstrap_between, stopped_process_is_not_lost) {
+    auto children = start(3, [&](int me) {
+        control plane(make_job(me, 3), "test");
+        plane.barrier("start");
+        if (me == 2) raise(SIGSTOP);
+        plane.barrier("end");
+    });
+    int status = 0;
+    ASSERT_EQ(waitpid(children[2].pid(), &status, WUNTRACED), children[2].pid());
+    ASSERT_TRUE(WIFSTOPPED(status));
+    std::this_thread::sleep_for(1500ms);
+    kill(children[2].pid(), SIGCONT);
+    expect_all(children, ok);
+}
+
+TEST(bootstrap_between, slow_process_does_not_hold_up_the_others) {
+    expect_all(start(3,
+                     [&](int me) {
+                         control plane(make_job(me, 3), "test");
+                         // 9 MB wait for process 2, which does not read, while the others go on.
+                         for (std::uint64_t i = 0; i < 3; ++i) plane.start_gather(i, pattern(me, 1 << 20));
+                         if (me == 2) std::this_thread::sleep_for(1s);
+                         const auto before = steady_clock::now();
+                         for (int i = 0; i < 3; ++i)
+                             check(next_event(plane).parts[2] == pattern(2, 1 << 20), "the part of the slow one");
+                         if (me != 2) check(steady_clock::now() - before < 3s, "in time");
+                     }),
+               ok);
+}
+
+TEST(bootstrap_between, stalled_is_told_to_all) {
+    expect_all(start(4,
+                     [&](int me) {
+                         control plane(make_job(me, 4), "test");
+                         plane.report_busy();
+                         plane.report_quiet(1);
+                         plane.report_quiet(1);
+                         plane.barrier("two samples each");
+                         std::optional<event> found;
+                         while (!found) {
+                             plane.report_quiet(1);
+                             std::this_thread::sleep_for(5ms);
+                             found = plane.poll();
+                         }
+                         check(found->what == event::kind::stalled, "stalled");
+                         plane.barrier("all saw it");
+                     }),
+               ok);
+}
+
+TEST(bootstrap_between, not_stalled_while_one_is_busy_or_moves) {
+    expect_all(start(3,
+                     [&](int me) {
+                         control plane(make_job(me, 3), "test");
+                         for (int i = 0; i < 50; ++i) {
+                             if (me == 1 && i % 2 == 0)
+                                 plane.report_busy();
+                             else
+                                 plane.report_quiet(me == 2 ? static_cast<std::uint64_t>(i) : 5);
+                             plane.barrier("step");
+                             check(!plane.poll(), "nothing is stalled");
+                         }
+                     }),
+               ok);
+}
+
+TEST(stall_detector, needs_two_further_samples_of_each) {
+    stall_detector detector(2);
+    for (int i = 0; i < 10; ++i) EXPECT_FALSE(detector.quiet(0, 1)) << "process 1 has said nothing";
+    EXPECT_FALSE(detector.quiet(1, 7));
+    EXPECT_FALSE(detector.quiet(0, 1));
+    EXPECT_FALSE(detector.quiet(0, 1));
+    EXPECT_FALSE(detector.quiet(1, 7));
+    EXPECT_FALSE(detector.quiet(1, 8)) << "it moved";
+    EXPECT_FALSE(detector.quiet(1, 8));
+    EXPECT_FALSE(detector.quiet(1, 8));
+    EXPECT_FALSE(detector.quiet(0, 1));
+    detector.busy(0);
+    EXPECT_FALSE(detector.quiet(0, 1));
+    EXPECT_FALSE(detector.quiet(1, 8));
+    EXPECT_FALSE(detector.quiet(1, 8));
+    EXPECT_FALSE(detector.quiet(0, 1));
+    EXPECT_TRUE(detector.quiet(0, 1));
+    EXPECT_FALSE(detector.quiet(0, 1)) << "it starts anew";
+    detector.finished(1);
+    EXPECT_FALSE(detector.quiet(0, 1));
+    EXPECT_TRUE(detector.quiet(0, 1)) << "a finished process moves nothing";
+}
+
+INSTANTIATE_TEST_SUITE_P(processes, bootstrap_of, ::testing::Values(2, 4, 16));
+
+// ---- who am I -------------------------------------------------------------------------------------------------------
+
+class detect : public ::testing::Test {
+protected:
+    detect() { clearenv(); }
+    void set(std::initializer_list<std::pair<const char*, const char*>> variables) {
+        for (auto [name, value] : variables) setenv(name, value, 1);
+    }
+    void expect(const char* launcher, int index, int count, int local_index, int local_count) {
+        const job found = detect_job();
+        EXPECT_EQ(found.launcher, launcher);
+        EXPECT_EQ(std::tie(found.index, found.count), std::tie(index, count));
+        EXPECT_EQ(std::tie(found.local_index, found.local_count), std::tie(local_index, local_count));
+        EXPECT_FALSE(found.key.empty());
+    }
+    void expect_error(error_code code, const std::string& part) {
+        const auto message = error_of([] { detect_job(); }, code);
+        EXPECT_NE(message.find(part), std::string::npos) << message;
+    }
+};
+
+TEST_F(detect, alone) { expect("none", 0, 1, 0, 1); }
+
+TEST_F(detect, dcuda_run) {
+    set({{"DCUDA_PROCESS_INDEX", "2"}, {"DCUDA_PROCESS_COUNT", "4"}, {"DCUDA_LOCAL_INDEX", "2"}});
+    expect_error(error_code::bootstrap_failure, "DCUDA_LOCAL_COUNT is not set");
+    set({{"DCUDA_LOCAL_COUNT", "4"}, {"DCUDA_JOB", "12"}});
+    expect_error(error_code::invalid_argument, "DCUDA_JOB=12: expected 32");
+    set({{"DCUDA_JOB", "0123456789abcdef0123456789abcdef"}, {"RANK", "7"}, {"WORLD_SIZE", "8"}, {"MASTER_PORT", "1"}});
+    expect("dcuda-run", 2, 4, 2, 4);
+    set({{"DCUDA_PROCESS_INDEX", "4"}});
+    expect_error(error_code::bootstrap_failure, "contradict each other: process 4 of 4");
+    set({{"DCUDA_PROCESS_INDEX", "abc"}});
+    expect_error(error_code::invalid_argument, "DCUDA_PROCESS_INDEX=abc: expected an integer from 0 to");
+}
+
+TEST_F(detect, openmpi) {
+    set({{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "8"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}});
+    set({{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}, {"PMIX_NAMESPACE", "prterun-1@1"}, {"SLURM_JOB_ID", "5"}});
+    expect("openmpi", 3, 8, 1, 2);
+    const std::string key = detect_job().key;
+    set({{"PMIX_NAMESPACE", "prterun-2@1"}});
+    EXPECT_NE(detect_job().key, key);
+}
+
+TEST_F(detect, torchrun) {
+    set({{"RANK", "1"}, {"WORLD_SIZE", "2"}});
+    expect("none", 0, 1, 0, 1);
+    set({{"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}, {"TORCHELASTIC_RUN_ID", "none"}, {"MASTER_PORT", "29500"}});
+    expect("torchrun", 1, 2, 1, 2);
+    const std::string key = detect_job().key;
+    set({{"MASTER_PORT", "29501"}});
+    EXPECT_NE(detect_job().key, key);
+}
+
+TEST_F(detect, slurm) {
+    // sbatch or salloc without srun: alone.
+    set({{"SLURM_JOB_ID", "77"}, {"SLURM_NTASKS", "7"}, {"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"}});
+    expect("none", 0, 1, 0, 1);
+    set({{"SLURM_STEP_ID", "4294967290"}});
+    expect("none", 0, 1, 0, 1);
+    set({{"SLURM_STEP_ID", "3"}, {"SLURM_PROCID", "5"}, {"SLURM_LOCALID", "1"}, {"SLURM_NODEID", "2"}});
+    set({{"SLURM_STEP_NUM_TASKS", "7"}, {"SLURM_STEP_TASKS_PER_NODE", "2(x3),1"}});
+    expect("slurm", 5, 7, 1, 2);
+    set({{"SLURM_PROCID", "6"}, {"SLURM_LOCALID", "0"}, {"SLURM_NODEID", "3"}});
+    expect("slurm", 6, 7, 0, 1);
+    set({{"SLURM_STEP_TASKS_PER_NODE", "nonsense"}});
+    expect_error(error_code::invalid_argument, "SLURM_STEP_TASKS_PER_NODE=nonsense");
+    set({{"DCUDA_LAUNCHER", "none"}});
+    expect("none", 0, 1, 0, 1);
+}
+
+TEST_F(detect, pmi) {
+    set({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "0"}, {"MPI_LOCALNRANKS", "1"}});
+    expect("pmi", 1, 2, 0, 1);
+    EXPECT_NE(detect_job().key.find(std::to_string(getppid()) + "."), std::string::npos);
+}
+
+TEST_F(detect, forced) {
+    set({{"DCUDA_LAUNCHER", "openmpi"}});
+    expect_error(error_code::bootstrap_failure, "OMPI_COMM_WORLD_RANK is not set");
+    set({{"DCUDA_LAUNCHER", "ssh"}});
+    expect_error(error_code::invalid_argument, "DCUDA_LAUNCHER=ssh: expected none, dcuda-run");
+}
+
+TEST(env, values) {
+    using namespace dcuda::support;
+    const char* name = "DCUDA_TEST_VALUE";
+    auto malformed = [&](const char* value, const std::function<void()>& read) {
+        setenv(name, value, 1);
+        return error_of(read, error_code::invalid_argument);
+    };
+    unsetenv(name);
+    EXPECT_FALSE(env_integer(name, 1, 5) || env_string(name) || env_flag(name) || env_seconds(name));
+    for (const char* bad : {"abc", "0", "6", "3x", " 3", "99999999999999999999"})
+        EXPECT_EQ(malformed(bad, [&] { env_integer(name, 1, 5); }),
+                  fmt::format("DCUDA_TEST_VALUE={}: expected an integer from 1 to 5", bad));
+    for (const char* bad : {"-1", "inf", "nan", "1s"}) EXPECT_NE(malformed(bad, [&] { env_seconds(name); }), "");
+    EXPECT_NE(malformed("maybe", [&] { env_flag(name); }), "");
+    setenv(name, "5", 1);
+    EXPECT_EQ(env_integer(name, 1, 5), 5);
+    setenv(name, "0.5", 1);
+    EXPECT_EQ(env_seconds(name), 0.5);
+    setenv(name, "Off", 1);
+    EXPECT_EQ(env_flag(name), false);
+}
+
+TEST(check, errno_is_explained) {
+    const auto message =
+        error_of([] { dcuda::support::check_errno(open("/nonexistent/file", O_RDONLY), "cannot open the file"); },
+                 error_code::out_of_resources);
+    EXPECT_EQ(message.find("cannot open the file: No such file or directory (errno 2, bootstrap_test.cpp:"), 0u);
+}
+
+} // namespace

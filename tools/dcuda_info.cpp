@@ -1,0 +1,129 @@
+// dcuda-info: what this build of dCUDA contains and what it finds on this machine.
+#include "bootstrap/job.hpp"
+#include "dcuda/detail/protocol.hpp"
+#include "dcuda/host.hpp"
+#include "runtime/settings.hpp"
+#include "support/cuda.hpp"
+#include "transport/peer.hpp"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <vector>
+
+namespace {
+
+using namespace dcuda;
+
+void print_build() {
+    fmt::print("dCUDA {}, {} backend\n", DCUDA_VERSION_STRING, DCUDA_BACKEND_CUDA ? "CUDA" : "CPU");
+    fmt::print("  checks of bounds, ranks, tags and windows: {}\n", DCUDA_CHECKS ? "on" : "off");
+    fmt::print("  paths built in: local, peer ({})\n",
+               DCUDA_BACKEND_CUDA ? "CUDA IPC over NVLink or PCIe" : "shared memory");
+    fmt::print("  network transports built in: none\n");
+#if DCUDA_BACKEND_CUDA
+    int driver = 0, run_time = 0;
+    cuda::check(cudaDriverGetVersion(&driver), "asking for the driver's version");
+    cuda::check(cudaRuntimeGetVersion(&run_time), "asking for the runtime's version");
+    fmt::print("  CUDA runtime {}.{}, driver for CUDA {}.{}\n", run_time / 1000, run_time % 1000 / 10, driver / 1000,
+               driver % 1000 / 10);
+#endif
+}
+
+void print_job() {
+    const bootstrap::job job = bootstrap::detect_job();
+    fmt::print("Job: process {} of {}, {} on this host, started by {}\n", job.index, job.count, job.local_count,
+               job.launcher == "none" ? "no launcher" : job.launcher);
+    const settings now = resolve_settings({}, nullptr, nullptr);
+    fmt::print("Settings: ranks per device {}, tags {}, windows {}, wait timeout {}, peer access {}\n",
+               now.ranks_per_device == 0 ? std::string("as many as fit") : fmt::format("{}", now.ranks_per_device),
+               now.tags, now.max_windows,
+               now.wait_timeout.count() == 0
+                   ? std::string("none")
+                   : fmt::format("{} s", static_cast<double>(now.wait_timeout.count()) * 1e-9),
+               now.peer_allowed ? "allowed" : "forbidden by DCUDA_DISABLE_PEER");
+}
+
+#if DCUDA_BACKEND_CUDA
+
+void print_device(int index) {
+    cudaDeviceProp device{};
+    cuda::check(cudaGetDeviceProperties(&device, index), "asking for a device's properties");
+    fmt::print("Device {}: {}, compute capability {}.{}, {} multiprocessors, {:.1f} GiB\n", index, device.name,
+               device.major, device.minor, device.multiProcessorCount,
+               static_cast<double>(device.totalGlobalMem) / (1 << 30));
+    int cooperative = 0;
+    cuda::check(cudaDeviceGetAttribute(&cooperative, cudaDevAttrCooperativeLaunch, index), "asking for an attribute");
+    if (cooperative == 0) fmt::print("  cannot run dCUDA: it has no cooperative launch\n");
+    fmt::print("  most co-resident ranks (fewer if the kernel needs many registers or much shared memory):");
+    for (int threads : {32, 64, 128, 256, 512, 1024})
+        fmt::print(" {} of {} threads{}",
+                   device.multiProcessorCount *
+                       std::min(device.maxBlocksPerMultiProcessor, device.maxThreadsPerMultiProcessor / threads),
+                   threads, threads == 1024 ? "\n" : ",");
+}
+
+// Path and link of each pair.
+void print_paths(int devices) {
+    if (devices < 2) return;
+    fmt::print("Paths between devices:\n");
+    for (int from = 0; from < devices; ++from)
+        for (int to = 0; to < devices; ++to) {
+            if (from == to) continue;
+            const transport::path path = transport::path_between(from, to);
+            int rank = 0, atomics = 0;
+            cuda::check(cudaDeviceGetP2PAttribute(&rank, cudaDevP2PAttrPerformanceRank, from, to), "asking for a link");
+            cuda::check(cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, from, to),
+                        "asking for a link");
+            fmt::print("  {} -> {}: {}", from, to, to_string(path));
+            if (path == transport::path::peer)
+                fmt::print(", {}", atomics != 0 ? "NVLink (native atomics)" : "PCIe (no native atomics)");
+            else
+                fmt::print(", no peer access: needs a network transport, which this build has not");
+            fmt::print(", link class {}\n", rank);
+        }
+}
+
+int print_devices() {
+    int devices = 0;
+    const cudaError_t result = cudaGetDeviceCount(&devices);
+    if (result != cudaSuccess || devices == 0) {
+        fmt::print("No GPU: {}. Programs built for the CPU backend run here.\n",
+                   result == cudaSuccess ? "the driver lists none" : cudaGetErrorString(result));
+        return 1;
+    }
+    for (int device = 0; device < devices; ++device) print_device(device);
+    print_paths(devices);
+    return 0;
+}
+
+#else
+
+int print_devices() {
+    fmt::print("Device: each process is one. Paths: local within a process, peer (shared memory) between processes\n");
+    for (unsigned threads : {32u, 128u, 1024u}) {
+        const auto limit = detail::exec::limit(dim3(threads), 0);
+        fmt::print("  at most {} ranks of {} threads per process ({})\n", limit.max_blocks, threads, limit.reason);
+    }
+    return 0;
+}
+
+#endif
+
+} // namespace
+
+int main(int argc, char** argv) try {
+    CLI::App app{"Prints what this build of dCUDA contains and what it finds on this machine."};
+    CLI11_PARSE(app, argc, argv);
+    print_build();
+#if DCUDA_BACKEND_CUDA
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0)
+#endif
+        print_job();
+    return print_devices();
+} catch (const dcuda::error& problem) {
+    std::fprintf(stderr, "dcuda-info: %s\n", problem.what());
+    return 1;
+}

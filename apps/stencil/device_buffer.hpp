@@ -1,0 +1,54 @@
+// An array in device memory.
+#pragma once
+
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "dcuda/host.hpp"
+
+namespace stencil {
+
+inline void check(cudaError_t status, const char* what) {
+    if (status != cudaSuccess) throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(status));
+}
+
+template <class Element>
+class device_buffer {
+public:
+    device_buffer() = default;
+    explicit device_buffer(std::size_t count) : count_(count) {
+        const std::size_t bytes = (count > 0 ? count : 1) * sizeof(Element);
+        void* memory = nullptr;
+        check(cudaMalloc(&memory, bytes), ("cannot allocate " + std::to_string(bytes) + " B of device memory").c_str());
+        data_ = static_cast<Element*>(memory);
+    }
+    device_buffer(device_buffer&& other) noexcept
+        : data_(std::exchange(other.data_, nullptr)), count_(std::exchange(other.count_, 0)) {}
+    device_buffer& operator=(device_buffer&& other) noexcept {
+        std::swap(data_, other.data_);
+        std::swap(count_, other.count_);
+        return *this;
+    }
+    ~device_buffer() { cudaFree(data_); }
+
+    Element* data() const { return data_; }
+    std::size_t count() const { return count_; }
+    std::size_t bytes() const { return count_ * sizeof(Element); }
+
+    void upload(const Element* source, std::size_t count, std::size_t at = 0) {
+        if (count == 0) return;
+        check(cudaMemcpy(data_ + at, source, count * sizeof(Element), cudaMemcpyHostToDevice), "copy to the device");
+    }
+    void download(Element* target, std::size_t count) const {
+        if (count == 0) return;
+        check(cudaMemcpy(target, data_, count * sizeof(Element), cudaMemcpyDeviceToHost), "copy from the device");
+    }
+
+private:
+    Element* data_ = nullptr;
+    std::size_t count_ = 0;
+};
+
+} // namespace stencil

@@ -1,0 +1,19 @@
+// Whole files: read at once, written whole or not at all.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace stencil {
+
+// The file's contents. Throws std::runtime_error with the reason.
+std::string read_file(const std::filesystem::path& path);
+
+// Writes to a temporary name in the same folder and renames it, so that a failure leaves a file of that name as it was.
+// Throws std::runtime_error with the reason.
+void write_file(const std::filesystem::path& path, const std::string& contents);
+
+// Throws std::runtime_error if write_file could not create the file: ask before a long computation, not after.
+void check_writable(const std::filesystem::path& path);
+
+} // namespace stencil

@@ -1,0 +1,238 @@
+// What the ranks do: deal out a map, diffuse, gather the result.
+//
+// All fields of a device lie in arrays that its ranks share: the device's rows and one halo row on either side. The
+// window of a rank is its rows with the row before and the row after. So the windows of neighbours on one device
+// overlap: the neighbour's border row IS the halo row, a put to it finds source and target at the same address and
+// copies nothing, only the notification remains. A put to another device fills a halo row there.
+//
+// Nothing but these notifications orders the ranks. Per iteration, a rank r with a neighbour p before and n after it
+//     1. computes lap,     puts its first row to p;           waits for n's
+//     2. computes fx, fy,  puts its last row of fy to n;      waits for p's
+//     3. updates in,       puts its first row to p, last to n; waits for both
+// A wait makes data readable. That nobody overwrites what a neighbour still reads (or what a put still sends) follows
+// from the chain, though there is one array of each and no second buffer:
+//   - lap's first row is read by p in its step 2. r overwrites it in the next step 1, after p's step 3.
+//   - fy's last row is read by n in its step 3. r overwrites it in the next step 2, after n's next step 1, whose lap it
+//     has received.
+//   - in's first row is read by p in its steps 1 and 2. r overwrites it in step 3, after it has received p's fy, which
+//   p
+//     put after its step 2. Step 3 itself reads no other row of in.
+//   - in's last row is read by n in its step 1. r overwrites it in step 3, after it has received n's lap.
+// For another device the same holds for the halo row there and for the source of the put: the neighbour sends what r
+// waits for after it has waited for, and used, what r put. Counters of notifications cannot mix iterations either: no
+// neighbour gets two puts of the same kind ahead, since it needs this rank's row in between.
+#pragma once
+
+#include <cstddef>
+
+#if DCUDA_BACKEND_CUDA
+#include <cuda/std/chrono>
+#else
+#include <chrono>
+#endif
+
+#include "dcuda/device.hpp"
+#include "diffusion.hpp"
+
+namespace stencil {
+
+// A device's fields and the task: what the host hands to the kernels.
+struct task {
+    grid whole;
+    partition rows;
+    int device = 0;
+    double* in = nullptr; // each: the device's rows with halo, in device memory
+    double* lap = nullptr;
+    double* fx = nullptr;
+    double* fy = nullptr;
+    int iterations = 0;
+    double coefficient = 0.0;
+    std::size_t message_bytes = 0; // of one put: a level's line, or the whole plane
+    double progress_seconds = 0.0; // 0: none
+
+    DCUDA_HOST_DEVICE range stored_rows() const { return with_halo(rows.of_device(device)); }
+    DCUDA_HOST_DEVICE field_view view(double* data) const {
+        return {data, stored_rows().first, whole.nx, whole.plane()};
+    }
+};
+
+enum tag : int { lap_tag, flux_tag, field_tag, gather_tag, deal_tag };
+
+// Calls body(x, y, k) for all columns, rows and levels, shared among the rank's threads: threadIdx.x runs along x,
+// threadIdx.y over lines of a row or level. All have returned when it returns.
+template <class Body>
+DCUDA_DEVICE void for_each_point(range columns, range rows, int levels, const Body& body) {
+    const int lines = rows.count() * levels;
+    for (int line = static_cast<int>(threadIdx.y); line < lines; line += static_cast<int>(blockDim.y)) {
+        const int y = rows.first + line / levels;
+        const int k = line % levels;
+        for (int x = columns.first + static_cast<int>(threadIdx.x); x < columns.last; x += static_cast<int>(blockDim.x))
+            body(x, y, k);
+    }
+    __syncthreads();
+}
+
+DCUDA_DEVICE double seconds_now() {
+#if DCUDA_BACKEND_CUDA
+    using namespace cuda::std::chrono;
+    return duration<double>(system_clock::now().time_since_epoch()).count();
+#else
+    using namespace std::chrono;
+    return duration<double>(steady_clock::now().time_since_epoch()).count();
+#endif
+}
+
+// World rank 0 tells now and then how far it is.
+class progress {
+public:
+    DCUDA_DEVICE progress(dcuda::rank& self, const task& work)
+        : self_(self), work_(work),
+          reports_(work.progress_seconds > 0.0 && self.id() == 0 && threadIdx.x == 0 && threadIdx.y == 0) {
+        if (reports_) last_ = seconds_now();
+    }
+
+    DCUDA_DEVICE void iteration_done(int done) {
+        if (!reports_ || done == work_.iterations) return;
+        const double now = seconds_now();
+        if (now - last_ < work_.progress_seconds) return;
+        last_ = now;
+        const auto percent = static_cast<int>(100LL * done / work_.iterations);
+        self_.log() << "stencil: iteration " << done << " of " << work_.iterations << " (" << percent << " %)";
+    }
+
+private:
+    dcuda::rank& self_;
+    const task& work_;
+    bool reports_;
+    double last_ = 0.0;
+};
+
+// A field whose border rows neighbours put into each other's windows.
+class shared_field {
+public:
+    // Collective over all ranks.
+    DCUDA_DEVICE shared_field(dcuda::rank& self, const task& work, range mine, double* data)
+        : self_(self), work_(work), view_(work.view(data)) {
+        const range rows = mine.empty() ? range{} : with_halo(mine);
+        double* const base = mine.empty() ? data : view_.row(rows.first);
+        window_ =
+            self.create_window(dcuda::world, base, static_cast<std::size_t>(rows.count()) * work.whole.plane_bytes());
+    }
+
+    DCUDA_DEVICE const field_view& view() const { return view_; }
+
+    // Puts row y to where the neighbour has that row, as several messages. Nothing if there is no neighbour.
+    DCUDA_DEVICE void send(int y, int neighbour, tag what) const {
+        if (neighbour < 0) return;
+        const std::size_t plane_bytes = work_.whole.plane_bytes();
+        const auto row_there = static_cast<std::size_t>(y - with_halo(work_.rows.of_rank(neighbour)).first);
+        const auto* const source = reinterpret_cast<const std::byte*>(view_.row(y));
+        for (std::size_t at = 0; at < plane_bytes; at += work_.message_bytes)
+            self_.put_notify(window_, neighbour, row_there * plane_bytes + at, work_.message_bytes, source + at, what);
+    }
+
+    DCUDA_DEVICE void close() const { self_.free_window(window_); }
+
+private:
+    dcuda::rank& self_;
+    const task& work_;
+    field_view view_;
+    dcuda::window window_;
+};
+
+// The bound keeps registers at 64 per thread, so that any number of threads can be launched.
+__global__ void __launch_bounds__(1024) diffuse(dcuda::context context, task work) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+
+    const grid& g = work.whole;
+    const range mine = work.rows.of_rank(self.id());
+    const int previous = mine.empty() ? -1 : work.rows.owner(mine.first - 1);
+    const int next = mine.empty() ? -1 : work.rows.owner(mine.last);
+    const auto row_messages = static_cast<int>(g.plane_bytes() / work.message_bytes);
+    const auto messages_of = [&](int neighbour) { return neighbour < 0 ? 0 : row_messages; };
+
+    const shared_field in_field(self, work, mine, work.in);
+    const shared_field lap_field(self, work, mine, work.lap);
+    const shared_field fy_field(self, work, mine, work.fy);
+    const field_view in = in_field.view(), lap = lap_field.view(), fy = fy_field.view(), fx = work.view(work.fx);
+    progress reported(self, work);
+
+    self.barrier(dcuda::world);
+    self.start_timer();
+    for (int iteration = 0; iteration < work.iterations; ++iteration) {
+        for_each_point(g.lap_columns(), intersection(mine, g.lap_rows()), g.nz,
+                       [&](int x, int y, int k) { lap(x, y, k) = laplacian(in, x, y, k); });
+        lap_field.send(mine.first, previous, lap_tag);
+        self.wait_notifications(lap_tag, messages_of(next));
+
+        for_each_point(g.flux_columns(), intersection(mine, g.flux_rows()), g.nz, [&](int x, int y, int k) {
+            fx(x, y, k) = flux_x(in, lap, x, y, k);
+            fy(x, y, k) = flux_y(in, lap, x, y, k);
+        });
+        fy_field.send(mine.last - 1, next, flux_tag);
+        self.wait_notifications(flux_tag, messages_of(previous));
+
+        for_each_point(g.inner_columns(), intersection(mine, g.inner_rows()), g.nz,
+                       [&](int x, int y, int k) { in(x, y, k) = diffused(in, fx, fy, work.coefficient, x, y, k); });
+        in_field.send(mine.first, previous, field_tag);
+        in_field.send(mine.last - 1, next, field_tag);
+        self.wait_notifications(field_tag, messages_of(previous) + messages_of(next));
+
+        reported.iteration_done(iteration + 1);
+    }
+    self.barrier(dcuda::world);
+    self.stop_timer();
+
+    fy_field.close();
+    lap_field.close();
+    in_field.close();
+}
+
+// Every rank puts its rows of the field to `whole`, which holds the whole field on process 0 and is not used elsewhere.
+__global__ void gather(dcuda::context context, task work, double* whole) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+
+    const range mine = work.rows.of_rank(self.id());
+    const std::size_t row_bytes = work.whole.plane_bytes();
+    const std::size_t bytes = static_cast<std::size_t>(mine.count()) * row_bytes;
+    double* const rows = mine.empty() ? work.in : work.view(work.in).row(mine.first);
+
+    // The source of a put lies inside the putting rank's window.
+    const bool collects = self.id() == 0;
+    const dcuda::window win = self.create_window(dcuda::world, collects ? whole : rows,
+                                                 collects ? work.whole.points() * sizeof(double) : bytes);
+    if (!mine.empty())
+        self.put_notify(win, 0, static_cast<std::size_t>(mine.first) * row_bytes, bytes, rows, gather_tag);
+    if (collects) {
+        int owners = 0;
+        for (int rank = 0; rank < self.size(); ++rank) owners += work.rows.of_rank(rank).empty() ? 0 : 1;
+        self.wait_notifications(gather_tag, owners);
+    }
+    self.free_window(win);
+}
+
+// A piece of process 0's data for one device.
+struct piece {
+    std::size_t offset = 0;
+    std::size_t bytes = 0;
+};
+
+// One rank per device. Process 0 holds `data` and puts to every device d its piece pieces[d], to the start of `data`
+// there; `pieces` and `bytes` count on process 0, and `bytes` elsewhere is the room for the piece.
+__global__ void deal(dcuda::context context, std::byte* data, std::size_t bytes, const piece* pieces) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+
+    const dcuda::window win = self.create_window(dcuda::world, data, bytes);
+    if (self.id() == 0) {
+        for (int device = 1; device < self.size(); ++device)
+            self.put_notify(win, device, 0, pieces[device].bytes, data + pieces[device].offset, deal_tag);
+    } else {
+        self.wait_notifications(deal_tag, 1);
+    }
+    self.free_window(win);
+}
+
+} // namespace stencil

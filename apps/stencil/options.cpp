@@ -1,0 +1,94 @@
+#include "options.hpp"
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+#include <string_view>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+namespace stencil {
+
+namespace {
+
+// Returned as text: CLI11 shows it with the option's name.
+std::string check_coefficient(const std::string& text) {
+    double value = 0.0;
+    if (CLI::detail::lexical_cast(text, value) && value >= 0.0 && value <= 1.0 / 32.0) return {};
+    return fmt::format("{} is not within 0 to 1/32 = 0.03125, where the scheme is stable", text);
+}
+
+std::string check_threads(const std::string& text) {
+    int value = 0;
+    const bool whole = CLI::detail::lexical_cast(text, value) && value >= 1 && value <= 1024;
+    if (whole && (value <= 32 || value % 32 == 0)) return {};
+    return fmt::format("{} is not a number of threads: 1 to 32, or a multiple of 32 up to 1024", text);
+}
+
+void declare(CLI::App& app, options& chosen) {
+    const CLI::Range at_least_one(1, 1 << 30);
+    auto* input = app.add_option("--input", chosen.input, "diffuse this PGM map instead of the smooth test field");
+    app.add_option("--nx", chosen.nx, "points in x")->check(at_least_one)->excludes(input)->capture_default_str();
+    app.add_option("--ny", chosen.ny, "points in y on each device")
+        ->check(at_least_one)
+        ->excludes(input)
+        ->capture_default_str();
+    app.add_option("--nz", chosen.nz, "levels (default: 26; with --input 1, else that many copies of the map)")
+        ->check(at_least_one);
+    app.add_option("--iterations", chosen.iterations, "iterations")
+        ->check(CLI::Range(0, 1 << 30))
+        ->capture_default_str();
+    app.add_option("--coefficient", chosen.coefficient, "diffusion coefficient, at most 1/32")
+        ->check(check_coefficient)
+        ->capture_default_str();
+    app.add_option("--message", chosen.message_kind, "what one put carries of a border plane: level or plane")
+        ->transform(CLI::CheckedTransformer(
+            std::map<std::string, message>{{"level", message::level}, {"plane", message::plane}}))
+        ->default_str("level");
+    app.add_option("--threads", chosen.threads, "threads of a rank (default: 256 on a GPU, 8 on the CPU backend)")
+        ->check(check_threads);
+    app.add_option("--ranks", chosen.ranks, "ranks per device (default: all that fit, but no more than rows)")
+        ->check(at_least_one)
+        ->envname("DCUDA_RANKS_PER_DEVICE");
+    app.add_option("--repeat", chosen.repeat, "runs to time")->check(at_least_one)->capture_default_str();
+    app.add_option("--progress", chosen.progress, "seconds between two lines of progress, 0 for none")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
+    app.add_flag("--verify", chosen.verify, "compare with the serial reference, to the last bit");
+    app.add_option("--output", chosen.output, "write level 0 of the result as a 16-bit PGM map");
+    app.add_option("--png", chosen.png, "write a picture: before, after and the change");
+    app.add_option("--json", chosen.json, "write sizes, times and the verdict as JSON (-: standard output)");
+}
+
+} // namespace
+
+const char* to_string(message kind) { return kind == message::level ? "level" : "plane"; }
+
+bool asks_for_help(int argc, char** argv) {
+    return std::any_of(argv + 1, argv + argc,
+                       [](std::string_view argument) { return argument == "-h" || argument == "--help"; });
+}
+
+command_line parse_command_line(int argc, char** argv) {
+    options chosen;
+    CLI::App app("Horizontal diffusion of a 3-D field, or of a map, in one long-running kernel per device.\n"
+                 "Start one process per device: dcuda-run -n 4 stencil --verify",
+                 "stencil");
+    declare(app, chosen);
+    command_line result;
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& reason) {
+        std::ostringstream out;
+        std::ostringstream err;
+        result.status = app.exit(reason, out, err);
+        result.text = out.str() + err.str();
+        return result;
+    }
+    if (chosen.nz == 0) chosen.nz = chosen.input.empty() ? 26 : 1;
+    result.chosen = chosen;
+    return result;
+}
+
+} // namespace stencil

@@ -1,0 +1,166 @@
+#include "report.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "dcuda/config.hpp"
+#include "statistics.hpp"
+
+namespace stencil {
+
+namespace {
+
+// 1234567 as 1,234,567.
+std::string grouped(std::size_t number) {
+    std::string text = std::to_string(number);
+    for (std::ptrdiff_t at = static_cast<std::ptrdiff_t>(text.size()) - 3; at > 0; at -= 3)
+        text.insert(static_cast<std::size_t>(at), 1, ',');
+    return text;
+}
+
+std::string duration(double seconds) {
+    if (seconds >= 1.0) return fmt::format("{:.2f} s", seconds);
+    if (seconds >= 1e-3) return fmt::format("{:.2f} ms", seconds * 1e3);
+    return fmt::format("{:.2f} us", seconds * 1e6);
+}
+
+std::string counted(int count, const char* noun) { return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s"); }
+
+summary seconds_per_run(const report& about) {
+    std::vector<double> seconds;
+    for (const double ms : about.milliseconds) seconds.push_back(ms * 1e-3);
+    return summarise(std::move(seconds));
+}
+
+std::string verdict_in_words(const report& about) {
+    const verdict& v = *about.verified;
+    if (v.worst.equal())
+        return fmt::format(
+            "verified: all {} values equal the serial reference to the last bit (it took {} on one core)\n",
+            grouped(about.whole.points()), duration(v.reference_seconds));
+    const std::size_t plane = about.whole.plane();
+    const auto nx = static_cast<std::size_t>(about.whole.nx);
+    return fmt::format("WRONG: {} of {} values differ from the serial reference, by up to {:.3g}; the first at x = {}, "
+                       "y = {}, level {}\n",
+                       grouped(v.worst.differing), grouped(about.whole.points()), v.worst.largest, v.worst.first % nx,
+                       v.worst.first / plane, v.worst.first % plane / nx);
+}
+
+} // namespace
+
+values survey(const field& before, const field& after) {
+    values result;
+    const auto [low, high] = std::minmax_element(before.values().begin(), before.values().end());
+    const auto [after_low, after_high] = std::minmax_element(after.values().begin(), after.values().end());
+    result.before_low = *low;
+    result.before_high = *high;
+    result.after_low = *after_low;
+    result.after_high = *after_high;
+    for (std::size_t i = 0; i < before.values().size(); ++i)
+        result.largest_change = std::max(result.largest_change, std::abs(after.values()[i] - before.values()[i]));
+    return result;
+}
+
+traffic traffic_per_iteration(const grid& whole, const partition& rows, message kind) {
+    // Across each border between two ranks go lap one way, fy the other, and the field both ways.
+    constexpr long planes_per_border = 4;
+    const long puts_per_border = planes_per_border * (kind == message::level ? whole.nz : 1);
+    traffic result;
+    for (int rank = 0; rank < rows.devices * rows.ranks_per_device; ++rank) {
+        const range mine = rows.of_rank(rank);
+        const int next = mine.empty() ? -1 : rows.owner(mine.last);
+        if (next < 0) continue;
+        result.puts += puts_per_border;
+        if (next / rows.ranks_per_device == rank / rows.ranks_per_device) continue;
+        result.puts_between_devices += puts_per_border;
+        result.bytes_between_devices += planes_per_border * static_cast<long long>(whole.plane_bytes());
+    }
+    return result;
+}
+
+std::string in_words(const report& about, const options& chosen) {
+    const grid& g = about.whole;
+    const std::string subject = chosen.input.empty() ? "the smooth test field" : chosen.input;
+    std::string text =
+        fmt::format("stencil: diffused {}, {} x {} points on {}, {} with coefficient {}\n", subject, g.nx, g.ny,
+                    counted(g.nz, "level"), counted(chosen.iterations, "iteration"), chosen.coefficient);
+
+    const int most = about.rows.of_rank(0).count();
+    const traffic moved = traffic_per_iteration(g, about.rows, chosen.message_kind);
+    text +=
+        fmt::format("on {} ({} backend) with {} of {} each, at most {} per rank\n",
+                    counted(about.rows.devices, "device"), about.backend, counted(about.rows.ranks_per_device, "rank"),
+                    counted(about.threads, "thread"), counted(most, "row"));
+    text += fmt::format("in one iteration {} notified puts, one per {}; {} of them between devices, {} B\n",
+                        grouped(static_cast<std::size_t>(moved.puts)), to_string(chosen.message_kind),
+                        grouped(static_cast<std::size_t>(moved.puts_between_devices)),
+                        grouped(static_cast<std::size_t>(moved.bytes_between_devices)));
+
+    const summary time = seconds_per_run(about);
+    const double iterations = std::max(1, chosen.iterations);
+    text += fmt::format("time: {}, {} per iteration", duration(time.median), duration(time.median / iterations));
+    if (about.milliseconds.size() > 1)
+        text += fmt::format(" (median of {} runs; {} {} to {})", about.milliseconds.size(),
+                            time.confident ? "95 % interval" : "range", duration(time.low / iterations),
+                            duration(time.high / iterations));
+    text += '\n';
+
+    if (about.verified) text += verdict_in_words(about);
+    if (about.surveyed) {
+        const values& v = *about.surveyed;
+        text +=
+            fmt::format("values: {:.5g} to {:.5g} before, {:.5g} to {:.5g} after; no point moved more than {:.4g}\n",
+                        v.before_low, v.before_high, v.after_low, v.after_high, v.largest_change);
+    }
+    if (!chosen.output.empty()) text += fmt::format("map:     {}\n", chosen.output);
+    if (!chosen.png.empty()) text += fmt::format("picture: {}\n", chosen.png);
+    return text;
+}
+
+std::string as_json(const report& about, const options& chosen) {
+    const traffic moved = traffic_per_iteration(about.whole, about.rows, chosen.message_kind);
+    const double to_us = 1e6 / std::max(1, chosen.iterations);
+    const summary time = seconds_per_run(about);
+    nlohmann::ordered_json samples = nlohmann::ordered_json::array();
+    for (const double ms : about.milliseconds) samples.push_back(ms * 1e-3 * to_us);
+
+    nlohmann::ordered_json json = {
+        {"program", "stencil"},
+        {"version", DCUDA_VERSION_STRING},
+        {"backend", about.backend},
+        {"input", chosen.input.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(chosen.input)},
+        {"nx", about.whole.nx},
+        {"ny", about.whole.ny},
+        {"nz", about.whole.nz},
+        {"iterations", chosen.iterations},
+        {"coefficient", chosen.coefficient},
+        {"devices", about.rows.devices},
+        {"ranks_per_device", about.rows.ranks_per_device},
+        {"ranks", about.rows.devices * about.rows.ranks_per_device},
+        {"threads_per_rank", about.threads},
+        {"message", to_string(chosen.message_kind)},
+        {"field_bytes", about.whole.points() * sizeof(double)},
+        {"puts_per_iteration", moved.puts},
+        {"puts_between_devices_per_iteration", moved.puts_between_devices},
+        {"bytes_between_devices_per_iteration", moved.bytes_between_devices},
+        {"repeat", about.milliseconds.size()},
+        {"time_per_iteration_us",
+         {{"median", time.median * to_us},
+          {"low", time.low * to_us},
+          {"high", time.high * to_us},
+          {"interval", time.confident ? "95 % confidence" : "smallest and largest"},
+          {"samples", samples}}},
+        {"verification", nullptr},
+    };
+    if (about.verified)
+        json["verification"] = {{"equal", about.verified->worst.equal()},
+                                {"differing_points", about.verified->worst.differing},
+                                {"largest_difference", about.verified->worst.largest},
+                                {"reference_ms", about.verified->reference_seconds * 1e3}};
+    return json.dump(2) + "\n";
+}
+
+} // namespace stencil

@@ -1,0 +1,48 @@
+// What the program says at the end: in plain words, and as JSON.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "diffusion.hpp"
+#include "options.hpp"
+#include "reference.hpp"
+
+namespace stencil {
+
+struct verdict {
+    comparison worst;               // of the first run that differs
+    double reference_seconds = 0.0; // what the serial reference took
+};
+
+// Smallest and largest value, and how far any point moved.
+struct values {
+    double before_low = 0.0, before_high = 0.0;
+    double after_low = 0.0, after_high = 0.0;
+    double largest_change = 0.0;
+};
+values survey(const field& before, const field& after);
+
+struct report {
+    grid whole;
+    partition rows;
+    int threads = 0;
+    std::string backend;
+    std::vector<double> milliseconds; // one entry per run
+    std::optional<verdict> verified;
+    std::optional<values> surveyed;
+};
+
+// Border planes and bytes that the ranks put in one iteration, and the part of them that leaves a device.
+struct traffic {
+    long puts = 0;
+    long puts_between_devices = 0;
+    long long bytes_between_devices = 0;
+};
+traffic traffic_per_iteration(const grid& whole, const partition& rows, message kind);
+
+std::string in_words(const report& about, const options& chosen);
+std::string as_json(const report& about, const options& chosen);
+
+} // namespace stencil

@@ -1,0 +1,277 @@
+// Horizontal diffusion on all devices of a job: docs/guide/stencil.md.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dcuda/dcuda.hpp"
+
+#include "device_buffer.hpp"
+#include "field.hpp"
+#include "files.hpp"
+#include "kernels.hpp"
+#include "options.hpp"
+#include "pgm.hpp"
+#include "picture.hpp"
+#include "reference.hpp"
+#include "report.hpp"
+
+namespace stencil {
+namespace {
+
+constexpr const char* backend = DCUDA_BACKEND_CUDA ? "cuda" : "cpu";
+constexpr int default_threads = DCUDA_BACKEND_CUDA ? 256 : 8;
+
+// --- The initial field
+// ------------------------------------------------------------------------------------------------
+
+// Hands out pieces of process 0's data: `data` of every other process becomes its piece. Each has the room for it.
+template <class Element>
+void deal_out(dcuda::runtime& runtime, std::vector<Element>& data, const std::vector<piece>& pieces) {
+    device_buffer<Element> buffer(data.size());
+    device_buffer<piece> device_pieces(pieces.size());
+    buffer.upload(data.data(), data.size());
+    device_pieces.upload(pieces.data(), pieces.size());
+    const dcuda::launch_config config{dim3(32), 0, 1};
+    runtime.run(deal, config, reinterpret_cast<std::byte*>(buffer.data()), buffer.bytes(), device_pieces.data());
+    buffer.download(data.data(), data.size());
+}
+
+// Process 0 reads the map; all learn its size. An error ends the others too: their run fails when process 0 leaves.
+std::vector<double> read_map(dcuda::runtime& runtime, const options& chosen, grid& whole) {
+    const dcuda::rank_info job = runtime.info();
+    std::vector<double> map;
+    std::vector<int> size(4); // the rest fills 16 bytes
+    if (job.process_index == 0) {
+        const gray_map input = parse_pgm(read_file(chosen.input), chosen.input);
+        map.assign(input.samples.begin(), input.samples.end());
+        size[0] = input.width;
+        size[1] = input.height;
+    }
+    if (job.process_count > 1)
+        deal_out(runtime, size, std::vector<piece>(static_cast<std::size_t>(job.process_count), {0, 16}));
+    whole.nx = size[0];
+    whole.ny = size[1];
+    return map;
+}
+
+// The rows that exist among a device's stored rows, which include the halo.
+range filled_rows(const partition& rows, int device) {
+    const range own = rows.of_device(device);
+    return own.empty() ? range{} : intersection(with_halo(own), rows.all());
+}
+
+// Every process's rows of process 0's map.
+std::vector<double> own_part(dcuda::runtime& runtime, const std::vector<double>& map, const partition& rows, int nx) {
+    const int process = runtime.info().process_index;
+    const auto width = static_cast<std::size_t>(nx);
+    const auto values = [&](range r) { return static_cast<std::size_t>(r.count()) * width; };
+    const range filled = filled_rows(rows, process);
+
+    std::vector<double> part = process == 0 ? map : std::vector<double>(values(filled));
+    std::vector<piece> pieces;
+    for (int device = 0; device < rows.devices; ++device) {
+        const range theirs = filled_rows(rows, device);
+        pieces.push_back(
+            {static_cast<std::size_t>(theirs.first) * width * sizeof(double), values(theirs) * sizeof(double)});
+    }
+    if (rows.devices > 1) deal_out(runtime, part, pieces);
+    part.resize(values(filled)); // process 0: its rows come first
+    return part;
+}
+
+// --- The run
+// ----------------------------------------------------------------------------------------------------------
+
+dim3 shape_of(int threads) {
+    const auto count = static_cast<unsigned>(threads);
+    const unsigned along_x = std::min(count, 32u);
+    return dim3(along_x, count / along_x);
+}
+
+// A device's fields.
+class solver {
+public:
+    solver(dcuda::runtime& runtime, const options& chosen, const grid& whole, const partition& rows,
+           const dcuda::launch_config& config, const field& initial)
+        : runtime_(runtime), config_(config), initial_(initial), device_(runtime.info().process_index) {
+        work_.whole = whole;
+        work_.rows = rows;
+        work_.device = device_;
+        const std::vector<double> zeros(static_cast<std::size_t>(work_.stored_rows().count()) * whole.plane());
+        for (device_buffer<double>* buffer : {&in_, &lap_, &fx_, &fy_}) {
+            *buffer = device_buffer<double>(zeros.size());
+            buffer->upload(zeros.data(), zeros.size());
+        }
+        work_.in = in_.data();
+        work_.lap = lap_.data();
+        work_.fx = fx_.data();
+        work_.fy = fy_.data();
+        work_.iterations = chosen.iterations;
+        work_.coefficient = chosen.coefficient;
+        work_.message_bytes = chosen.message_kind == message::plane
+                                  ? whole.plane_bytes()
+                                  : static_cast<std::size_t>(whole.nx) * sizeof(double);
+        work_.progress_seconds = chosen.progress;
+        if (device_ == 0 && chosen.needs_result()) whole_ = device_buffer<double>(whole.points());
+    }
+
+    // Diffuses the initial field; the milliseconds that the iterations took.
+    double run() {
+        const auto above = static_cast<std::size_t>(initial_.rows().first - work_.stored_rows().first);
+        in_.upload(initial_.values().data(), initial_.values().size(), above * work_.whole.plane());
+        runtime_.run(diffuse, config_, work_);
+        return runtime_.timings().at(0);
+    }
+
+    // The whole field on process 0, an empty one elsewhere.
+    field collect() {
+        runtime_.run(gather, config_, work_, whole_.data());
+        if (device_ != 0) return {};
+        field result(work_.whole);
+        whole_.download(result.values().data(), result.values().size());
+        return result;
+    }
+
+private:
+    dcuda::runtime& runtime_;
+    dcuda::launch_config config_;
+    const field& initial_;
+    int device_;
+    device_buffer<double> in_, lap_, fx_, fy_, whole_;
+    task work_;
+};
+
+// How many ranks per device: as asked, else all that fit together, but none without a row.
+int choose_ranks(dcuda::runtime& runtime, const options& chosen, bool asked_runtime, const dcuda::launch_config& config,
+                 int rows_per_device) {
+    const int planned = runtime.plan(diffuse, config).rank_responsible;
+    return chosen.ranks > 0 || asked_runtime ? planned : std::min(planned, std::max(1, rows_per_device));
+}
+
+void refuse_too_large(const grid& whole) {
+    // Lines of a device are counted by int.
+    constexpr long long most_lines = 1LL << 30;
+    if (static_cast<long long>(whole.ny) * whole.nz > most_lines)
+        throw std::runtime_error("more than 2^30 lines (ny times devices times nz): use smaller sizes");
+}
+
+double seconds_of(const auto& action) {
+    const auto start = std::chrono::steady_clock::now();
+    action();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// --- Results, on process 0
+// --------------------------------------------------------------------------------------------
+
+void check_outputs(const options& chosen) {
+    for (const std::string& path : {chosen.output, chosen.png, chosen.json})
+        if (!path.empty() && path != "-") check_writable(path);
+}
+
+void write_results(const options& chosen, const field& before, const field& after) {
+    const grid& g = after.whole();
+    if (!chosen.output.empty())
+        write_file(chosen.output,
+                   format_map(after.level(0), g.nx, chosen.input.empty() ? scaling::stretch : scaling::none));
+    if (!chosen.png.empty())
+        write_file(chosen.png, draw_comparison(before.level(0), after.level(0), g.nx, chosen.iterations));
+}
+
+void write_report(const options& chosen, const report& about) {
+    const bool json_to_output = chosen.json == "-";
+    std::fputs(in_words(about, chosen).c_str(), json_to_output ? stderr : stdout);
+    if (json_to_output)
+        std::fputs(as_json(about, chosen).c_str(), stdout);
+    else if (!chosen.json.empty())
+        write_file(chosen.json, as_json(about, chosen));
+}
+
+// Compares a run's result with the serial reference, which is computed at the first.
+void verify(report& about, const options& chosen, const field& before, field& expected, const field& after) {
+    if (!about.verified) {
+        about.verified.emplace();
+        expected = before;
+        about.verified->reference_seconds =
+            seconds_of([&] { diffuse_serially(expected, chosen.iterations, chosen.coefficient); });
+    }
+    if (about.verified->worst.equal()) about.verified->worst = compare(expected, after);
+}
+
+int run_program(int argc, char** argv) {
+    if (asks_for_help(argc, argv)) {
+        std::fputs(parse_command_line(argc, argv).text.c_str(), stdout);
+        return 0;
+    }
+    const bool asked_runtime = std::any_of(
+        argv + 1, argv + argc, [](std::string_view argument) { return argument.starts_with("--dcuda-ranks"); });
+    dcuda::runtime runtime(argc, argv);
+    const dcuda::rank_info job = runtime.info();
+    const bool first = job.process_index == 0;
+    const command_line command = parse_command_line(argc, argv);
+    if (!command.chosen) {
+        if (first) std::fputs(command.text.c_str(), stderr);
+        return command.status;
+    }
+    const options& chosen = *command.chosen;
+    if (first) check_outputs(chosen);
+
+    grid whole{chosen.nx, 0, chosen.nz};
+    std::vector<double> map;
+    if (chosen.input.empty()) {
+        const long long rows = static_cast<long long>(chosen.ny) * job.process_count;
+        if (rows > (1LL << 30)) throw std::runtime_error("more than 2^30 rows (ny times devices): use a smaller --ny");
+        whole.ny = static_cast<int>(rows);
+    } else {
+        map = read_map(runtime, chosen, whole);
+    }
+    refuse_too_large(whole);
+
+    const int threads = chosen.threads > 0 ? chosen.threads : default_threads;
+    dcuda::launch_config config{shape_of(threads), 0, chosen.ranks};
+    const int most_rows = partition{whole.ny, job.process_count, 1}.of_device(0).count();
+    config.ranks_per_device = choose_ranks(runtime, chosen, asked_runtime, config, most_rows);
+    const partition rows{whole.ny, job.process_count, config.ranks_per_device};
+
+    const range filled = filled_rows(rows, job.process_index);
+    const field initial = chosen.input.empty() ? smooth_field(whole, filled)
+                                               : repeated_map(whole, filled, own_part(runtime, map, rows, whole.nx));
+    solver solve(runtime, chosen, whole, rows, config, initial);
+
+    // Process 0 has the whole field as well, for the reference and the picture.
+    field before;
+    if (first && chosen.needs_result())
+        before = chosen.input.empty() ? smooth_field(whole, rows.all()) : repeated_map(whole, rows.all(), map);
+    report about{whole, rows, threads, backend, {}, {}, {}};
+    field after, expected;
+    for (int i = 0; i < chosen.repeat; ++i) {
+        about.milliseconds.push_back(solve.run());
+        if (!chosen.needs_result()) continue;
+        after = solve.collect();
+        if (first && chosen.verify) verify(about, chosen, before, expected, after);
+    }
+    if (!first) return 0;
+    if (chosen.needs_result()) about.surveyed = survey(before, after);
+    write_results(chosen, before, after);
+    write_report(chosen, about);
+    return about.verified && !about.verified->worst.equal() ? 1 : 0;
+}
+
+} // namespace
+} // namespace stencil
+
+int main(int argc, char** argv) {
+    try {
+        return stencil::run_program(argc, argv);
+    } catch (const std::exception& reason) {
+        std::fprintf(stderr, "stencil: %s\n", reason.what());
+        return 1;
+    }
+}

@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# Runs the stencil program as users do: run.sh STENCIL DCUDA_RUN MAP.pgm
+# Every run compares its result with the serial reference to the last bit.
+set -euo pipefail
+stencil=$1 launcher=$2 map=$3
+unset DCUDA_RANKS_PER_DEVICE
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+runs=0
+
+die() {
+    echo "FAILED: $*"
+    cat "$work/log"
+    exit 1
+}
+
+# job PROCESSES OPTION...
+job() {
+    local processes=$1
+    shift
+    if [ "$processes" = 1 ]; then
+        timeout 60 "$stencil" "$@"
+    else
+        timeout 60 "$launcher" -n "$processes" "$stencil" "$@"
+    fi
+}
+
+verified() {
+    job "$@" --verify >"$work/log" 2>&1 || die "status $?: $*"
+    grep -q 'equal the serial reference to the last bit' "$work/log" || die "not verified: $*"
+    runs=$((runs + 1))
+}
+
+# refused REASON PROCESSES OPTION...: ends by itself, with an error that names the reason.
+refused() {
+    local reason=$1 status=0
+    shift
+    job "$@" >"$work/log" 2>&1 || status=$?
+    [ $status -ne 0 ] || die "no error: $*"
+    [ $status -ne 124 ] || die "hangs: $*"
+    grep -q -- "$reason" "$work/log" || die "does not say '$reason': $*"
+    runs=$((runs + 1))
+}
+
+for processes in 1 2 4; do
+    for ranks in 1 3 8; do
+        verified $processes --nx 20 --ny 13 --nz 3 --iterations 25 --ranks $ranks
+    done
+    # More ranks than rows, one row each, one level, planes, odd lines, several warps, a grid without inner points.
+    verified $processes --nx 9 --ny 3 --nz 2 --iterations 20 --ranks 7
+    verified $processes --nx 7 --ny 5 --nz 1 --iterations 30 --ranks 5 --threads 1
+    verified $processes --nx 21 --ny 9 --nz 4 --iterations 20 --ranks 4 --message plane
+    verified $processes --nx 33 --ny 8 --nz 2 --iterations 10 --ranks 2 --threads 64
+    verified $processes --nx 4 --ny 1 --nz 1 --iterations 5 --ranks 2
+    verified $processes --nx 6 --ny 6 --iterations 0 --ranks 2
+    verified $processes --nx 16 --ny 8 --nz 2 --iterations 15 --repeat 5
+    verified $processes --input "$map" --iterations 10 --ranks 5
+done
+verified 2 --input "$map" --nz 3 --iterations 5 --message plane
+# Fewer rows than devices.
+printf 'P5 6 3 255\nabcdefghijklmnopqr' >"$work/small.pgm"
+verified 4 --input "$work/small.pgm" --iterations 5 --ranks 2
+
+# Files.
+verified 2 --input "$map" --iterations 5 --output "$work/out.pgm" --png "$work/out.png" --json "$work/out.json"
+head -c 2 "$work/out.pgm" | grep -q P5 || die "no map"
+head -c 4 "$work/out.png" | grep -q PNG || die "no picture"
+python3 - "$work/out.json" <<'PYTHON' || die "JSON"
+import json, sys
+report = json.load(open(sys.argv[1]))
+assert report["verification"]["equal"] and report["nx"] == 403 and report["devices"] == 2
+assert report["time_per_iteration_us"]["median"] > 0
+PYTHON
+job 1 --nx 8 --ny 8 --iterations 2 --json - 2>"$work/log" | python3 -c 'import json, sys; json.load(sys.stdin)' ||
+    die "JSON on standard output"
+# Without iterations the written map is the one that was read.
+verified 2 --input "$map" --iterations 0 --output "$work/same.pgm"
+cmp <(tail -c 277264 "$map") <(tail -c 277264 "$work/same.pgm") || die "the map changed"
+[ "$(ls "$work" | grep -c tmp)" = 0 ] || die "temporary files left"
+
+# Errors: on process 0 alone, and on all.
+printf 'P6 1 1 255\nabc' >"$work/color.pgm"
+head -c 1000 "$map" >"$work/cut.pgm"
+for processes in 1 4; do
+    refused 'does not begin with P5' $processes --input "$work/color.pgm"
+    refused 'only' $processes --input "$work/cut.pgm"
+    refused 'cannot read' $processes --input "$work/missing.pgm"
+    refused 'cannot write' $processes --nx 8 --ny 8 --output "$work/missing/out.pgm"
+    refused 'not within 0 to 1/32' $processes --coefficient 0.04
+done
+echo "$runs runs as expected"

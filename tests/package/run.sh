@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Builds dCUDA as a user gets it, and a user's program with it; runs the program where it is for the CPU.
+#
+#   run.sh find_package <build directory of dCUDA> <its backend>
+#   run.sh add_subdirectory
+#   run.sh missing_backend <build directory of dCUDA> <its backend>
+set -euo pipefail
+here=$(realpath "$(dirname "$0")")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# The least information, so that the test is quick.
+configure() {
+    cmake -S "$here/$1" -B "$work/build" -DCMAKE_BUILD_TYPE=Debug "${@:2}"
+}
+say_hello() {
+    "$work/build/hello_cpu" --dcuda-ranks=3 | tee "$work/output"
+    grep -qx 'hello from 3 ranks' "$work/output"
+}
+
+case "$1" in
+find_package)
+    cmake --install "$2" --prefix "$work/prefix" >/dev/null
+    configure find_package -DCMAKE_PREFIX_PATH="$work/prefix" -DHELLO_BACKENDS="$3"
+    cmake --build "$work/build"
+    [ "$3" = cuda ] || say_hello
+    [ -x "$work/prefix/bin/dcuda-run" ] && [ -x "$work/prefix/bin/dcuda-info" ]
+    ;;
+add_subdirectory)
+    configure add_subdirectory -DDCUDA_SOURCE_DIR="$(realpath "$here/../..")"
+    cmake --build "$work/build" --target hello_cpu
+    say_hello
+    ;;
+missing_backend)
+    # The other backend than the one installed: an error that says what to do.
+    cmake --install "$2" --prefix "$work/prefix" >/dev/null
+    other=$([ "$3" = cpu ] && echo cuda || echo cpu)
+    mkdir "$work/project"
+    cat >"$work/project/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.25)
+project(hello LANGUAGES CXX)
+find_package(dcuda REQUIRED)
+dcuda_add_executable(hello BACKEND $other SOURCES hello.cu)
+END
+    if cmake -S "$work/project" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" >"$work/output" 2>&1; then
+        echo "CMake accepted a backend that is not installed."
+        exit 1
+    fi
+    tr -s ' \n' ' ' <"$work/output" | tee "$work/line" | grep -q "this dCUDA has no $other backend" || { cat "$work/output"; exit 1; }
+    grep -q "cmake --preset $other" "$work/line"
+    ;;
+esac

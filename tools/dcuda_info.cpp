@@ -37,7 +37,8 @@ void print_job() {
                job.launcher == "none" ? "no launcher" : job.launcher);
     const settings now = resolve_settings({}, nullptr, nullptr);
     fmt::print("Settings: ranks per device {}, tags {}, windows {}, wait timeout {}, peer access {}\n",
-               now.ranks_per_device == 0 ? std::string("as many as fit") : fmt::format("{}", now.ranks_per_device),
+               now.ranks_per_device == 0 ? std::string(DCUDA_BACKEND_CUDA ? "as many as fit" : "8")
+                                         : fmt::format("{}", now.ranks_per_device),
                now.tags, now.max_windows,
                now.wait_timeout.count() == 0
                    ? std::string("none")

@@ -67,7 +67,10 @@ void progress::serve(const command& cmd) {
                             static_cast<std::uint32_t>(state_.ranks())));
         break;
     case opcode::create_window:
-        windows_.begin(words[2], static_cast<communicator>(words[3]));
+        windows_.begin(words[2]);
+        break;
+    case opcode::windows_full:
+        windows_.report_full();
         break;
     case opcode::start_timer:
         timer_start_ns_ = now_ns;

@@ -21,8 +21,8 @@ struct shared_offer {
 constexpr std::uint32_t no_allocation = UINT32_MAX;
 
 struct process_offer {
-    std::string failure;       // why this process cannot offer; empty if it can
-    std::uint32_t is_full = 0; // 1: this process has no slot for the window
+    bool has_slot = true; // without one on some process, there is no window
+    std::string failure;  // why this process cannot offer; empty if it can
     std::vector<transport::exported_allocation> allocations;
     std::vector<shared_offer> ranks;
 };
@@ -68,8 +68,8 @@ process_offer make_offer(const std::vector<window_entry>& entries, const device_
 
 std::string encode(const process_offer& offer) {
     support::wire_writer message;
+    message.put(offer.has_slot);
     message.put(std::string_view(offer.failure));
-    message.put(offer.is_full);
     message.put(offer.allocations);
     message.put(offer.ranks);
     return message.bytes();
@@ -78,8 +78,8 @@ std::string encode(const process_offer& offer) {
 process_offer decode(const bootstrap::blob& bytes) {
     support::wire_reader message(bytes);
     process_offer offer;
+    offer.has_slot = message.get<bool>();
     offer.failure = message.get_text();
-    offer.is_full = message.get<std::uint32_t>();
     offer.allocations = message.get_vector<transport::exported_allocation>();
     offer.ranks = message.get_vector<shared_offer>();
     return offer;
@@ -87,32 +87,37 @@ process_offer decode(const bootstrap::blob& bytes) {
 
 } // namespace
 
-void window_host::begin(std::uint32_t slot, communicator comm) {
+void window_host::begin(std::uint32_t slot) {
     const detail::device_context& fields = state_.fields();
-    if (slot == fields.max_windows) { // the ranks found no free slot
-        std::fprintf(
-            stderr,
-            "dcuda: process %d: create_window failed: %u windows exist already; DCUDA_MAX_WINDOWS raises that\n",
-            control_.index(), fields.max_windows);
-        if (comm == device || control_.count() == 1) return; // no other process takes part
-        process_offer none;
-        none.is_full = 1;
-        control_.start_gather(windows_++, encode(none));
-        return;
-    }
     slot_ = slot;
-    std::vector<window_entry> entries(static_cast<std::size_t>(state_.ranks()));
-    link_.read(entries.data(), fields.offers, entries.size() * sizeof(window_entry));
-    control_.start_gather(windows_++, encode(make_offer(entries, state_)));
+    process_offer offer;
+    if (slot == fields.max_windows) {
+        offer.has_slot = false;
+    } else {
+        std::vector<window_entry> entries(static_cast<std::size_t>(state_.ranks()));
+        link_.read(entries.data(), fields.offers, entries.size() * sizeof(window_entry));
+        offer = make_offer(entries, state_);
+    }
+    control_.start_gather(windows_++, encode(offer));
+}
+
+void window_host::report_full() const {
+    std::fprintf(stderr,
+                 "dcuda: process %d: create_window failed: %u windows exist already; DCUDA_MAX_WINDOWS raises that\n",
+                 control_.index(), state_.fields().max_windows);
 }
 
 void window_host::complete(const std::vector<bootstrap::blob>& offers) {
     // Every process sees the same offers, so all come to the same result, but for mappings that fail here.
+    // The first process without a slot speaks for all.
     std::vector<window_entry> entries;
     for (int process = 0; process < control_.count(); ++process) {
         const process_offer offer = decode(offers[static_cast<std::size_t>(process)]);
+        if (!offer.has_slot) {
+            if (process == control_.index()) report_full();
+            return reply(0);
+        }
         if (!offer.failure.empty()) throw error(error_code::no_path, offer.failure);
-        if (offer.is_full != 0) return reply(0);
         for (const shared_offer& rank : offer.ranks) {
             window_entry entry{nullptr, rank.bytes};
             if (rank.allocation != no_allocation && process != control_.index())

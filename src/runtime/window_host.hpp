@@ -16,11 +16,14 @@ public:
 
     // The ranks of this device have made their offers for the window in this slot, or have no slot for it
     // (max_windows).
-    void begin(std::uint32_t slot, communicator comm);
+    void begin(std::uint32_t slot);
 
     // All processes have: fills the slot's entries and lets the ranks go on, without a window if one process has no
     // slot.
     void complete(const std::vector<bootstrap::blob>& offers);
+
+    // Says that this device has no slot for another window.
+    void report_full() const;
 
     // Unmaps everything. No kernel may be running.
     void close() { mappings_.close(); }

@@ -144,18 +144,13 @@ DCUDA_DEVICE std::uint32_t take_window_slot(rank_state& state, communicator comm
     return slots;
 }
 
-// Tells the host of a window to open, or that there is no slot for it.
-DCUDA_DEVICE command window_request(const rank_state& state, communicator comm, std::uint32_t slot) {
-    return {{static_cast<std::uint32_t>(opcode::create_window), state.device_rank, slot,
-             static_cast<std::uint32_t>(comm)}};
-}
-
 // Asks the host to open the offers of all processes' ranks in the slot's entries. False if it could not. One thread.
 DCUDA_DEVICE bool open_on_host(rank_state& state, std::uint32_t slot) {
     const device_context& device = *state.device;
     // Only the last rank to arrive gets here, so the reply is to this question.
     const std::uint32_t before = load_relaxed(device.reply);
-    if (!send_command(state, window_request(state, world, slot))) return false;
+    const command question{{static_cast<std::uint32_t>(opcode::create_window), state.device_rank, slot}};
+    if (!send_command(state, question)) return false;
     patience until(state, waiting::host_reply, 0);
     std::uint32_t reply = before;
     // ORDER reply-publish -> reply-observe: the host has written the slot's entries before it writes the reply.
@@ -179,32 +174,28 @@ DCUDA_DEVICE window create_window(rank_state& state, communicator comm, void* ba
 #endif
     exec::run_then_sync([&] { device.offers[state.device_rank] = window_entry{static_cast<std::byte*>(base), bytes}; });
     meet(state, collective::create_window, [&] {
-        // ORDER command-publish: the offers of all ranks reached this one by barrier-arrive at device scope; the host
-        // must see them too, so they are completed to the system before the command is sent.
         exec::run_then_sync([&] {
+            // ORDER command-publish: the offers of all ranks reached this one by barrier-arrive at device scope; the
+            // host must see them too, so they are completed to the system before the command is sent.
             complete_writes();
             state.result = take_window_slot(state, comm);
         });
-        const std::uint32_t index = state.result; // max_windows: there is no free slot here
-        const bool is_full = index == device.max_windows;
-        const bool ask_host = comm == world && device.process_count > 1;
-        if (!is_full && !ask_host) {
-            const window_slot& slot = device.windows[index];
-            for (unsigned r = exec::thread_index(); r < slot.rank_count; r += exec::block_threads())
-                slot.entries[r] = device.offers[r];
-        }
+        const std::uint32_t index = state.result;
+        const bool ask_host = comm == world && device.process_count > 1, full = index == device.max_windows;
+        if (!ask_host && !full)
+            for (unsigned r = exec::thread_index(); r < device.ranks_per_device; r += exec::block_threads())
+                device.windows[index].entries[r] = device.offers[r];
         exec::run_then_sync([&] {
-            // A full device asks, too: then the window exists on no device.
-            bool opened = !is_full;
-            if (ask_host)
-                opened = open_on_host(state, index);
-            else if (is_full)
-                send_command(state, window_request(state, comm, index));
-            *device.created = 0;
-            if (!opened) return;
-            window_slot& slot = device.windows[index];
-            slot.id = (slot.uses & 0xffff) << 16 | (index + 1);
-            *device.created = slot.id;
+            // All processes ask, also those without a free slot: all get the window, or none does.
+            const bool opened = ask_host ? open_on_host(state, index) : !full;
+            if (!ask_host && full)
+                send_command(state, command{{static_cast<std::uint32_t>(opcode::windows_full), state.device_rank}});
+            std::uint32_t id = 0;
+            if (opened) {
+                window_slot& slot = device.windows[index];
+                id = slot.id = (slot.uses & 0xffff) << 16 | (index + 1);
+            }
+            *device.created = id;
         });
     });
     const window win{*device.created};

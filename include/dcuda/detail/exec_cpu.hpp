@@ -9,7 +9,7 @@
 #include <string>
 #include <type_traits>
 
-#include "../cpu/cuda_runtime.h"
+#include "dcuda/cpu/cuda_runtime.h"
 
 namespace dcuda::detail::exec {
 

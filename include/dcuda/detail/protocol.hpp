@@ -74,7 +74,7 @@ struct alignas(32) wait_record {
 };
 
 // A command of a rank to its host: twelve words in four packets. home: pinned host memory.
-enum class opcode : std::uint32_t { none, fault, create_window, start_timer, stop_timer, log };
+enum class opcode : std::uint32_t { none, fault, create_window, windows_full, start_timer, stop_timer, log };
 inline constexpr std::size_t command_words = 12;
 inline constexpr std::size_t packets_per_command = 4;
 struct command {

@@ -94,7 +94,8 @@ DCUDA_DEVICE void init(context device, rank_state& state) {
         const std::size_t first_counter = std::size_t(state.device_rank) * state.tags;
         state.counters = device->peers[device->process_index].counters + first_counter;
         state.consumed = device->consumed + first_counter;
-        for (window_slot& slot : state.windows) slot.id = 0;
+        for (target_entry& entry : state.targets) entry.window = 0;
+        for (unsigned tag = 0; tag < cached_tags; ++tag) state.consumed_cache[tag] = {tag, device->counter_start};
     });
     meet_world(state, collective::init);
 }
@@ -198,21 +199,13 @@ DCUDA_DEVICE window create_window(rank_state& state, communicator comm, void* ba
             *device.created = id;
         });
     });
-    const window win{*device.created};
-    if (win) {
-        const std::uint32_t index = (win.id & 0xffff) - 1;
-        exec::run_then_sync([&] { state.windows[index % cached_windows] = device.windows[index]; });
-    }
-    return win;
+    return window{*device.created};
 }
 
-// The window as this rank sees it; a slot with another id if there is no such window (any more). One thread.
-DCUDA_DEVICE window_slot find_window(rank_state& state, window win) {
+// The window in the device's table; a slot with another id if there is no such window (any more).
+DCUDA_DEVICE window_slot find_window(const rank_state& state, window win) {
     const std::uint32_t index = (win.id & 0xffff) - 1;
-    const window_slot& cached = state.windows[index % cached_windows];
-    if (cached.id == win.id) return cached;
-    if (index >= state.device->max_windows) return window_slot{};
-    return state.device->windows[index];
+    return index < state.device->max_windows ? state.device->windows[index] : window_slot{};
 }
 
 DCUDA_DEVICE void free_window(rank_state& state, window win) {
@@ -222,8 +215,8 @@ DCUDA_DEVICE void free_window(rank_state& state, window win) {
 #endif
     const std::uint32_t index = (win.id & 0xffff) - 1;
     exec::run_then_sync([&] {
-        window_slot& cached = state.windows[index % cached_windows];
-        if (cached.id == win.id) cached.id = 0;
+        for (target_entry& entry : state.targets)
+            if (entry.window == win.id) entry.window = 0;
     });
     meet(state, collective::free_window, [&] { exec::run_then_sync([&] { state.device->windows[index].id = 0; }); });
 }

@@ -51,26 +51,68 @@ DCUDA_DEVICE void check_tag(rank_state& state, operation where, int tag, int tar
 #endif
 }
 
-struct put_target {
-    std::byte* address;
-    communicator comm;
-};
-
-// Checks a put and finds its address. All threads, with the same result.
-DCUDA_DEVICE put_target find_address(rank_state& state, operation where, window win, int target, std::size_t offset,
-                                     std::size_t bytes) {
+// The target of a put, not in the cache: reads the device's tables. All threads, with the same result.
+DCUDA_DEVICE void load_target(rank_state& state, operation where, window win, std::uint32_t rank, std::size_t offset,
+                              std::size_t bytes) {
     const window_slot slot = find_window(state, win);
-    const auto rank = static_cast<std::uint32_t>(target);
 #if DCUDA_CHECKS
     if (!win || slot.id != win.id) fail(state, fault::window, where, win.id, rank, offset, bytes, 0);
     if (rank >= slot.rank_count) fail(state, fault::rank, where, win.id, rank, offset, bytes, slot.rank_count);
+#else
+    (void)where, (void)offset, (void)bytes;
 #endif
     const window_entry entry = slot.entries[rank];
+    const notification_target counter =
+        find_counter(state, static_cast<communicator>(slot.comm), static_cast<int>(rank), 0);
+    exec::sync_block(); // no thread still reads what the entry holds now
+    exec::run_then_sync([&] {
+        state.targets[(rank + win.id) % cached_targets] = {win.id,          rank,         entry.base, entry.bytes,
+                                                           counter.counter, counter.reach};
+    });
+}
+
+// Checks a put and finds its target. All threads, with the same result. By value: the cache may change after the next
+// barrier of the block.
+DCUDA_DEVICE target_entry find_target(rank_state& state, operation where, window win, int target, std::size_t offset,
+                                      std::size_t bytes) {
+    const auto rank = static_cast<std::uint32_t>(target);
+    const target_entry& cached = state.targets[(rank + win.id) % cached_targets];
+    if (!win || cached.window != win.id || cached.rank != rank) load_target(state, where, win, rank, offset, bytes);
 #if DCUDA_CHECKS
-    if (bytes > entry.bytes || offset > entry.bytes - bytes)
-        fail(state, fault::bounds, where, win.id, rank, offset, bytes, entry.bytes);
+    if (bytes > cached.bytes || offset > cached.bytes - bytes)
+        fail(state, fault::bounds, where, win.id, rank, offset, bytes, cached.bytes);
 #endif
-    return {entry.base + offset, static_cast<communicator>(slot.comm)};
+    return cached;
+}
+
+// The same for a notification alone, which needs no window: the cache has it under a key that no window's id equals.
+DCUDA_DEVICE target_entry find_notified(rank_state& state, communicator comm, int target) {
+    const auto rank = static_cast<std::uint32_t>(target);
+    const std::uint32_t key = 0xffff'fff0 + static_cast<std::uint32_t>(comm);
+    target_entry& cached = state.targets[(rank + key) % cached_targets];
+    if (cached.window != key || cached.rank != rank) {
+#if DCUDA_CHECKS
+        const auto ranks = static_cast<std::uint32_t>(comm_size(state, comm));
+        if (rank >= ranks) fail(state, fault::rank, operation::notify, 0, rank, 0, 0, ranks);
+#endif
+        exec::sync_block(); // no thread still reads what the entry holds now
+        exec::run_then_sync([&] {
+            const notification_target counter = find_counter(state, comm, target, 0);
+            cached = {key, rank, nullptr, 0, counter.counter, counter.reach};
+        });
+    }
+    return cached;
+}
+
+// How many notifications with this tag the rank has consumed. One thread.
+DCUDA_DEVICE std::uint32_t& consumed_count(rank_state& state, int tag) {
+    const auto wanted = static_cast<std::uint32_t>(tag);
+    consumed_entry& entry = state.consumed_cache[wanted % cached_tags];
+    if (entry.tag != wanted) {
+        state.consumed[entry.tag] = entry.count;
+        entry = {wanted, state.consumed[wanted]};
+    }
+    return entry.count;
 }
 
 // --- Puts and notifications
@@ -89,28 +131,22 @@ DCUDA_DEVICE void publish(const notification_target& target) {
 
 DCUDA_DEVICE void put(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes,
                       const void* source) {
-    const put_target to = find_address(state, operation::put, win, target, offset, bytes);
-    exec::copy(to.address, source, bytes);
+    const target_entry to = find_target(state, operation::put, win, target, offset, bytes);
+    exec::copy(to.base + offset, source, bytes);
 }
 
 DCUDA_DEVICE void put_notify(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes,
                              const void* source, int tag) {
     check_tag(state, operation::put_notify, tag, target);
-    const put_target to = find_address(state, operation::put_notify, win, target, offset, bytes);
-    const notification_target counter = find_counter(state, to.comm, target, tag);
-    exec::copy_then_run(to.address, source, bytes, [&] { publish(counter); });
+    const target_entry to = find_target(state, operation::put_notify, win, target, offset, bytes);
+    exec::copy_then_run(to.base + offset, source, bytes, [&] { publish({to.counters + tag, to.reach}); });
 }
 
 DCUDA_DEVICE void notify(rank_state& state, int target, communicator comm, int tag) {
     check_communicator(state, comm, operation::notify);
     check_tag(state, operation::notify, tag, target);
-#if DCUDA_CHECKS
-    const auto ranks = static_cast<std::uint32_t>(comm_size(state, comm));
-    if (static_cast<std::uint32_t>(target) >= ranks)
-        fail(state, fault::rank, operation::notify, 0, static_cast<std::uint32_t>(target), 0, 0, ranks);
-#endif
-    const notification_target counter = find_counter(state, comm, target, tag);
-    exec::sync_then_run([&] { publish(counter); });
+    const target_entry to = find_notified(state, comm, target);
+    exec::sync_then_run([&] { publish({to.counters + tag, to.reach}); });
 }
 
 DCUDA_DEVICE void check_count(rank_state& state, operation where, int tag, int count) {
@@ -125,38 +161,39 @@ DCUDA_DEVICE void check_count(rank_state& state, operation where, int tag, int c
 
 DCUDA_DEVICE void wait_notifications(rank_state& state, int tag, int count) {
     check_count(state, operation::wait_notifications, tag, count);
-    exec::run_then_sync([&] {
-        std::uint32_t& consumed = state.consumed[tag];
+    const bool arrived = exec::run_then_agree(state.result, [&] {
+        std::uint32_t& consumed = consumed_count(state, tag);
         const std::uint32_t base = consumed;
         const auto expected = static_cast<std::uint32_t>(count);
         patience until(state, waiting::notifications, static_cast<std::uint32_t>(tag), base, expected);
         // Counters wrap around; their difference does not as long as fewer than 2^32 notifications are unconsumed.
-        if (poll<order_tag::notify_observe>(
-                state.notification_scope, state.counters + tag,
-                [&](std::uint32_t arrived) { return arrived - base >= expected; }, until))
-            consumed = base + expected;
+        const bool enough = poll<order_tag::notify_observe>(
+            state.notification_scope, state.counters + tag,
+            [&](std::uint32_t value) { return value - base >= expected; }, until);
+        if (enough) consumed = base + expected;
         until.done();
+        return enough;
     });
-    leave_if_ended(state);
+    if (!arrived) exec::exit_thread(); // the run has ended
 }
 
 DCUDA_DEVICE bool test_notifications(rank_state& state, int tag, int count) {
     check_count(state, operation::test_notifications, tag, count);
-    exec::sync_block(); // all threads have read the result of the test before
-    exec::run_then_sync([&] {
-        std::uint32_t& consumed = state.consumed[tag];
+    const bool arrived = exec::run_then_agree(state.result, [&] {
+        if (load_relaxed(state.device->aborted) != 0) store_relaxed(&state.ended, 1);
+        std::uint32_t& consumed = consumed_count(state, tag);
         const auto expected = static_cast<std::uint32_t>(count);
-        const std::uint32_t arrived =
+        const std::uint32_t value =
             load_acquire<order_tag::notify_observe>(state.notification_scope, state.counters + tag);
-        state.result = arrived - consumed >= expected ? 1 : 0;
-        if (state.result != 0)
+        const bool enough = value - consumed >= expected;
+        if (enough)
             consumed += expected;
         else
             exec::relax();
-        if (load_relaxed(state.device->aborted) != 0) store_relaxed(&state.ended, 1);
+        return enough;
     });
     leave_if_ended(state);
-    return state.result != 0;
+    return arrived;
 }
 
 DCUDA_DEVICE void flush(rank_state& state, window win) {

@@ -24,6 +24,12 @@ DCUDA_DEVICE void run_then_sync(const F& f) {
     __syncthreads();
 }
 
+// One thread runs f, which returns a truth; all threads return it. The word is the block's, for the CPU backend.
+template <class F>
+DCUDA_DEVICE bool run_then_agree(std::uint32_t&, const F& f) {
+    return __syncthreads_or(is_leader() && f()) != 0;
+}
+
 // f runs once, after all threads have arrived; threads may return before f does.
 template <class F>
 DCUDA_DEVICE void sync_then_run(const F& f) {
@@ -59,11 +65,24 @@ DCUDA_DEVICE void copy_by(std::byte* target, const std::byte* source, std::size_
     for (std::size_t i = tail + thread; i < bytes; i += block_threads()) target[i] = source[i];
 }
 
+// A message of at most one word per thread. False if it is not made of such words, and not copied.
+template <class Word>
+DCUDA_DEVICE bool copy_small(std::byte* target, const std::byte* source, std::size_t bytes) {
+    const std::uintptr_t all =
+        reinterpret_cast<std::uintptr_t>(target) | reinterpret_cast<std::uintptr_t>(source) | bytes;
+    if (all % sizeof(Word) != 0 || bytes > std::size_t(block_threads()) * sizeof(Word)) return false;
+    const unsigned thread = thread_index();
+    if (thread * sizeof(Word) < bytes)
+        reinterpret_cast<Word*>(target)[thread] = reinterpret_cast<const Word*>(source)[thread];
+    return true;
+}
+
 // The block's copy loop, without any synchronisation: by the widest word to which both ends can be aligned.
 DCUDA_DEVICE void copy_bytes(void* target, const void* source, std::size_t bytes) {
     if (target == source || bytes == 0) return;
     auto* to = static_cast<std::byte*>(target);
     const auto* from = static_cast<const std::byte*>(source);
+    if (copy_small<std::uint32_t>(to, from, bytes) || copy_small<uint4>(to, from, bytes)) return;
     const std::uintptr_t skew = reinterpret_cast<std::uintptr_t>(to) ^ reinterpret_cast<std::uintptr_t>(from);
     if (skew % 16 == 0)
         copy_by<uint4>(to, from, bytes);

@@ -70,6 +70,9 @@ __device__ __forceinline__ void store_relaxed(std::uint32_t* word, std::uint32_t
     asm volatile("st.relaxed.sys.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
 }
 
+// A word in shared memory that the block's barrier orders.
+__device__ __forceinline__ std::uint32_t load_in_block(const std::uint32_t* word) { return *word; }
+
 template <order_tag Tag>
 __device__ __forceinline__ void store_release(scope s, std::uint32_t* word, std::uint32_t value) {
     if (s == scope::device)
@@ -97,6 +100,13 @@ __device__ __forceinline__ std::uint32_t fetch_add_acq_rel(std::uint32_t* word, 
 __device__ __forceinline__ std::uint32_t fetch_add_relaxed(std::uint32_t* word, std::uint32_t value) {
     std::uint32_t before;
     asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(word), "r"(value) : "memory");
+    return before;
+}
+
+// In shared or global memory.
+__device__ __forceinline__ std::uint32_t exchange_relaxed(std::uint32_t* word, std::uint32_t value) {
+    std::uint32_t before;
+    asm volatile("atom.relaxed.gpu.exch.b32 %0, [%1], %2;" : "=r"(before) : "l"(word), "r"(value) : "memory");
     return before;
 }
 
@@ -154,6 +164,8 @@ inline std::uint32_t load_acquire(scope, const std::uint32_t* word) {
 
 inline std::uint32_t load_relaxed(const std::uint32_t* word) { return atomic(word).load(std::memory_order_relaxed); }
 
+inline std::uint32_t load_in_block(const std::uint32_t* word) { return load_relaxed(word); }
+
 inline void store_relaxed(std::uint32_t* word, std::uint32_t value) {
     atomic(word).store(value, std::memory_order_relaxed);
 }
@@ -179,6 +191,10 @@ inline std::uint32_t fetch_add_relaxed(std::uint32_t* word, std::uint32_t value)
     return atomic(word).fetch_add(value, std::memory_order_relaxed);
 }
 
+inline std::uint32_t exchange_relaxed(std::uint32_t* word, std::uint32_t value) {
+    return atomic(word).exchange(value, std::memory_order_relaxed);
+}
+
 // A sequentially consistent read-modify-write instead of a fence, which ThreadSanitizer does not understand.
 inline void complete_writes() {
     std::uint32_t nothing = 0;
@@ -197,21 +213,24 @@ inline std::uint64_t clock_ns() {
 // ----------------------------------------------------------------------------------------------------------
 
 // Polls the word until ready(value). Every so often it asks patience(value) whether to go on; returns false when that
-// says no. One thread of a rank.
+// says no. One thread of a rank. What ready() has once accepted it accepts for ever.
+//
+// PERF: it polls relaxed and acquires once, at the end: an acquire invalidates the L1 cache, and doing so in every turn
+// delays the next look by more than the one load costs (0.08 us of 1.31 us, H200, 2026-11-21).
 template <order_tag Tag, class Ready, class Patience>
 DCUDA_DEVICE bool poll(scope s, const std::uint32_t* word, const Ready& ready, Patience& patience) {
 #if defined(__CUDA_ARCH__)
     for (unsigned polls = 1;; ++polls) {
-        const std::uint32_t value = load_acquire<Tag>(s, word);
-        if (ready(value)) return true;
+        const std::uint32_t value = load_relaxed(word);
+        if (ready(value)) return ready(load_acquire<Tag>(s, word));
         // PERF: 64 polls are about 40 us; a check of the abort word every time would double the traffic of a wait.
         if (polls % 64 == 0 && !patience(value)) return false;
     }
 #elif !defined(__CUDACC__)
     long sleep_ns = 500'000;
     for (unsigned polls = 1;; ++polls) {
-        const std::uint32_t value = load_acquire<Tag>(s, word);
-        if (ready(value)) return true;
+        const std::uint32_t value = load_relaxed(word);
+        if (ready(value)) return ready(load_acquire<Tag>(s, word));
         if (polls < 32) continue;
         if (!patience(value)) return false;
         // Whoever changes the word wakes us; the time-out is for the abort word and the watchdog's heartbeat.

@@ -9,8 +9,26 @@
 
 namespace dcuda::detail {
 
-inline constexpr unsigned cached_windows = 8;
 inline constexpr unsigned cached_peers = 8;
+inline constexpr unsigned cached_targets = 8;
+inline constexpr unsigned cached_tags = 32;
+
+// Where puts to one rank through one window go: what find_target found out, kept near because the tables are far away.
+struct target_entry {
+    std::uint32_t window; // id; 0: this entry is empty
+    std::uint32_t rank;   // in the window's communicator
+    std::byte* base;      // of the target's window, as mapped here
+    std::uint64_t bytes;
+    std::uint32_t* counters; // of the target's notifications, [tag]
+    scope reach;             // who sees what is published there
+};
+
+// Notifications with this tag that were consumed so far. Kept near also because a store to device memory would delay
+// the next release.
+struct consumed_entry {
+    std::uint32_t tag;
+    std::uint32_t count;
+};
 
 // One per rank, in the block's shared memory. Written by one thread inside exec::run_then_sync, read by all after it.
 struct rank_state {
@@ -29,9 +47,10 @@ struct rank_state {
     std::uint32_t generation[static_cast<unsigned>(collective::count)]; // of each meeting, as this rank counts
     scope notification_scope;                                           // whom notifications may come from
     std::uint32_t* counters;                                            // this rank's, [tag]
-    std::uint32_t* consumed;                                            // this rank's, [tag]
+    std::uint32_t* consumed;                                            // this rank's, [tag], where it is not cached
     std::uint32_t* peer_counters[cached_peers];                         // of the first processes
-    window_slot windows[cached_windows]; // the last window created in each slot number modulo 8
+    target_entry targets[cached_targets];
+    consumed_entry consumed_cache[cached_tags]; // of the tags with the same remainder, the one used last
 };
 
 // --- Commands
@@ -57,8 +76,10 @@ DCUDA_DEVICE void report_fault(rank_state& state, fault kind, operation where, s
 [[noreturn]] DCUDA_DEVICE void fail(rank_state& state, fault kind, operation where, std::uint32_t window_id,
                                     std::uint32_t target, std::uint64_t offset, std::uint64_t bytes,
                                     std::uint64_t limit) {
-    if (exec::is_leader()) report_fault(state, kind, where, window_id, target, offset, bytes, limit);
-    store_relaxed(&state.ended, 1);
+    // The first to get here reports, not the leader: seeing `ended`, the others leave where they are, which may still
+    // be the end of the operation before.
+    if (exchange_relaxed(&state.ended, 1) == 0)
+        report_fault(state, kind, where, window_id, target, offset, bytes, limit);
     exec::exit_thread();
 }
 
@@ -98,7 +119,11 @@ private:
     DCUDA_DEVICE wait_record& record() { return state_.device->waits[state_.device_rank]; }
 
     DCUDA_DEVICE void publish(std::uint32_t value) {
-        if (calls_ == calls_per_publication) store_relaxed(&record().epoch, ++state_.long_waits);
+        if (calls_ == calls_per_publication) {
+            // Several threads of the last rank may wait for other devices: the count need not be exact, but it moves.
+            store_relaxed(&state_.long_waits, load_relaxed(&state_.long_waits) + 1);
+            store_relaxed(&record().epoch, load_relaxed(&state_.long_waits));
+        }
         store_relaxed(&record().detail, detail_);
         store_relaxed(&record().expected, expected_);
         store_relaxed(&record().seen, value - base_);
@@ -148,7 +173,7 @@ DCUDA_DEVICE bool send_command(rank_state& state, const command& cmd) {
 
 // All threads of the rank, after an operation in which one of them may have found the run aborted.
 DCUDA_DEVICE void leave_if_ended(rank_state& state) {
-    if (load_relaxed(&state.ended) != 0) exec::exit_thread();
+    if (load_in_block(&state.ended) != 0) exec::exit_thread();
 }
 
 } // namespace dcuda::detail

@@ -1,0 +1,31 @@
+#include "common/statistics.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace benchmark {
+
+summary summarise(std::vector<double> samples) {
+    std::sort(samples.begin(), samples.end());
+    const std::size_t count = samples.size();
+    summary result;
+    result.median = count % 2 == 1 ? samples[count / 2] : 0.5 * (samples[count / 2 - 1] + samples[count / 2]);
+
+    // The number of samples below the median is binomial with p = 1/2. Drop as many from each end as leaves at most
+    // 2.5 % of its probability outside.
+    double probability = std::pow(0.5, static_cast<double>(count));
+    double tail = probability;
+    std::size_t dropped = 0;
+    while (tail <= 0.025 && probability > 0.0) {
+        result.confident = true;
+        ++dropped;
+        probability *= static_cast<double>(count - dropped + 1) / static_cast<double>(dropped);
+        tail += probability;
+    }
+    const std::size_t low = dropped == 0 ? 0 : dropped - 1;
+    result.low = samples[low];
+    result.high = samples[count - 1 - low];
+    return result;
+}
+
+} // namespace benchmark

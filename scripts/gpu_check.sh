@@ -1,0 +1,250 @@
+#!/usr/bin/env bash
+# Checks dCUDA on the GPUs of this machine: builds the cuda preset, runs the tests, the examples, the stencil on as many
+# GPUs as there are, the memory checker and the benchmarks. Needs no root and no network; about 8 minutes on two GPUs.
+#
+#   scripts/gpu_check.sh [--build-only | --no-build] [--test-jobs N]
+#
+# --build-only   build, run nothing; works without a GPU
+# --no-build     run what build/cuda holds
+# --test-jobs N  tests at a time (default 2: they share the GPUs)
+#
+# Logs, records and the summary go to ${OUT:-build/gpu_check}. Ends with 0 if nothing failed.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit
+
+build=yes
+runs=yes
+test_jobs=2
+while [ $# -gt 0 ]; do
+    case "$1" in
+    --build-only) runs= ;;
+    --no-build) build= ;;
+    --test-jobs)
+        test_jobs=${2:-}
+        [[ $test_jobs =~ ^[1-9][0-9]*$ ]] || { echo "--test-jobs takes a number, at least 1" >&2; exit 2; }
+        shift
+        ;;
+    -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit ;;
+    *) echo "Use: $0 [--build-only | --no-build] [--test-jobs N]" >&2; exit 2 ;;
+    esac
+    shift
+done
+[ -n "$build$runs" ] || { echo "--build-only and --no-build leave nothing to do" >&2; exit 2; }
+
+mkdir -p "${OUT:-build/gpu_check}" || exit
+out=$(realpath "${OUT:-build/gpu_check}")
+dir=build/cuda
+bin=$PWD/$dir/bin
+gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
+# Tests, examples and the memory checker must not depend on what the caller's shell says; nothing may use multicast.
+unset DCUDA_RANKS_PER_DEVICE DCUDA_TAGS DCUDA_MAX_WINDOWS DCUDA_WAIT_TIMEOUT
+export NVSHMEM_DISABLE_NVLS=1
+rm -f "$out"/{build,tests,programs,memcheck,benchmarks}.log "$out"/{notify_latency,notify_latency_alone}.json
+summary=$out/summary.txt
+: >"$summary"
+
+# What runs when this script is stopped goes with it: timeout passes the signal on to all that it started.
+child=
+trap '[ -z "$child" ] || kill "$child" 2>/dev/null; wait; exit 143' TERM INT HUP
+
+passed=0 failed=0 skipped=0
+say() { printf '%s\n' "$*" | tee -a "$summary"; }
+pass() { passed=$((passed + 1)); say "  passed   $*"; }
+fail() { failed=$((failed + 1)); say "  FAILED   $*"; }
+skip() { skipped=$((skipped + 1)); say "  skipped  $*"; }
+
+# phase NAME FUNCTION: says how long it took. What fails in one does not keep the next from running.
+phase() {
+    local start=$SECONDS
+    say "$1"
+    "$2" </dev/null
+    say "  ($((SECONDS - start)) s)"
+}
+
+# limited SECONDS LOG COMMAND...: the command under a time limit, its output appended to the log.
+limited() {
+    local limit=$1 log=$out/$2 code=0
+    shift 2
+    printf '\n$ %s\n' "$*" >>"$log"
+    timeout --kill-after=15 "$limit" "$@" >>"$log" 2>&1 &
+    child=$!
+    wait "$child" || code=$?
+    [ $code -eq 0 ] || printf '(exit status %d%s)\n' "$code" "$([ $code -ne 124 ] || echo ": not done after $limit s")" >>"$log"
+    return $code
+}
+
+# attempt NAME SECONDS LOG COMMAND...: counts the outcome; 77 is a skip.
+attempt() {
+    local name=$1 limit=$2 log=$3 start=$SECONDS code=0
+    shift 3
+    limited "$limit" "$log" "$@" || code=$?
+    case $code in
+    0) pass "$name, $((SECONDS - start)) s" ;;
+    77) skip "$name: $(grep -v '^(exit status' "$out/$log" | tail -n 1)" ;;
+    124 | 137) fail "$name: not done after $limit s; see $log" ;;
+    *) fail "$name: exit status $code; see $log" ;;
+    esac
+    return $code
+}
+
+# job PROCESSES PROGRAM ARGUMENT...: puts the command line of a job into `command`.
+job() {
+    local processes=$1
+    shift
+    command=("$@")
+    [ "$processes" -eq 1 ] || command=("$bin/dcuda-run" -n "$processes" "$@")
+}
+
+# The numbers of processes to try: one per GPU.
+counts=()
+for count in 1 2 4; do
+    [ "$count" -gt "$gpus" ] || counts+=("$count")
+done
+
+# --- Phases ----------------------------------------------------------------------------------------------------------
+
+machine() {
+    {
+        date -u '+%Y-%m-%dT%H:%M:%SZ'
+        echo "commit: $(git rev-parse --short HEAD 2>/dev/null || echo "${DCUDA_COMMIT:-unknown}")"
+        echo "system: $(uname -sr), $(nproc) cores, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo 2>/dev/null | head -n 1)"
+        if [ "$gpus" -eq 0 ]; then
+            echo "no GPU: nvidia-smi -L lists none"
+        else
+            nvidia-smi -L | sed 's/ (UUID.*//'
+            echo "driver: $(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)"
+        fi
+        nvcc --version 2>&1 | grep -E 'release|not found'
+        cmake --version 2>&1 | head -n 1
+        "${CXX:-c++}" --version 2>&1 | head -n 1
+        # Without the columns that only NUMA and network cards fill.
+        [ "$gpus" -lt 2 ] || nvidia-smi topo -m 2>&1 | sed 's/\x1b\[[0-9;]*m//g' | grep -E '^(\s+GPU|GPU)'
+    } 2>/dev/null | sed 's/^/  /' | tee -a "$summary"
+}
+
+build() {
+    local configure=(cmake --preset cuda -DCMAKE_BUILD_TYPE=Release -DDCUDA_WERROR=OFF)
+    # Only for the GPUs that are here; without one, for those of the preset.
+    [ "$gpus" -eq 0 ] || configure+=(-DCMAKE_CUDA_ARCHITECTURES=native)
+    # A build directory keeps the generator that it was made with.
+    if [ ! -e "$dir/CMakeCache.txt" ] && command -v ninja >/dev/null; then configure+=(-G Ninja); fi
+    attempt "configure" 120 build.log "${configure[@]}" || { tail -n 15 "$out/build.log"; return; }
+    # Whatever can be built is built, so that one broken program does not keep the others from running.
+    local keep_going=(-- -k)
+    grep -q '^CMAKE_GENERATOR:INTERNAL=Ninja' "$dir/CMakeCache.txt" && keep_going+=(0)
+    attempt "build" 900 build.log cmake --build "$dir" --parallel "$(nproc)" "${keep_going[@]}" ||
+        grep -E 'error|FAILED|CMake Error' "$out/build.log" | head -n 20
+}
+
+tests() {
+    [ -e "$dir/CTestTestfile.cmake" ] || { fail "tests: $dir has none"; return; }
+    local counts_line code=0
+    # The second --parallel wins over the script's own.
+    limited 300 tests.log scripts/run_tests.sh "$dir" --parallel "$test_jobs" || code=$?
+    counts_line=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$out/tests.log" | tail -n 1)
+    if [ -z "$counts_line" ]; then
+        fail "tests: no result, exit status $code; see tests.log"
+        tail -n 5 "$out/tests.log"
+        return
+    fi
+    local tests_passed tests_failed tests_skipped
+    read -r tests_passed _ tests_failed _ tests_skipped _ <<<"$counts_line"
+    passed=$((passed + tests_passed)) failed=$((failed + tests_failed)) skipped=$((skipped + tests_skipped))
+    say "  tests: $counts_line"
+    grep -E '^(failed: |skipped)' "$out/tests.log" | sed 's/^/    /' | tee -a "$summary"
+    [ $code -eq 0 ] || [ "$tests_failed" -gt 0 ] || fail "tests: exit status $code; see tests.log"
+}
+
+programs() {
+    local source name count command
+    for source in examples/*.cu examples/*/*.cu; do
+        [ -e "$source" ] || continue
+        name=$(basename "$source" .cu)
+        if [ ! -x "$bin/$name" ]; then fail "example $name: not built"; continue; fi
+        for count in "${counts[@]}"; do
+            job "$count" "$bin/$name"
+            attempt "example $name on $count GPU(s)" 60 programs.log "${command[@]}"
+        done
+    done
+    if [ ! -x "$bin/stencil" ]; then fail "stencil: not built"; return; fi
+    for count in "${counts[@]}"; do
+        job "$count" "$bin/stencil" --verify
+        attempt "stencil --verify on $count GPU(s)" 60 programs.log "${command[@]}"
+    done
+}
+
+# The programs of the device tests, as they run without a launcher, one a line.
+device_tests() {
+    ctest --test-dir "$dir" --show-only=json-v1 2>/dev/null | python3 -c '
+import json, os, sys
+seen = set()
+for test in json.load(sys.stdin)["tests"]:
+    labels = next((p["value"] for p in test.get("properties", []) if p["name"] == "LABELS"), [])
+    command = test.get("command", [])
+    if "device" in labels and command and os.path.basename(command[0]).startswith("test_") and command[0] not in seen:
+        seen.add(command[0])
+        print(command[0])'
+}
+
+# checked NAME SECONDS COMMAND...: under the memory checker, with few ranks. Exit status 86 says that it found errors.
+# CUDA calls that fail are no finding: the library probes, and some tests break rules on purpose.
+checked() {
+    local name=$1 limit=$2 start=$SECONDS code=0
+    shift 2
+    limited "$limit" memcheck.log env DCUDA_RANKS_PER_DEVICE=4 compute-sanitizer --tool memcheck \
+        --report-api-errors no --error-exitcode 86 "$@" || code=$?
+    case $code in
+    0) pass "memcheck of $name, $((SECONDS - start)) s" ;;
+    77) skip "memcheck of $name: the program skips itself here" ;;
+    86) fail "memcheck of $name: errors; see memcheck.log" ;;
+    124 | 137) skip "memcheck of $name: not done after $limit s under the checker" ;;
+    *) fail "memcheck of $name: exit status $code; see memcheck.log" ;;
+    esac
+}
+
+memcheck() {
+    if ! command -v compute-sanitizer >/dev/null; then skip "memcheck: compute-sanitizer is not on the PATH"; return; fi
+    local end=$((SECONDS + 100)) program
+    # A short run shows whether the checker can attach here at all.
+    limited 60 memcheck.log env DCUDA_RANKS_PER_DEVICE=2 compute-sanitizer --tool memcheck "$bin/notify_latency" \
+        --sizes 64 --threads 32 --rounds 2 --batches 1
+    if ! grep -q 'ERROR SUMMARY' "$out/memcheck.log" || grep -qE 'not supported|Unable to|InternalError' "$out/memcheck.log"; then
+        skip "memcheck: compute-sanitizer cannot attach here: $(grep -E '^=+ .*(Error|not supported|Unable)' "$out/memcheck.log" | head -n 1)"
+        return
+    fi
+    checked "notify_latency" 60 "$bin/notify_latency" --sizes 4,60,1024 --threads 32,128 --rounds 10 --batches 2
+    [ ! -x "$bin/stencil" ] ||
+        checked "stencil" 60 "$bin/stencil" --nx 20 --ny 13 --nz 3 --iterations 5 --threads 64 --verify
+    local programs
+    mapfile -t programs < <(device_tests)
+    [ ${#programs[@]} -gt 0 ] || skip "memcheck of the tests: none is labelled device"
+    for program in "${programs[@]}"; do
+        if [ $SECONDS -ge $end ]; then skip "memcheck of $(basename "$program"): no time left"; continue; fi
+        checked "$(basename "$program")" 40 "$program" --gtest_brief=1
+    done
+}
+
+benchmarks() {
+    attempt "benchmarks" 300 benchmarks.log benchmarks/run.sh "$dir" "$out"
+}
+
+# --- The run ---------------------------------------------------------------------------------------------------------
+
+phase "Machine" machine
+[ -z "$build" ] || phase "Build" build
+if [ -n "$runs" ]; then
+    if [ "$gpus" -eq 0 ]; then
+        fail "no GPU: nvidia-smi -L lists none"
+    elif [ ! -x "$bin/dcuda-run" ]; then
+        fail "nothing to run: $dir is not built"
+    else
+        phase "Tests" tests
+        phase "Examples and stencil" programs
+        phase "Memory checker" memcheck
+        phase "Benchmarks" benchmarks
+        [ ! -e "$out/benchmarks.log" ] || sed '/^\$ /d' "$out/benchmarks.log" | tee -a "$summary"
+    fi
+fi
+say ""
+say "$passed passed, $failed failed, $skipped skipped in $SECONDS s; logs in $out"
+[ "$failed" -eq 0 ]

@@ -27,7 +27,8 @@ std::string check_threads(const std::string& text) {
 }
 
 void declare(CLI::App& app, options& chosen) {
-    const CLI::Range at_least_one(1, 1 << 30);
+    CLI::Range at_least_one(1, 1 << 30);
+    at_least_one.description(""); // it is said with the option's name when it matters
     auto* input = app.add_option("--input", chosen.input, "diffuse this PGM map instead of the smooth test field");
     app.add_option("--nx", chosen.nx, "points in x")->check(at_least_one)->excludes(input)->capture_default_str();
     app.add_option("--ny", chosen.ny, "points in y on each device")
@@ -37,7 +38,7 @@ void declare(CLI::App& app, options& chosen) {
     app.add_option("--nz", chosen.nz, "levels (default: 26; with --input 1, else that many copies of the map)")
         ->check(at_least_one);
     app.add_option("--iterations", chosen.iterations, "iterations")
-        ->check(CLI::Range(0, 1 << 30))
+        ->check(CLI::Range(0, 1 << 30).description(""))
         ->capture_default_str();
     app.add_option("--coefficient", chosen.coefficient, "diffusion coefficient, at most 1/32")
         ->check(check_coefficient)
@@ -45,15 +46,16 @@ void declare(CLI::App& app, options& chosen) {
     app.add_option("--message", chosen.message_kind, "what one put carries of a border plane: level or plane")
         ->transform(CLI::CheckedTransformer(
             std::map<std::string, message>{{"level", message::level}, {"plane", message::plane}}))
-        ->default_str("level");
+        ->option_text("level|plane=level");
     app.add_option("--threads", chosen.threads, "threads of a rank (default: 256 on a GPU, 8 on the CPU backend)")
         ->check(check_threads);
     app.add_option("--ranks", chosen.ranks, "ranks per device (default: all that fit, but no more than rows)")
         ->check(at_least_one)
         ->envname("DCUDA_RANKS_PER_DEVICE");
     app.add_option("--repeat", chosen.repeat, "runs to time")->check(at_least_one)->capture_default_str();
-    app.add_option("--progress", chosen.progress, "seconds between two lines of progress, 0 for none")
-        ->check(CLI::NonNegativeNumber)
+    app.add_option("--progress", chosen.progress,
+                   "seconds between two lines of progress, 0 for none; none with --json -")
+        ->check(CLI::Range(0.0, 1e9).description(""))
         ->capture_default_str();
     app.add_flag("--verify", chosen.verify, "compare with the serial reference, to the last bit");
     app.add_option("--output", chosen.output, "write level 0 of the result as a 16-bit PGM map");
@@ -82,11 +84,12 @@ command_line parse_command_line(int argc, char** argv) {
     } catch (const CLI::ParseError& reason) {
         std::ostringstream out;
         std::ostringstream err;
-        result.status = app.exit(reason, out, err);
+        result.status = app.exit(reason, out, err) == 0 ? 0 : 2;
         result.text = out.str() + err.str();
         return result;
     }
     if (chosen.nz == 0) chosen.nz = chosen.input.empty() ? 26 : 1;
+    if (chosen.json == "-") chosen.progress = 0.0; // its lines go to standard output too
     result.chosen = chosen;
     return result;
 }

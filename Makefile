@@ -23,7 +23,7 @@ demo: configure
 	cmake --build $(BUILD) --parallel --target stencil dcuda-run
 	mkdir -p demo
 	$(BUILD)/bin/dcuda-run -n $(PROCESSES) $(BUILD)/bin/stencil \
-		--input data/jacksboro_fault_dem.pgm --output demo/terrain.pgm --png demo/terrain.png --verify
+		--input data/jacksboro_fault_dem.pgm --iterations 500 --output demo/terrain.pgm --png demo/terrain.png --verify
 
 test: configure
 	cmake --build $(BUILD) --parallel

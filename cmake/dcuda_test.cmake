@@ -45,6 +45,11 @@ function(dcuda_register_test name)
                 # Two cores, so that a small machine does not run several such tests at a time.
                 list(APPEND properties PROCESSORS 2)
             endif()
+            if(DCUDA_BACKEND STREQUAL "cuda")
+                # Kernels of processes that share a GPU take turns, which is no test of anything but patience.
+                string(REPLACE alone 1 gpus ${processes})
+                list(PREPEND launcher "${PROJECT_SOURCE_DIR}/scripts/needs_gpus.sh" ${gpus})
+            endif()
             set(environment "")
             if(NOT ranks STREQUAL "default")
                 string(APPEND test ".r${ranks}")

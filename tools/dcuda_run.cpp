@@ -119,7 +119,7 @@ options parse_command_line(int argc, char** argv) {
                    "Seconds that the others have to end by themselves after one failed (default 5)")
         ->check(CLI::Range(0.0, 1e6));
     app.add_option("--env", result.environment, "Set a variable, NAME=VALUE; may be repeated")
-        ->expected(1)
+        ->allow_extra_args(false) // one value each time
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     app.prefix_command();
     app.footer("Then the program and its arguments, after -- if you like. The exit code is 0 if all processes end\n"

@@ -172,8 +172,8 @@ void control::abort(int code, std::string_view message) {
 void control::report_quiet(std::uint64_t digest) {
     reported_quiet_ = true;
     if (channel_)
-        channel_->send(frame{frame_type::quiet, job_.index, 0, digest});
-    else if (!failure_ && stalled_->quiet(0, digest))
+        channel_->send(frame{frame_type::quiet, job_.index, sample_round_, digest});
+    else if (!failure_ && stalled_->quiet(0, digest, 0) == stall_detector::verdict::stalled)
         events_.push_back({event::kind::stalled});
 }
 
@@ -214,6 +214,9 @@ void control::receive(frame& message) {
                          static_cast<int>(message.number),
                          message.payload};
         events_.push_back(*failure_);
+        break;
+    case frame_type::probe:
+        sample_round_ = message.number;
         break;
     case frame_type::stalled:
         events_.push_back({event::kind::stalled});

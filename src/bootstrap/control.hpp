@@ -28,7 +28,7 @@ struct event {
         gathered, // the gather `id` is complete: parts[i] is what process i gave
         aborted,  // `process` called abort(code, message); its own event comes back to it too
         lost,     // `process` (pid) ended without goodbye, or finished while others wait for it
-        stalled,  // every process is quiet and nothing moved for two further samples of each
+        stalled,  // every process is quiet and nothing moves any more: stall_detector in hub.hpp has the rule
     };
     kind what = kind::gathered;
     std::uint64_t id = 0;
@@ -105,8 +105,9 @@ private:
     std::map<std::uint64_t, std::vector<blob>> blocking_results_;
     std::uint64_t next_blocking_id_ = first_reserved_id;
     pid_t hub_pid_ = 0;
-    bool hub_gone_ = false;       // process 0 finished, in good order
-    bool reported_quiet_ = false; // the last sample was quiet
+    bool hub_gone_ = false;          // process 0 finished, in good order
+    bool reported_quiet_ = false;    // the last sample was quiet
+    std::uint64_t sample_round_ = 0; // of the samples, as the hub counts them
 };
 
 } // namespace dcuda::bootstrap

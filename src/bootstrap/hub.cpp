@@ -224,6 +224,7 @@ std::unique_ptr<channel> try_connect(const std::string& address) {
 
 void stall_detector::restart_count() {
     for (state& process : processes_) process.unchanged = 0;
+    is_announced_ = false;
 }
 
 void stall_detector::busy(int process) {
@@ -233,22 +234,28 @@ void stall_detector::busy(int process) {
 
 void stall_detector::finished(int process) { processes_[static_cast<std::size_t>(process)].is_finished = true; }
 
-bool stall_detector::quiet(int process, std::uint64_t digest) {
+stall_detector::verdict stall_detector::quiet(int process, std::uint64_t digest, std::uint64_t round) {
     state& mine = processes_[static_cast<std::size_t>(process)];
     if (!mine.is_quiet || mine.digest != digest) {
         mine.is_quiet = true;
         mine.digest = digest;
         restart_count();
-        return false;
+        return verdict::moving;
     }
+    if (round != round_) return verdict::moving;
     for (const state& other : processes_)
-        if (!other.is_quiet && !other.is_finished) return false;
+        if (!other.is_quiet && !other.is_finished) return verdict::moving;
     ++mine.unchanged;
+    const bool is_proof = is_announced_ || processes_.size() == 1;
     for (const state& other : processes_)
-        if (other.unchanged < 2 && !other.is_finished) return false;
-    for (state& other : processes_) other.is_quiet = false;
+        if (other.unchanged < (is_proof ? 2 : 1) && !other.is_finished) return verdict::moving;
+    if (is_proof)
+        for (state& other : processes_) other.is_quiet = false;
     restart_count();
-    return true;
+    if (is_proof) return verdict::stalled;
+    ++round_;
+    is_announced_ = true;
+    return verdict::announce;
 }
 
 // ---- hub ------------------------------------------------------------------------------------------------------------
@@ -373,7 +380,17 @@ void hub::receive(client& from, frame& message) {
         fail_job(event::kind::aborted, from.index, static_cast<int>(message.number), message.payload);
         break;
     case frame_type::quiet:
-        if (!failed_ && stalled_.quiet(from.index, message.number)) broadcast({frame_type::stalled});
+        if (failed_) break;
+        switch (stalled_.quiet(from.index, message.number, message.id)) {
+        case stall_detector::verdict::moving:
+            break;
+        case stall_detector::verdict::announce:
+            broadcast({frame_type::probe, -1, 0, stalled_.round()});
+            break;
+        case stall_detector::verdict::stalled:
+            broadcast({frame_type::stalled});
+            break;
+        }
         break;
     case frame_type::busy:
         stalled_.busy(from.index);

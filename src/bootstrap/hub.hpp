@@ -35,8 +35,9 @@ enum class frame_type : std::uint32_t {
     gathered, // from the hub: id, payload = parts
     abort,    // to the hub: number = code, payload = message
     failed,   // from the hub: process, id = pid, number = code, label = "aborted" or "lost", payload = message
-    quiet,    // to the hub: number = digest
+    quiet,    // to the hub: number = digest, id = round
     busy,     // to the hub
+    probe,    // from the hub: number = round of the samples that count from now on
     stalled,  // from the hub
     goodbye,  // to the hub: this process is done
     closing,  // from the hub: process 0 is done
@@ -91,22 +92,29 @@ std::string meeting_point(const std::string& job_key, int generation);
 descriptor listen_at(const std::string& address);                 // throws error(bootstrap_failure)
 std::unique_ptr<channel> try_connect(const std::string& address); // null: nobody listens there now
 
-// Decides when a job stands still: all processes quiet, then two further samples of each with unchanged digests.
+// Decides when a job stands still: all processes quiet, then a further sample of each with an unchanged digest, then,
+// after a new round was announced to all, two more. Samples of different processes may be old when they are read, so
+// the first part proves nothing; but samples of the new round were taken after its announcement, and with the digests
+// of those before it, so at the announcement all were quiet. A process alone reads its samples at once: no round.
 class stall_detector {
 public:
     explicit stall_detector(int count) : processes_(static_cast<std::size_t>(count)) {}
     void busy(int process);
-    void finished(int process);                    // it will send no more samples
-    bool quiet(int process, std::uint64_t digest); // true: the job is stalled; the detector starts anew
+    void finished(int process);                       // it will send no more samples
+    enum class verdict { moving, announce, stalled }; // announce: a new round began; stalled: the detector starts anew
+    verdict quiet(int process, std::uint64_t digest, std::uint64_t round);
+    std::uint64_t round() const { return round_; }
 
 private:
     struct state {
         bool is_quiet = false, is_finished = false;
         std::uint64_t digest = 0;
-        int unchanged = 0; // samples since all processes are quiet
+        int unchanged = 0; // samples of this round since all processes are quiet
     };
     void restart_count();
     std::vector<state> processes_;
+    std::uint64_t round_ = 0;
+    bool is_announced_ = false; // this round was begun because all seemed to stand still
 };
 
 class hub {

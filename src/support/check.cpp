@@ -34,10 +34,14 @@ const char* to_string(error_code code) noexcept {
 
 namespace dcuda::support {
 
-void fail_errno(int number, std::string_view what, error_code code, source_location where) {
+std::string short_location(const source_location& where) {
     std::string_view file = where.file_name();
     if (auto slash = file.rfind('/'); slash != file.npos) file.remove_prefix(slash + 1);
-    fail(code, "{}: {} (errno {}, {}:{})", what, std::generic_category().message(number), number, file, where.line());
+    return fmt::format("{}:{}", file, where.line());
+}
+
+void fail_errno(int number, std::string_view what, error_code code, source_location where) {
+    fail(code, "{}: {} (errno {}, {})", what, std::generic_category().message(number), number, short_location(where));
 }
 
 } // namespace dcuda::support

@@ -17,7 +17,7 @@ inline void check(cudaError_t result, std::string_view what,
     if (result == cudaSuccess) return;
     const error_code code =
         result == cudaErrorMemoryAllocation ? error_code::out_of_resources : error_code::cuda_failure;
-    support::fail(code, "{}: {} ({}:{})", what, cudaGetErrorString(result), where.file_name(), where.line());
+    support::fail(code, "{}: {} ({})", what, cudaGetErrorString(result), support::short_location(where));
 }
 
 #if DCUDA_BACKEND_CUDA

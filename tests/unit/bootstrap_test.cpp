@@ -497,27 +497,47 @@ TEST(bootstrap_between, not_stalled_while_one_is_busy_or_moves) {
                ok);
 }
 
-TEST(stall_detector, needs_two_further_samples_of_each) {
+TEST(stall_detector, announces_a_round_and_needs_two_samples_of_it) {
+    using verdict = stall_detector::verdict;
     stall_detector detector(2);
-    for (int i = 0; i < 10; ++i) EXPECT_FALSE(detector.quiet(0, 1)) << "process 1 has said nothing";
-    EXPECT_FALSE(detector.quiet(1, 7));
-    EXPECT_FALSE(detector.quiet(0, 1));
-    EXPECT_FALSE(detector.quiet(0, 1));
-    EXPECT_FALSE(detector.quiet(1, 7));
-    EXPECT_FALSE(detector.quiet(1, 8)) << "it moved";
-    EXPECT_FALSE(detector.quiet(1, 8));
-    EXPECT_FALSE(detector.quiet(1, 8));
-    EXPECT_FALSE(detector.quiet(0, 1));
+    const auto expect_moving = [&](int process, std::uint64_t digest, std::uint64_t round) {
+        EXPECT_EQ(detector.quiet(process, digest, round), verdict::moving);
+    };
+    for (int i = 0; i < 10; ++i) expect_moving(0, 1, 0); // process 1 has said nothing
+    expect_moving(1, 7, 0);
+    expect_moving(0, 1, 0);
+    EXPECT_EQ(detector.quiet(1, 7, 0), verdict::announce);
+    EXPECT_EQ(detector.round(), 1u);
+    for (int i = 0; i < 10; ++i) { // samples from before the announcement prove nothing
+        expect_moving(0, 1, 0);
+        expect_moving(1, 7, 0);
+    }
+    expect_moving(0, 1, 1);
+    expect_moving(0, 1, 1);
+    expect_moving(1, 7, 1);
+    expect_moving(1, 8, 1); // it moved: all over again
+    expect_moving(0, 1, 1);
+    EXPECT_EQ(detector.quiet(1, 8, 1), verdict::announce);
     detector.busy(0);
-    EXPECT_FALSE(detector.quiet(0, 1));
-    EXPECT_FALSE(detector.quiet(1, 8));
-    EXPECT_FALSE(detector.quiet(1, 8));
-    EXPECT_FALSE(detector.quiet(0, 1));
-    EXPECT_TRUE(detector.quiet(0, 1));
-    EXPECT_FALSE(detector.quiet(0, 1)) << "it starts anew";
+    expect_moving(0, 1, 2);
+    expect_moving(1, 8, 2);
+    EXPECT_EQ(detector.quiet(0, 1, 2), verdict::announce);
+    expect_moving(0, 1, 3);
+    expect_moving(1, 8, 3);
+    expect_moving(1, 8, 3);
+    EXPECT_EQ(detector.quiet(0, 1, 3), verdict::stalled);
+    expect_moving(0, 1, 3); // it starts anew
     detector.finished(1);
-    EXPECT_FALSE(detector.quiet(0, 1));
-    EXPECT_TRUE(detector.quiet(0, 1)) << "a finished process moves nothing";
+    EXPECT_EQ(detector.quiet(0, 1, 3), verdict::announce); // a finished process moves nothing
+    expect_moving(0, 1, 4);
+    EXPECT_EQ(detector.quiet(0, 1, 4), verdict::stalled);
+}
+
+TEST(stall_detector, a_process_alone_needs_two_further_samples) {
+    stall_detector detector(1);
+    EXPECT_EQ(detector.quiet(0, 1, 0), stall_detector::verdict::moving);
+    EXPECT_EQ(detector.quiet(0, 1, 0), stall_detector::verdict::moving);
+    EXPECT_EQ(detector.quiet(0, 1, 0), stall_detector::verdict::stalled);
 }
 
 INSTANTIATE_TEST_SUITE_P(processes, bootstrap_of, ::testing::Values(2, 4, 16));

@@ -1,7 +1,7 @@
 // The memory model of the protocol: the only file with atomics, fences, spin loops and PTX.
 //
 // Every operation that orders something names its order_tag; docs/design/memory-model.md has the argument per tag and
-// tests/litmus the test that fails when the tag is weakened. Order is on the operation, never in a separate fence, so
+// tests/litmus the test that fails when the tag is weakened. Order is on the operation, never in a fence of its own, so
 // that ThreadSanitizer on the CPU backend checks the very protocol that the GPU runs.
 #pragma once
 
@@ -81,10 +81,13 @@ __device__ __forceinline__ void store_release(scope s, std::uint32_t* word, std:
         asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
 }
 
+// Sources on this device and on others add to the same word. The addition itself therefore always has system scope, or
+// it would be no morally strong operation with those of other devices; only the release before it is as narrow as the
+// reach allows. This is what red.release compiles to, with the two scopes apart.
 template <order_tag Tag>
-__device__ __forceinline__ void add_release(scope s, std::uint32_t* word, std::uint32_t value) {
-    if (s == scope::device)
-        asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+__device__ __forceinline__ void add_release(scope reach, std::uint32_t* word, std::uint32_t value) {
+    if (reach == scope::device)
+        asm volatile("fence.acq_rel.gpu; red.relaxed.sys.global.add.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
     else
         asm volatile("red.release.sys.global.add.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
 }
@@ -110,8 +113,8 @@ __device__ __forceinline__ std::uint32_t exchange_relaxed(std::uint32_t* word, s
     return before;
 }
 
-// All earlier writes of the thread, and those it has seen, are performed at their targets on return. Orders nothing
-// else in the protocol: flush alone uses it.
+// All earlier writes of the thread, and those it has seen, are performed at their targets on return: for flush, and for
+// what a command refers to before the command is sent.
 __device__ __forceinline__ void complete_writes() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 
 // Nanoseconds on this processor's clock, to measure how long a wait lasts.
@@ -252,8 +255,8 @@ struct alignas(16) packet {
 };
 
 // One thread. ORDER command-publish: on the GPU one 128-bit store, single-copy atomic, carries payload and number, so
-// nothing needs to be ordered between them; what the payload refers to was ordered before by a release of its own
-// (device_ops.hpp). On the CPU the number is stored with release.
+// nothing needs to be ordered between them; what the payload refers to was completed before (collectives.hpp). On the
+// CPU the number is stored with release.
 DCUDA_HOST_DEVICE void store_packet(packet* target, std::uint32_t a, std::uint32_t b, std::uint32_t c,
                                     std::uint32_t sequence) {
 #if defined(__CUDA_ARCH__)

@@ -181,7 +181,8 @@ seen = set()
 for test in json.load(sys.stdin)["tests"]:
     labels = next((p["value"] for p in test.get("properties", []) if p["name"] == "LABELS"), [])
     command = test.get("command", [])
-    if "device" in labels and command and os.path.basename(command[0]).startswith("test_") and command[0] not in seen:
+    command = [word for word in command if os.path.basename(word).startswith("test_")]
+    if "device" in labels and command and command[0] not in seen:
         seen.add(command[0])
         print(command[0])'
 }

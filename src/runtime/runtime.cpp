@@ -244,8 +244,13 @@ private:
     }
 
     static std::string kernel_problem(cudaError_t state) {
-        const std::string known = early_kernel_problem();
-        return known.empty() ? cudaGetErrorString(state) : known;
+        if (const std::string known = early_kernel_problem(); !known.empty()) return known;
+        int current = 0;
+        std::string problem = cudaGetErrorString(state);
+        if (cudaGetDevice(&current) == cudaSuccess && current != 0)
+            problem +=
+                fmt::format(" (memory that was allocated before the runtime chose device {} is of device 0)", current);
+        return problem;
     }
 
     // A GPU needs prompt service and leaves the cores free; on the CPU backend the ranks need the cores.

@@ -41,9 +41,9 @@ process_offer make_offer(const std::vector<window_entry>& entries, const device_
                       static_cast<std::uint32_t>(state.ranks()));
         const auto memory = transport::find_allocation(entry.base);
         if (!memory) {
-            offer.failure = fmt::format("{}: create_window over {} B at {}, which is no memory from cudaMalloc; other "
-                                        "processes can map nothing else",
-                                        who, entry.bytes, static_cast<const void*>(entry.base));
+            offer.failure =
+                fmt::format("{}: create_window over {} B at {}, which is {}", who, entry.bytes,
+                            static_cast<const void*>(entry.base), transport::describe_foreign_memory(entry.base));
             return offer;
         }
         const auto offset = static_cast<std::size_t>(entry.base - memory->base);

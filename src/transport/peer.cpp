@@ -36,6 +36,19 @@ std::optional<allocation> find_allocation(const void* address) {
 
 #endif
 
+std::string describe_foreign_memory(const void* address) {
+    int ours = 0;
+    cudaPointerAttributes attributes{};
+    const bool known =
+        cudaGetDevice(&ours) == cudaSuccess && cudaPointerGetAttributes(&attributes, address) == cudaSuccess;
+    cudaGetLastError(); // not an error of the kernel
+    if (known && attributes.type == cudaMemoryTypeDevice && attributes.device != ours)
+        return fmt::format("memory of device {}, but this process's device is {}: allocate after the runtime is made, "
+                           "which chooses the device",
+                           attributes.device, ours);
+    return "no memory from cudaMalloc; other processes can map nothing else";
+}
+
 exported_allocation export_allocation(const allocation& memory) {
     exported_allocation exported{};
     exported.id = memory.id;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 #include <utility>
 
 namespace dcuda::transport {
@@ -26,6 +27,9 @@ struct allocation {
 
 // Nothing if no allocation of this process's device holds the address.
 std::optional<allocation> find_allocation(const void* address);
+
+// What memory without an allocation is, for a message: "memory of device 0, but this process's device is 1", ...
+std::string describe_foreign_memory(const void* address);
 
 // Throws error(no_path) if the memory is of a kind that other processes cannot map; the message names the kind.
 exported_allocation export_allocation(const allocation& memory);

@@ -90,6 +90,12 @@ DCUDA_DEVICE void for_each_thread(std::size_t count, const F& f) {
     for (std::size_t i = detail::exec::thread_index(); i < count; i += detail::exec::block_threads()) f(i);
 }
 
+// One thread of the block, without a barrier.
+template <class F>
+DCUDA_DEVICE void by_one_thread(const F& f) {
+    if (detail::exec::is_leader()) f();
+}
+
 // A rank's own piece of a device array.
 template <class Element>
 DCUDA_DEVICE Element* piece_of(Element* array, std::size_t count, const dcuda::rank& self) {
@@ -99,6 +105,9 @@ DCUDA_DEVICE Element* piece_of(Element* array, std::size_t count, const dcuda::r
 // A runtime per test.
 class device_test : public testing::Test {
 protected:
+    // A runtime chooses the process's device, and tests allocate memory before they make their own runtime.
+    static void SetUpTestSuite() { const runtime chooses_the_device; }
+
     static launch_config shape(int ranks_per_device, dim3 threads = dim3(32), std::size_t shared_bytes = 0) {
         launch_config config;
         config.threads = threads;

@@ -1,0 +1,182 @@
+// Runs: shapes of blocks, several runs and runtimes, arguments, user data, timings, plan, and the log.
+#include "support/device_test.hpp"
+
+#include <cstdio>
+#include <sstream>
+
+using namespace dcuda::test;
+
+namespace {
+
+class Launch : public device_test {};
+
+// Every thread of every rank counts itself, in its rank's piece of dynamic shared memory too.
+__global__ void count_threads(dcuda::context context, findings* found, unsigned* counts, int ranks_here,
+                              unsigned threads) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    EXPECT_SAME(self.size(dcuda::device), ranks_here);
+    EXPECT_SAME(dcuda::detail::exec::block_threads(), threads);
+    EXPECT_SAME(self.id() % ranks_here, self.id(dcuda::device));
+    auto* const shared = dcuda::dynamic_shared<unsigned>();
+    const unsigned thread = dcuda::detail::exec::thread_index();
+    shared[thread] = thread + 1000 * self.id(dcuda::device);
+    __syncthreads();
+    atomicAdd(counts + self.id(dcuda::device), shared[(thread + 1) % threads] - 1000 * self.id(dcuda::device));
+    self.notify((self.id() + 1) % self.size(), dcuda::world, 0);
+    self.wait_notifications(0, 1);
+}
+
+void expect_thread_counts(const device_vector<unsigned>& counts, unsigned threads) {
+    for (const unsigned count : counts.read()) EXPECT_EQ(count, threads * (threads - 1) / 2);
+}
+
+TEST_F(Launch, ThreadsPerRank) {
+    for (const unsigned threads : {1u, 2u, 31u, 32u, 33u, 100u, 128u, 1024u}) {
+        SCOPED_TRACE(threads);
+        const device_vector<unsigned> counts(2);
+        check(count_threads, shape(2, dim3(threads), threads * sizeof(unsigned)), counts.get(), 2, threads);
+        expect_thread_counts(counts, threads);
+    }
+}
+
+TEST_F(Launch, RanksPerDevice) {
+    for (const int ranks : {1, 2, 3, 17, 64, 1}) {
+        SCOPED_TRACE(ranks);
+        const device_vector<unsigned> counts(static_cast<std::size_t>(ranks));
+        check(count_threads, shape(ranks, dim3(16), 64 * sizeof(unsigned)), counts.get(), ranks, 16u);
+        expect_thread_counts(counts, 16);
+    }
+}
+
+TEST_F(Launch, SeveralRuntimesOneAfterAnother) {
+    for (int i = 0; i < 4; ++i) {
+        const device_vector<unsigned> counts(2);
+        check(count_threads, shape(2, dim3(8), 64), counts.get(), 2, 8u);
+        end_job();
+    }
+}
+
+// --- what reaches the kernel ---
+
+struct big_argument {
+    double numbers[20];
+    int process;
+};
+
+__global__ void arguments(dcuda::context context, findings* found, big_argument big, const char* text, short number) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    for (int i = 0; i < 20; ++i) EXPECT_SAME(big.numbers[i], i + big.process);
+    EXPECT_SAME(big.process, self.id() / self.size(dcuda::device)); // arguments may differ between processes
+    EXPECT_SAME(text[1], 'b');
+    EXPECT_SAME(number, -3);
+    EXPECT_SAME(self.user_data() == static_cast<const void*>(text), true);
+}
+
+TEST_F(Launch, ArgumentsAndUserData) {
+    big_argument big{};
+    big.process = job().info().process_index;
+    for (int i = 0; i < 20; ++i) big.numbers[i] = i + big.process;
+    const device_vector<char> text({'a', 'b', 'c'});
+    job().set_user_data(text.get());
+    check(arguments, shape(2), big, static_cast<const char*>(text.get()), short(-3));
+}
+
+TEST_F(Launch, PlanTellsWhatARunHas) {
+    EXPECT_EQ(job().info().rank_count, 0);
+    const dcuda::rank_info plan = job().plan(count_threads, shape(3));
+    const dcuda::rank_info info = job().info();
+    EXPECT_EQ(std::memcmp(&plan, &info, sizeof plan), 0);
+    EXPECT_EQ(plan.rank_responsible, 3);
+    EXPECT_EQ(plan.rank_count, 3 * plan.process_count);
+    EXPECT_EQ(plan.rank_start, 3 * plan.process_index);
+    EXPECT_EQ(plan.device_count, plan.process_count); // on one node
+    EXPECT_EQ(plan.device_index, plan.process_index);
+    EXPECT_EQ(plan.node_count, 1);
+    EXPECT_EQ(plan.node_index, 0);
+    const char* processes = std::getenv("DCUDA_PROCESS_COUNT");
+    EXPECT_EQ(plan.process_count, processes ? std::atoi(processes) : 1);
+}
+
+TEST_F(Launch, RanksPerDeviceAsAskedOfTheRuntime) {
+    requested.ranks_per_device = 5;
+    EXPECT_EQ(job().plan(count_threads, shape(0)).rank_responsible, 5);
+    EXPECT_EQ(job().plan(count_threads, shape(2)).rank_responsible, 2);
+}
+
+TEST_F(Launch, TooManyRanksAreRefusedAndFewerRun) {
+    try {
+        job().plan(count_threads, shape(1 << 20));
+        ADD_FAILURE() << "a million ranks fit";
+    } catch (const dcuda::error& problem) {
+        EXPECT_EQ(problem.code(), dcuda::error_code::out_of_resources);
+        const std::string message = problem.what();
+        EXPECT_NE(message.find("1048576 ranks of 32 threads were asked for, but at most "), std::string::npos)
+            << message;
+        EXPECT_NE(message.find(" are co-resident on process 0's device: "), std::string::npos) << message;
+    }
+    const device_vector<unsigned> counts(2);
+    check(count_threads, shape(2, dim3(8), 64), counts.get(), 2, 8u);
+}
+
+TEST_F(Launch, ImpossibleShapesAreRefused) {
+    EXPECT_THROW(job().plan(count_threads, shape(1, dim3(1025))), dcuda::error);
+    EXPECT_THROW(job().plan(count_threads, shape(1, dim3(0))), dcuda::error);
+    EXPECT_THROW(job().plan(count_threads, shape(-1)), dcuda::error);
+    EXPECT_THROW(job().plan(count_threads, shape(1, dim3(32), std::size_t(1) << 20)), dcuda::error);
+    EXPECT_EQ(job().plan(count_threads, shape(1)).rank_responsible, 1);
+}
+
+// --- timer and log ---
+
+__global__ void timed(dcuda::context context, findings*, int stops) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    self.start_timer();
+    for (int i = 0; i < stops; ++i) self.stop_timer();
+}
+
+TEST_F(Launch, TimingsHaveAnEntryPerStop) {
+    for (const int stops : {0, 1, 5}) {
+        check(timed, shape(3), stops);
+        const std::vector<double> timings = job().timings();
+        ASSERT_EQ(timings.size(), static_cast<std::size_t>(stops));
+        for (std::size_t i = 0; i < timings.size(); ++i) EXPECT_GE(timings[i], i == 0 ? 0 : timings[i - 1]);
+    }
+}
+
+TEST_F(Launch, RunReturnsTheKernelsTime) {
+    const device_vector<findings> found(1);
+    EXPECT_GT(job().run(timed, shape(2), found.get(), 1), 0);
+}
+
+__global__ void logged(dcuda::context context, findings*, int lines) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    for (int i = 0; i < lines; ++i)
+        self.log() << "rank " << self.id() << " line " << i << " " << 2.5 * i << ' ' << (1ull << 63) << " " << -7L
+                   << " and a text that is longer than one of the commands that carry it, by far";
+}
+
+TEST_F(Launch, LogLinesAreWholeAndInOrder) {
+    constexpr int ranks_here = 4, lines = 300; // together more commands than the ring holds
+    testing::internal::CaptureStdout();
+    check(logged, shape(ranks_here), lines);
+    std::istringstream printed(testing::internal::GetCapturedStdout());
+    const int first = job().info().rank_start;
+    std::vector<int> next(ranks_here, 0);
+    for (std::string line; std::getline(printed, line);) {
+        int rank = -1;
+        ASSERT_EQ(std::sscanf(line.c_str(), "rank %d ", &rank), 1) << line;
+        ASSERT_TRUE(rank >= first && rank < first + ranks_here) << line;
+        const int i = next[rank - first]++;
+        std::ostringstream expected;
+        expected << "rank " << rank << " line " << i << " " << 2.5 * i
+                 << " 9223372036854775808 -7 and a text that is longer than one of the commands that carry it, by far";
+        EXPECT_EQ(line, expected.str());
+    }
+    for (const int count : next) EXPECT_EQ(count, lines);
+}
+
+} // namespace

@@ -1,0 +1,131 @@
+// Notifications by themselves: tags, counts, tests, and flush.
+#include "support/device_test.hpp"
+
+using namespace dcuda::test;
+
+namespace {
+
+class Notifications : public device_test {};
+
+// Every rank notifies its neighbour with every tag, tag + 1 times modulo 3; the neighbour takes them backwards.
+__global__ void all_tags(dcuda::context context, findings* found, int tags, int step) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int next = (self.id() + 1) % self.size();
+    for (int tag = 0; tag < tags; tag += step)
+        for (int i = 0; i <= tag % 3; ++i) self.notify(next, dcuda::world, tag);
+    self.notify(next, dcuda::world, tags - 1);
+    const int last = (tags - 1) / step * step;
+    self.wait_notifications(tags - 1, last == tags - 1 ? 2 + last % 3 : 1);
+    for (int tag = last == tags - 1 ? last - step : last; tag >= 0; tag -= step) {
+        // The one source sent the last tag after all others, so nothing more will come. A test in vain gives the core
+        // away, which takes long on a busy machine: some tags will do.
+        const bool look = tag % 32 < 2 || tag > tags - 3;
+        if (look) EXPECT_SAME(self.test_notifications(tag, tag % 3 + 2), false);
+        self.wait_notifications(tag, tag % 3 + 1);
+        if (look) EXPECT_SAME(self.test_notifications(tag, 1), false);
+    }
+}
+
+TEST_F(Notifications, AllTags) { check(all_tags, shape(4), 256, 1); }
+
+TEST_F(Notifications, MostTags) {
+    requested.tags = 65536;
+    check(all_tags, shape(3), 65536, 257);
+}
+
+TEST_F(Notifications, OneTag) {
+    requested.tags = 1;
+    check(all_tags, shape(3), 1, 1);
+}
+
+__global__ void counts(dcuda::context context, findings* found, int rounds) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int ranks = self.size();
+    self.wait_notifications(9, 0); // nothing to wait for
+    EXPECT_SAME(self.test_notifications(9, 0), true);
+    EXPECT_SAME(self.test_notifications(9, 1), false);
+    self.barrier(dcuda::world); // nobody sends before everybody has looked
+    // From everybody to everybody, also to oneself.
+    for (int round = 0; round < rounds; ++round)
+        for (int target = 0; target < ranks; ++target) self.notify(target, dcuda::world, 9);
+    self.wait_notifications(9, 1);
+    self.wait_notifications(9, ranks * rounds - 3);
+    while (!self.test_notifications(9, 2)) {
+    }
+    EXPECT_SAME(self.test_notifications(9, 1), false);
+    self.barrier(dcuda::world);
+    EXPECT_SAME(self.test_notifications(9, 1), false); // none was made up
+}
+
+TEST_F(Notifications, CountsFromAllToAll) { check(counts, shape(4), 10); }
+
+// What test_notifications says is the same for all threads, and a positive answer vouches for the data.
+__global__ void tested(dcuda::context context, findings* found, unsigned* memory, int rounds) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    __shared__ unsigned agreed;
+    const int ranks = self.size(), rank = self.id();
+    unsigned* const inbox = piece_of(memory, 2, self);
+    const dcuda::window win = self.create_window(dcuda::world, inbox, sizeof(unsigned));
+    for (int round = 1; round <= rounds; ++round) {
+        self.barrier(dcuda::world);
+        by_one_thread([&] { inbox[1] = 1000 * rank + round; });
+        self.put_notify(win, (rank + 1) % ranks, 0, sizeof(unsigned), inbox + 1, 0);
+        unsigned looks = 0;
+        while (!self.test_notifications(0, 1)) ++looks;
+        by_one_thread([&] { agreed = looks; });
+        __syncthreads();
+        EXPECT_SAME(looks, agreed);
+        EXPECT_SAME(inbox[0], 1000 * ((rank + ranks - 1) % ranks) + round);
+    }
+    self.free_window(win);
+}
+
+TEST_F(Notifications, TestedByAllThreads) {
+    const device_vector<unsigned> memory(2 * 3);
+    check(tested, shape(3, dim3(48)), memory.get(), 50);
+}
+
+// After flush the source buffer may change.
+__global__ void flushed(dcuda::context context, findings* found, unsigned* memory, int puts) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int ranks = self.size(), rank = self.id();
+    unsigned* const inbox = piece_of(memory, puts + 32, self);
+    unsigned* const outbox = inbox + puts;
+    const dcuda::window win = self.create_window(dcuda::world, inbox, puts * sizeof(unsigned));
+    for (int i = 0; i < puts; ++i) {
+        by_one_thread([&] { outbox[0] = static_cast<unsigned>(i + rank); });
+        self.put(win, (rank + 1) % ranks, i * sizeof(unsigned), sizeof(unsigned), outbox);
+        self.flush(win);
+    }
+    self.notify((rank + 1) % ranks, dcuda::world, 0);
+    self.wait_notifications(0, 1);
+    for_each_thread(puts, [&](std::size_t i) { EXPECT_SAME(inbox[i], i + (rank + ranks - 1) % ranks); });
+    self.free_window(win);
+}
+
+TEST_F(Notifications, FlushFreesTheSource) {
+    const device_vector<unsigned> memory(3 * (100 + 32));
+    check(flushed, shape(3), memory.get(), 100);
+}
+
+// Communicators name the same ranks differently.
+__global__ void device_neighbours(dcuda::context context, findings* found) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int here = self.id(dcuda::device), ranks_here = self.size(dcuda::device);
+    self.notify((here + 1) % ranks_here, dcuda::device, 1);
+    self.wait_notifications(1, 1);
+    // World rank 0 hears from the first rank of every device.
+    if (here == 0) self.notify(0, dcuda::world, 2);
+    if (self.id() == 0) self.wait_notifications(2, self.size() / ranks_here);
+    EXPECT_SAME(self.id() - here, self.id() / ranks_here * ranks_here);
+    EXPECT_SAME(self.test_notifications(1, 1), false);
+}
+
+TEST_F(Notifications, InTheDeviceCommunicator) { check(device_neighbours, shape(3)); }
+
+} // namespace

@@ -1,0 +1,163 @@
+// Windows: creation, ids, limits, several at a time, several allocations.
+#include "support/device_test.hpp"
+
+#include <algorithm>
+
+using namespace dcuda::test;
+
+namespace {
+
+class Windows : public device_test {};
+
+// Created and freed again and again, `at_once` at a time, freed in another order than created.
+__global__ void create_and_free(dcuda::context context, findings* found, unsigned* memory, int rounds, int at_once,
+                                dcuda::communicator comm) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int ranks = self.size(comm), rank = self.id(comm), next = (rank + 1) % ranks;
+    const int previous = (rank + ranks - 1) % ranks;
+    unsigned* const inbox = piece_of(memory, at_once + 1, self);
+    unsigned* const outbox = inbox + at_once;
+    dcuda::window windows[20];
+    for (int round = 0; round < rounds; ++round) {
+        for (int i = 0; i < at_once; ++i) {
+            const dcuda::window before = windows[i];
+            windows[i] = self.create_window(comm, inbox + i, sizeof(unsigned));
+            EXPECT_SAME(static_cast<bool>(windows[i]), true);
+            EXPECT_SAME(windows[i] != before, true); // an old handle never becomes valid again
+            for (int other = 0; other < i; ++other) EXPECT_SAME(windows[other] != windows[i], true);
+        }
+        for (int i = 0; i < at_once; ++i) {
+            by_one_thread([&] { outbox[0] = static_cast<unsigned>(1000 * rank + 10 * round + i); });
+            self.put_notify(windows[i], next, 0, sizeof(unsigned), outbox, 1);
+            self.flush(windows[i]);
+        }
+        self.wait_notifications(1, at_once);
+        for (int i = 0; i < at_once; ++i) EXPECT_SAME(inbox[i], 1000 * previous + 10 * round + i);
+        for (int i = 0; i < at_once; ++i) self.free_window(windows[(i + round) % at_once]);
+    }
+}
+
+TEST_F(Windows, OneAfterTheOther) {
+    const device_vector<unsigned> memory(3 * 2);
+    check(create_and_free, shape(3), memory.get(), 100, 1, dcuda::world);
+    check(create_and_free, shape(3), memory.get(), 100, 1, dcuda::device);
+}
+
+TEST_F(Windows, ManyAtATime) {
+    const device_vector<unsigned> memory(3 * 21);
+    check(create_and_free, shape(3), memory.get(), 5, 20, dcuda::world);
+    check(create_and_free, shape(3), memory.get(), 5, 20, dcuda::device);
+}
+
+__global__ void too_many(dcuda::context context, findings* found, unsigned* memory, int most,
+                         dcuda::communicator comm) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    dcuda::window windows[8];
+    for (int i = 0; i < most; ++i) windows[i] = self.create_window(comm, memory, 64);
+    EXPECT_SAME(static_cast<bool>(windows[most - 1]), true);
+    for (int i = 0; i < 2; ++i) EXPECT_SAME(static_cast<bool>(self.create_window(comm, memory, 64)), false);
+    // With one freed there is room for one.
+    self.free_window(windows[1]);
+    windows[1] = self.create_window(comm, memory, 64);
+    EXPECT_SAME(static_cast<bool>(windows[1]), true);
+    EXPECT_SAME(static_cast<bool>(self.create_window(comm, memory, 64)), false);
+    for (int i = 0; i < most; ++i) self.free_window(windows[i]);
+}
+
+void expect_sentence_about_windows(const std::string& printed, int times) {
+    int found = 0;
+    for (std::size_t at = 0; (at = printed.find("create_window failed: 4 windows exist already; DCUDA_MAX_WINDOWS "
+                                                "raises that\n",
+                                                at)) != std::string::npos;
+         ++at)
+        ++found;
+    EXPECT_EQ(found, times) << printed;
+}
+
+TEST_F(Windows, TooManyGiveNoneAndASentence) {
+    requested.max_windows = 4;
+    const device_vector<unsigned> memory(16);
+    for (const dcuda::communicator comm : {dcuda::world, dcuda::device}) {
+        testing::internal::CaptureStderr();
+        check(too_many, shape(3), memory.get(), 4, comm);
+        const std::string printed = testing::internal::GetCapturedStderr();
+        // The first full process speaks for the world.
+        const bool speaks = comm == dcuda::device || job().info().process_index == 0;
+        expect_sentence_about_windows(printed, speaks ? 3 : 0);
+    }
+}
+
+// One device has no room for a window of the world: it is created nowhere, and nobody hangs.
+__global__ void one_device_is_full(dcuda::context context, findings* found, unsigned* memory) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const bool first_device = self.id() == self.id(dcuda::device);
+    dcuda::window own[4];
+    for (int i = 0; first_device && i < 4; ++i) own[i] = self.create_window(dcuda::device, memory, 64);
+    EXPECT_SAME(static_cast<bool>(self.create_window(dcuda::world, memory, 64)), false);
+    for (int i = 0; first_device && i < 4; ++i) self.free_window(own[i]);
+    const dcuda::window win = self.create_window(dcuda::world, memory, 64);
+    EXPECT_SAME(static_cast<bool>(win), true);
+    self.free_window(win);
+}
+
+TEST_F(Windows, OneDeviceWithoutRoomMeansNoneForAll) {
+    requested.max_windows = 4;
+    const device_vector<unsigned> memory(16);
+    testing::internal::CaptureStderr();
+    check(one_device_is_full, shape(2), memory.get());
+    const std::string printed = testing::internal::GetCapturedStderr();
+    if (job().info().process_index == 0) expect_sentence_about_windows(printed, 1);
+}
+
+// The ranks' windows lie in different allocations and have different sizes; rank r writes into everybody's last r + 1
+// words that fit.
+__global__ void sizes_and_allocations(dcuda::context context, findings* found, unsigned* first, unsigned* second) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int ranks = self.size(), rank = self.id(), here = self.id(dcuda::device);
+    const auto words_of = [&](int r) { return static_cast<std::size_t>(ranks + 3 * r); };
+    const std::size_t room = words_of(ranks);
+    unsigned* const inbox = (here % 2 == 0 ? first : second) + here * room;
+    const dcuda::window win = self.create_window(dcuda::world, inbox, words_of(rank) * sizeof(unsigned));
+    __shared__ unsigned mine;
+    by_one_thread([&] { mine = 77 + rank; });
+    for (int target = 0; target < ranks; ++target)
+        self.put_notify(win, target, (words_of(target) - 1 - rank) * sizeof(unsigned), sizeof(unsigned), &mine, 0);
+    self.wait_notifications(0, ranks);
+    for_each_thread(ranks, [&](std::size_t i) { EXPECT_SAME(inbox[words_of(rank) - 1 - i], 77 + i); });
+    self.free_window(win);
+}
+
+TEST_F(Windows, SizesAndAllocationsDiffer) {
+    constexpr int ranks_here = 4;
+    const int ranks = job().plan(sizes_and_allocations, shape(ranks_here)).rank_count;
+    const device_vector<unsigned> first(16u * ranks * ranks_here), second(16u * ranks * ranks_here);
+    check(sizes_and_allocations, shape(ranks_here), first.get(), second.get());
+}
+
+// A window that is never freed ends with the run; the next run starts with all of them free. Memory is freed and
+// allocated anew between runs, so its mappings must be new as well.
+__global__ void never_freed(dcuda::context context, findings* found, unsigned* memory, unsigned run) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int ranks = self.size(), rank = self.id();
+    unsigned* const inbox = piece_of(memory, 2, self);
+    const dcuda::window win = self.create_window(dcuda::world, inbox, sizeof(unsigned));
+    by_one_thread([&] { inbox[1] = run * 100 + rank; });
+    self.put_notify(win, (rank + 1) % ranks, 0, sizeof(unsigned), inbox + 1, 0);
+    self.wait_notifications(0, 1);
+    EXPECT_SAME(inbox[0], run * 100 + (rank + ranks - 1) % ranks);
+}
+
+TEST_F(Windows, EndWithTheRun) {
+    requested.max_windows = 1;
+    for (unsigned run = 0; run < 10; ++run) {
+        const device_vector<unsigned> padding(1000 * run), memory(2 * 3);
+        check(never_freed, shape(3), memory.get(), run);
+    }
+}
+
+} // namespace

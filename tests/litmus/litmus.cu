@@ -1,0 +1,175 @@
+// A minimal program per ordering tag of dcuda/detail/memory.hpp: the only happens-before edge for some plain data is
+// that tag's. On any backend it runs many rounds and looks at the values. Built for the CPU backend with
+// ThreadSanitizer and DCUDA_LITMUS, it is silent, and a data race is reported once DCUDA_WEAKEN_ORDER names the tag:
+// litmus_test.py does both. What orders other processes is replayed inside one: two_devices.hpp.
+//
+//     litmus <case> [rounds]
+#include <dcuda/dcuda.hpp>
+
+#include "support/device_test.hpp"
+
+#include <cstdio>
+#include <cstring>
+
+#if DCUDA_BACKEND_CPU
+#include "litmus/two_devices.hpp"
+#endif
+
+using namespace dcuda::test;
+
+namespace {
+
+dcuda::launch_config two_ranks() {
+    dcuda::launch_config config;
+    config.threads = dim3(4);
+    config.ranks_per_device = 2;
+    return config;
+}
+
+// notify_publish, notify_observe: put data, then the notification for it. The credit that goes back orders the
+// receiver's reading before the next put, by the same two tags.
+__global__ void notified_put(dcuda::context context, findings* found, unsigned* memory, int rounds) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int other = (self.id() + 1) % self.size(), before = (self.id() + self.size() - 1) % self.size();
+    unsigned* const inbox = piece_of(memory, 64, self);
+    const dcuda::window win = self.create_window(dcuda::world, inbox, 32 * sizeof(unsigned));
+    for (int round = 0; round < rounds; ++round) {
+        for_each_thread(32, [&](std::size_t i) { inbox[32 + i] = round + static_cast<unsigned>(i); });
+        self.put_notify(win, other, 0, 32 * sizeof(unsigned), inbox + 32, 0);
+        self.wait_notifications(0, 1);
+        for_each_thread(32, [&](std::size_t i) { EXPECT_SAME(inbox[i], round + i); });
+        self.notify(before, dcuda::world, 1);
+        self.wait_notifications(1, 1);
+    }
+}
+
+// barrier_arrive, barrier_release, barrier_observe: everybody writes, everybody reads what the others wrote. One
+// direction needs the last rank's arrival, the other the release of the first.
+__global__ void barriers(dcuda::context context, findings* found, unsigned* values, int rounds) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    for (int round = 0; round < rounds; ++round) {
+        by_one_thread([&] { values[self.id(dcuda::device)] = static_cast<unsigned>(round); });
+        self.barrier(dcuda::device);
+        for (int rank = 0; rank < self.size(dcuda::device); ++rank) EXPECT_SAME(values[rank], round);
+        self.barrier(dcuda::device);
+    }
+}
+
+// device_arrive, device_observe, over processes: puts without notification, read after the barrier of the world.
+__global__ void world_barriers(dcuda::context context, findings* found, unsigned* memory, int rounds) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int ranks = self.size(), rank = self.id();
+    unsigned* const inbox = piece_of(memory, 2, self);
+    const dcuda::window win = self.create_window(dcuda::world, inbox, sizeof(unsigned));
+    for (int round = 0; round < rounds; ++round) {
+        by_one_thread([&] { inbox[1] = static_cast<unsigned>(round * ranks + rank); });
+        self.put(win, (rank + 1) % ranks, 0, sizeof(unsigned), inbox + 1);
+        self.barrier(dcuda::world);
+        EXPECT_SAME(inbox[0], round * ranks + (rank + ranks - 1) % ranks);
+        self.barrier(dcuda::world);
+    }
+}
+
+// command_publish, command_observe: the host reads what a rank wrote into its commands. slot_free, slot_reuse: a rank
+// writes where the host has read, once the ring is full; hence more commands than it holds.
+__global__ void commands(dcuda::context context, findings*, unsigned*, int rounds) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    for (int round = 0; round < rounds; ++round) self.start_timer();
+    self.stop_timer();
+}
+
+// reply_publish, reply_observe, over processes: the host fills in a window's entries, and the ranks use them.
+__global__ void windows(dcuda::context context, findings* found, unsigned* memory, int rounds) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int ranks = self.size(), rank = self.id();
+    unsigned* const inbox = piece_of(memory, 2, self);
+    for (int round = 0; round < rounds; ++round) {
+        const dcuda::window win = self.create_window(dcuda::world, inbox, sizeof(unsigned));
+        by_one_thread([&] { inbox[1] = static_cast<unsigned>(round * ranks + rank); });
+        self.put_notify(win, (rank + 1) % ranks, 0, sizeof(unsigned), inbox + 1, 0);
+        self.wait_notifications(0, 1);
+        EXPECT_SAME(inbox[0], round * ranks + (rank + ranks - 1) % ranks);
+        self.free_window(win);
+    }
+}
+
+// A program that forgets the notification, and the same one with it.
+__global__ void maybe_notified(dcuda::context context, findings*, unsigned* memory, int notified) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    unsigned* const inbox = piece_of(memory, 2, self);
+    const dcuda::window win = self.create_window(dcuda::world, inbox, sizeof(unsigned));
+    by_one_thread([&] { inbox[1] = 1; });
+    if (self.id() == 0) {
+        self.put(win, 1, 0, sizeof(unsigned), inbox + 1);
+        if (notified != 0) self.notify(1, dcuda::world, 0);
+    } else if (self.id() == 1) {
+        if (notified != 0) self.wait_notifications(0, 1);
+        const unsigned received = dcuda::detail::exec::is_leader() ? inbox[0] : 1;
+        if (received != 1) self.log() << "received " << received;
+    }
+    self.free_window(win);
+}
+
+// Writes `beyond` bytes behind a window's allocation, which AddressSanitizer reports.
+__global__ void overflow(dcuda::context context, findings*, unsigned* memory, int beyond) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const dcuda::window win = self.create_window(dcuda::device, memory, 256);
+    if (self.id() == 0) reinterpret_cast<volatile unsigned char*>(memory)[255 + beyond] = 1;
+    self.free_window(win);
+}
+
+using kernel = void (*)(dcuda::context, findings*, unsigned*, int);
+
+int run(kernel body, int rounds, std::size_t bytes = 1024) {
+    dcuda::runtime job;
+    const device_vector<findings> found(1);
+    void* memory = nullptr;
+    require_cuda(cudaMalloc(&memory, bytes));
+    require_cuda(cudaMemset(memory, 0, bytes));
+    job.run(body, two_ranks(), found.get(), static_cast<unsigned*>(memory), rounds);
+    cudaFree(memory);
+    const findings first = found.read()[0];
+    if (first.failures == 0) return 0;
+    std::fprintf(stderr, "litmus: %u wrong values; the first: line %d, rank %d, saw %llu, expected %llu\n",
+                 first.failures, first.line, first.rank, first.seen, first.expected);
+    return 1;
+}
+
+#if DCUDA_BACKEND_CPU
+bool in_a_job() { return std::getenv("DCUDA_PROCESS_COUNT") != nullptr; }
+#endif
+
+} // namespace
+
+int main(int argc, char** argv) {
+    const std::string which = argc > 1 ? argv[1] : "";
+    const auto rounds = [&](int otherwise) { return argc > 2 ? std::atoi(argv[2]) : otherwise; };
+    try {
+        if (which == "notify") return run(notified_put, rounds(1000));
+        if (which == "barrier") return run(barriers, rounds(1000));
+        if (which == "commands") return run(commands, rounds(20000));
+#if DCUDA_BACKEND_CPU
+        if (which == "devices" && !in_a_job()) return litmus::exchange_between_two_devices(rounds(200));
+        if (which == "reply" && !in_a_job()) return litmus::reply_to_a_rank(rounds(200));
+#endif
+        if (which == "devices") return run(world_barriers, rounds(1000));
+        if (which == "reply") return run(windows, rounds(50));
+        if (which == "notified") return run(maybe_notified, 1);
+        if (which == "forgotten") return run(maybe_notified, 0);
+        if (which == "within") return run(overflow, 0, 256);
+        if (which == "beyond") return run(overflow, 1, 256);
+    } catch (const std::exception& problem) {
+        std::fprintf(stderr, "litmus: %s\n", problem.what());
+        return 1;
+    }
+    std::fprintf(stderr,
+                 "use: litmus notify|barrier|commands|devices|reply|notified|forgotten|within|beyond [rounds]\n");
+    return 2;
+}

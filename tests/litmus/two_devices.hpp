@@ -1,0 +1,174 @@
+// Two devices inside one process, made by hand, so that ThreadSanitizer sees what orders one against the other: its
+// eyes end at the process. The CPU backend runs a kernel on each of two streams, at the same time.
+#pragma once
+
+#include <dcuda/dcuda.hpp>
+
+#include "runtime/device_link.hpp"
+
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <memory>
+#include <vector>
+
+namespace litmus {
+
+using namespace dcuda::detail;
+
+inline constexpr unsigned ranks_per_device = 2;
+
+// The memory of one device: what src/runtime/device_state.cpp makes of it, in little.
+class small_device {
+public:
+    small_device(unsigned process, unsigned processes)
+        : inbox_(processes * epoch_stride + counter_count), consumed_(counter_count), waits_(ranks_per_device),
+          meetings_(static_cast<std::size_t>(collective::count)), slots_(2), offers_(ranks_per_device), words_(5 * 32),
+          ring_(std::size_t(ring_capacity) * packets_per_command), peers_(processes),
+          entries_(slots_.size() * processes * ranks_per_device) {
+        fields_.world_size = processes * ranks_per_device;
+        fields_.ranks_per_device = ranks_per_device;
+        fields_.first_rank = process * ranks_per_device;
+        fields_.process_index = process;
+        fields_.process_count = processes;
+        fields_.tags = tags;
+        fields_.max_windows = static_cast<std::uint32_t>(slots_.size());
+        fields_.peers = peers_.data();
+        fields_.consumed = consumed_.data();
+        fields_.waits = waits_.data();
+        fields_.meetings = meetings_.data();
+        fields_.windows = slots_.data();
+        fields_.offers = offers_.data();
+        fields_.created = words_.data();
+        fields_.reply = words_.data() + 32;
+        fields_.aborted = words_.data() + 64;
+        fields_.ring = {ring_.data(), words_.data() + 96, words_.data() + 128};
+        for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].entries = entries_.data() + i * fields_.world_size;
+    }
+
+    void knows(unsigned process, small_device& peer) {
+        peers_[process] = {peer.inbox_.data() + peers_.size() * epoch_stride, peer.inbox_.data()};
+    }
+
+    dcuda::context context() const { return &fields_; }
+    const device_context& fields() const { return fields_; }
+    window_entry* entries(std::uint32_t slot) { return slots_[slot].entries; }
+
+    // Waits for the next command to arrive.
+    command take_command() {
+        const packet* const slot = ring_.data() + std::size_t(taken_ % ring_capacity) * packets_per_command;
+        command cmd{};
+        for (std::size_t part = 0; part < packets_per_command; ++part) {
+            while (!packet_arrived(slot + part, taken_ + 1)) yield_processor();
+            for (std::size_t word = 0; word < 3; ++word) cmd.words[3 * part + word] = slot[part].payload[word];
+        }
+        ++taken_;
+        return cmd;
+    }
+
+private:
+    static constexpr std::uint32_t tags = 4;
+    static constexpr std::size_t counter_count = ranks_per_device * tags;
+    std::vector<std::uint32_t> inbox_, consumed_;
+    std::vector<wait_record> waits_;
+    std::vector<meeting> meetings_;
+    std::vector<window_slot> slots_;
+    std::vector<window_entry> offers_;
+    std::vector<std::uint32_t> words_;
+    std::vector<packet> ring_;
+    std::vector<peer_view> peers_;
+    std::vector<window_entry> entries_;
+    device_context fields_{};
+    std::uint32_t taken_ = 0;
+};
+
+// Two devices that know each other, and a kernel on each.
+class two_devices {
+public:
+    two_devices() {
+        for (unsigned of = 0; of < 2; ++of)
+            for (unsigned to = 0; to < 2; ++to) device(of).knows(to, device(to));
+        for (cudaStream_t& stream : streams_) cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    }
+    ~two_devices() {
+        for (cudaStream_t stream : streams_) cudaStreamDestroy(stream);
+    }
+    two_devices(const two_devices&) = delete;
+    two_devices& operator=(const two_devices&) = delete;
+
+    small_device& device(unsigned index) { return *devices_[index]; }
+
+    // body(context) runs in every thread of every rank.
+    template <class Body>
+    void start(const Body& body) {
+        for (unsigned index = 0; index < 2; ++index)
+            exec::launch({dim3(2), ranks_per_device, 0, static_cast<int>(index * ranks_per_device)}, streams_[index],
+                         [body, context = device(index).context()] { body(context); });
+    }
+
+    // 0 if both kernels ended well.
+    int finish() {
+        int failures = 0;
+        for (cudaStream_t stream : streams_) failures += cudaStreamSynchronize(stream) != cudaSuccess;
+        if (failures != 0) std::fprintf(stderr, "litmus: %s\n", exec::kernel_failure().c_str());
+        return failures;
+    }
+
+private:
+    std::array<std::unique_ptr<small_device>, 2> devices_{std::make_unique<small_device>(0, 2),
+                                                          std::make_unique<small_device>(1, 2)};
+    std::array<cudaStream_t, 2> streams_{};
+};
+
+// device_arrive, device_observe: a rank of each device writes, barrier(world), the ranks of the other device read.
+inline int exchange_between_two_devices(int rounds) {
+    two_devices devices;
+    std::array<unsigned, 2> values{};
+    std::atomic<int> wrong{0};
+    devices.start([&values, &wrong, rounds](dcuda::context context) {
+        __shared__ dcuda::state state;
+        dcuda::rank self(context, state);
+        const auto mine = static_cast<unsigned>(self.id()) / ranks_per_device;
+        for (int round = 0; round < rounds; ++round) {
+            if (self.id(dcuda::device) == 0 && exec::is_leader()) values[mine] = static_cast<unsigned>(round);
+            self.barrier(dcuda::world);
+            if (values[1 - mine] != static_cast<unsigned>(round)) ++wrong;
+            self.barrier(dcuda::world);
+        }
+    });
+    return devices.finish() + wrong;
+}
+
+// reply_publish, reply_observe: the host, this thread, fills in the entries of a window that spans two devices; the
+// ranks put with them. The windows' memory is that of the other device's ranks, so nothing else is ordered by it.
+inline int reply_to_a_rank(int rounds) {
+    two_devices devices;
+    std::vector<unsigned> memory(2 * ranks_per_device * 2);
+    devices.start([&memory, rounds](dcuda::context context) {
+        __shared__ dcuda::state state;
+        dcuda::rank self(context, state);
+        unsigned* const inbox = memory.data() + self.id() * 2;
+        for (int round = 0; round < rounds; ++round) {
+            const dcuda::window win = self.create_window(dcuda::world, inbox, sizeof(unsigned));
+            self.put_notify(win, (self.id() + 1) % self.size(), 0, sizeof(unsigned), inbox + 1, 0);
+            self.wait_notifications(0, 1);
+            self.free_window(win);
+        }
+    });
+    dcuda::device_link link;
+    std::uint32_t reply = 0;
+    for (int round = 0; round < rounds; ++round) {
+        std::uint32_t slots[2];
+        for (unsigned index = 0; index < 2; ++index) slots[index] = devices.device(index).take_command().words[2];
+        reply = (reply & ~1u) + 3;
+        for (unsigned index = 0; index < 2; ++index) {
+            for (unsigned from = 0; from < 2; ++from)
+                link.write(devices.device(index).entries(slots[index]) + from * ranks_per_device,
+                           devices.device(from).fields().offers, ranks_per_device * sizeof(window_entry));
+            link.publish_reply(devices.device(index).fields().reply, reply);
+        }
+    }
+    return devices.finish();
+}
+
+} // namespace litmus

@@ -1,0 +1,298 @@
+// Programs that break a rule, one per case: misuse_test.py runs them and looks at how they end.
+//
+//     misuse <case> [--dcuda-...]
+#include <dcuda/dcuda.hpp>
+
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <unistd.h>
+
+namespace {
+
+constexpr std::size_t window_bytes = 1024;
+
+// What a kernel does wrong. Rank `culprit` does it, the others wait for a notification that never comes.
+enum class wrong : int {
+    offset,
+    size,
+    offset_plus_size,
+    negative_size,
+    rank,
+    negative_rank,
+    tag,
+    negative_tag,
+    notify_tag,
+    notify_rank,
+    wait_tag,
+    freed_window,
+    freed_twice,
+    no_window,
+    flush_no_window,
+    communicator,
+    barrier_communicator,
+    negative_count,
+    shared_memory,
+};
+
+__global__ void contract(dcuda::context context, unsigned char* memory, wrong what, int culprit) {
+    __shared__ dcuda::state state;
+    __shared__ unsigned char shared[64];
+    dcuda::rank self(context, state);
+    const dcuda::window win = self.create_window(dcuda::world, memory, window_bytes);
+    const dcuda::window gone = self.create_window(dcuda::world, memory, window_bytes);
+    self.free_window(gone);
+    const int ranks = self.size(), other = (self.id() + 1) % ranks;
+    if (self.id() == culprit) switch (what) {
+        case wrong::offset:
+            self.put(win, other, window_bytes + 1, 0, memory);
+            break;
+        case wrong::size:
+            self.put_notify(win, other, 0, window_bytes + 1, memory, 0);
+            break;
+        case wrong::offset_plus_size:
+            self.put(win, other, SIZE_MAX - 7, 16, memory);
+            break;
+        case wrong::negative_size:
+            self.put(win, other, 8, static_cast<std::size_t>(-4), memory);
+            break;
+        case wrong::rank:
+            self.put(win, ranks, 0, 4, memory);
+            break;
+        case wrong::negative_rank:
+            self.put_notify(win, -1, 0, 4, memory, 0);
+            break;
+        case wrong::tag:
+            self.put_notify(win, other, 0, 4, memory, 256);
+            break;
+        case wrong::negative_tag:
+            self.put_notify(win, other, 0, 4, memory, -1);
+            break;
+        case wrong::notify_tag:
+            self.notify(other, dcuda::world, 256);
+            break;
+        case wrong::notify_rank:
+            self.notify(ranks, dcuda::world, 0);
+            break;
+        case wrong::wait_tag:
+            self.wait_notifications(1000, 1);
+            break;
+        case wrong::freed_window:
+            self.put(gone, other, 0, 4, memory);
+            break;
+        case wrong::freed_twice:
+            self.free_window(gone);
+            break;
+        case wrong::no_window:
+            self.put_notify(dcuda::window{}, other, 0, 4, memory, 0);
+            break;
+        case wrong::flush_no_window:
+            self.flush(dcuda::window{});
+            break;
+        case wrong::communicator:
+            self.notify(other, static_cast<dcuda::communicator>(2), 0);
+            break;
+        case wrong::barrier_communicator:
+            self.barrier(static_cast<dcuda::communicator>(-1));
+            break;
+        case wrong::negative_count:
+            self.wait_notifications(3, -2);
+            break;
+        case wrong::shared_memory:
+            self.create_window(dcuda::device, shared, sizeof shared);
+            break;
+        }
+    self.wait_notifications(5, 1);
+}
+
+// --- waits that never end ---
+
+__global__ void missing_notification(dcuda::context context, int missing) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int next = (self.id() + 1) % self.size();
+    if (self.id() != missing) self.notify(next, dcuda::world, 7);
+    self.notify(next, dcuda::world, 8);
+    self.wait_notifications(8, 1);
+    self.wait_notifications(7, 1);
+}
+
+__global__ void different_barriers(dcuda::context context) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    self.barrier(self.id(dcuda::device) == 0 ? dcuda::device : dcuda::world);
+}
+
+__global__ void one_creates_a_window(dcuda::context context, unsigned char* memory) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    if (self.id() == 0) self.create_window(dcuda::world, memory, window_bytes);
+}
+
+__global__ void waits_for_ever(dcuda::context context) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    if (self.id() != 0) return;
+    self.wait_notifications(42, 3);
+}
+
+// --- processes and kernels that end early or not at all ---
+
+// The ranks work until the file that they are told of says enough: never.
+__global__ void busy(dcuda::context context, int* go_on) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    while (atomicAdd(go_on, 0) != 0) self.test_notifications(0, 1);
+}
+
+// After a fault of rank 0 the other ranks compute on and on, without a dCUDA call.
+__global__ void deaf(dcuda::context context, int* go_on) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    if (self.id() == 0) self.notify(-1, dcuda::world, 0);
+    while (atomicAdd(go_on, 0) != 0) {
+    }
+}
+
+#if DCUDA_BACKEND_CPU
+__global__ void throwing(dcuda::context context) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    if (self.id() == 1 && threadIdx.x == 0) throw std::runtime_error("rank 1 had enough");
+    self.wait_notifications(0, 1);
+}
+#endif
+
+__global__ void nothing(dcuda::context context) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+}
+
+__global__ void window_over(dcuda::context context, unsigned char* memory, std::size_t bytes) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    self.create_window(dcuda::world, memory, bytes);
+}
+
+dcuda::launch_config shape(int ranks_per_device = 2) {
+    dcuda::launch_config config;
+    config.threads = dim3(8);
+    config.ranks_per_device = ranks_per_device;
+    return config;
+}
+
+template <class Element>
+Element* device_memory(std::size_t count, Element content) {
+    void* memory = nullptr;
+    if (cudaMalloc(&memory, count * sizeof(Element)) != cudaSuccess ||
+        cudaMemset(memory, 0, count * sizeof(Element)) != cudaSuccess ||
+        cudaMemcpy(memory, &content, sizeof content, cudaMemcpyHostToDevice) != cudaSuccess)
+        throw std::runtime_error("no device memory");
+    return static_cast<Element*>(memory);
+}
+
+const std::map<std::string, wrong> contracts = {
+    {"offset", wrong::offset},
+    {"size", wrong::size},
+    {"offset_plus_size", wrong::offset_plus_size},
+    {"negative_size", wrong::negative_size},
+    {"rank", wrong::rank},
+    {"negative_rank", wrong::negative_rank},
+    {"tag", wrong::tag},
+    {"negative_tag", wrong::negative_tag},
+    {"notify_tag", wrong::notify_tag},
+    {"notify_rank", wrong::notify_rank},
+    {"wait_tag", wrong::wait_tag},
+    {"freed_window", wrong::freed_window},
+    {"freed_twice", wrong::freed_twice},
+    {"no_window", wrong::no_window},
+    {"flush_no_window", wrong::flush_no_window},
+    {"communicator", wrong::communicator},
+    {"barrier_communicator", wrong::barrier_communicator},
+    {"negative_count", wrong::negative_count},
+    {"shared_memory", wrong::shared_memory},
+};
+
+void kill_yourself_soon() {
+    std::thread([] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(500));
+        std::raise(SIGKILL);
+    }).detach();
+}
+
+void run(const std::string& which, dcuda::runtime& job) {
+    const int process = job.info().process_index;
+    if (const auto found = contracts.find(which); found != contracts.end()) {
+        // The last rank of the world breaks the contract.
+        const int culprit = job.plan(contract, shape()).rank_count - 1;
+        job.run(contract, shape(), device_memory<unsigned char>(window_bytes, 0), found->second, culprit);
+    } else if (which == "missing_notification") {
+        job.run(missing_notification, shape(), job.plan(missing_notification, shape()).rank_count - 1);
+    } else if (which == "different_barriers") {
+        job.run(different_barriers, shape());
+    } else if (which == "one_creates_a_window") {
+        job.run(one_creates_a_window, shape(), device_memory<unsigned char>(window_bytes, 0));
+    } else if (which == "waits_for_ever") {
+        job.run(waits_for_ever, shape());
+    } else if (which == "killed") {
+        if (process == 1) kill_yourself_soon();
+        job.run(busy, shape(), device_memory<int>(1, 1));
+    } else if (which == "ends_before_run") {
+        if (process == 1) std::exit(0);
+        job.run(nothing, shape());
+    } else if (which == "deaf") {
+        job.run(deaf, shape(), device_memory<int>(1, 1));
+#if DCUDA_BACKEND_CPU
+    } else if (which == "throwing") {
+        job.run(throwing, shape());
+#endif
+    } else if (which == "again_after_failure") {
+        try {
+            job.run(waits_for_ever, shape());
+        } catch (const dcuda::error&) {
+        }
+        job.run(nothing, shape());
+    } else if (which == "other_threads") {
+        dcuda::launch_config config = shape();
+        config.threads = dim3(8 * (1 + process));
+        job.run(nothing, config);
+    } else if (which == "unusable_memory") {
+        void* memory = nullptr;
+#if DCUDA_BACKEND_CPU
+        memory = std::malloc(window_bytes);
+#else
+        if (cudaMallocManaged(&memory, window_bytes) != cudaSuccess) throw std::runtime_error("no managed memory");
+#endif
+        job.run(window_over, shape(), static_cast<unsigned char*>(memory), window_bytes);
+    } else if (which == "beyond_the_allocation") {
+        job.run(window_over, shape(), device_memory<unsigned char>(window_bytes, 0), window_bytes + 1);
+    } else if (which == "nothing") {
+        job.run(nothing, shape(0));
+        std::printf("%d ranks\n", job.info().rank_count);
+    } else {
+        throw std::runtime_error("no such case: " + which);
+    }
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+    try {
+        dcuda::runtime job(argc, argv);
+        if (argc != 2) throw std::runtime_error("use: misuse <case> [--dcuda-...]");
+        run(argv[1], job);
+    } catch (const dcuda::error& problem) {
+        std::fprintf(stderr, "%s: %s\n", dcuda::to_string(problem.code()), problem.what());
+        return 3;
+    } catch (const std::exception& problem) {
+        std::fprintf(stderr, "misuse: %s\n", problem.what());
+        return 2;
+    }
+    return 0;
+}

@@ -1,0 +1,220 @@
+#!/usr/bin/env python3
+"""How programs that break a rule end: with a status that is not 0, a message that names the cause, in time, and with no
+process left. Usage: misuse_test.py PATH_OF_dcuda-run PATH_OF_misuse cpu|cuda
+"""
+import os
+import re
+import subprocess
+import sys
+import time
+import unittest
+
+launcher, misuse, backend = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), sys.argv[3]
+
+BOUND = 20 * (4 if os.environ.get("TSAN_OPTIONS") else 1)  # seconds until every case must have ended
+
+# What the last rank of the world (R, in process P) does wrong, and the sentence about it. N: ranks, L: the last of them.
+TAGS = "there are tags 0 to 255 (DCUDA_TAGS=256)"
+NONE = "on a window that is none: it was never created, or create_window failed"
+GONE = "on window 1, which does not exist (any more): it was freed, or belongs to another run"
+IN_WINDOW = "there are ranks 0 to {L} in window 0's communicator"
+CONTRACTS = {
+    "offset": "put of 0 B at offset 1025 exceeds window 0 of rank 0 (1024 B)",
+    "size": "put_notify of 1025 B at offset 0 exceeds window 0 of rank 0 (1024 B)",
+    "offset_plus_size": "put of 16 B at offset -8 exceeds window 0 of rank 0 (1024 B)",
+    "negative_size": "put of -4 B at offset 8 exceeds window 0 of rank 0 (1024 B)",
+    "rank": "put to rank {N}: " + IN_WINDOW,
+    "negative_rank": "put_notify to rank -1: " + IN_WINDOW,
+    "tag": "put_notify with tag 256: " + TAGS,
+    "negative_tag": "put_notify with tag -1: " + TAGS,
+    "notify_tag": "notify with tag 256: " + TAGS,
+    "notify_rank": "notify to rank {N}: there are ranks 0 to {L} in this communicator",
+    "wait_tag": "wait_notifications with tag 1000: " + TAGS,
+    "freed_window": "put " + GONE,
+    "freed_twice": "free_window " + GONE,
+    "no_window": "put_notify " + NONE,
+    "flush_no_window": "flush " + NONE,
+    "communicator": "notify on communicator 2: expected world (0) or device (1)",
+    "barrier_communicator": "barrier on communicator -1: expected world (0) or device (1)",
+    "negative_count": "wait_notifications for tag 3 with count -2: expected 0 or more",
+}
+
+
+def running(mark):
+    """Process ids whose environment has the mark; zombies have none."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                if mark.encode() in file.read():
+                    found.append(int(pid))
+        except OSError:
+            pass
+    return found
+
+
+class MisuseTest(unittest.TestCase):
+    def run_case(self, processes, case, *arguments, **variables):
+        """Returns the exit status and the output, both streams together."""
+        mark = f"DCUDA_TEST_MARK={os.getpid()}-{case}-{processes}-{time.monotonic_ns()}"
+        name, value = mark.split("=")
+        environment = {**os.environ, name: value, **{key: str(given) for key, given in variables.items()}}
+        job = subprocess.Popen([launcher, "-n", str(processes), misuse, case, *arguments], env=environment,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        try:
+            output, _ = job.communicate(timeout=BOUND)
+        except subprocess.TimeoutExpired:
+            job.terminate()
+            output, _ = job.communicate()
+            self.fail(f"{case} did not end within {BOUND} s:\n{output}")
+        self.assertEqual(running(mark), [], "processes were left behind")
+        return job.returncode, output
+
+    def expect(self, processes, case, *sentences, arguments=(), status=3, **variables):
+        with self.subTest(case=case, processes=processes):
+            seen_status, output = self.run_case(processes, case, *arguments, **variables)
+            self.assertEqual(seen_status, status, output)
+            for sentence in sentences:
+                self.assertIn(sentence, output)
+            return output
+
+    def expect_lines(self, processes, case, *patterns, **settings):
+        """Each pattern matches a whole line."""
+        output = self.expect(processes, case, **settings) or ""
+        for pattern in patterns:
+            with self.subTest(case=case, processes=processes):
+                self.assertRegex(output, re.compile(f"^{pattern}$", re.MULTILINE))
+
+    # ---- contracts of device operations ----
+
+    def test_contracts(self):
+        for processes in (1, 2, 3):
+            ranks = 2 * processes
+            for case, sentence in CONTRACTS.items():
+                who = f"device_fault: rank {ranks - 1} (process {processes - 1}, block 1): "
+                self.expect(processes, case, who + sentence.format(N=ranks, L=ranks - 1) + "\n")
+
+    @unittest.skipUnless(backend == "cuda", "on the CPU backend all memory of the process is global")
+    def test_window_over_shared_memory(self):
+        self.expect(1, "shared_memory", "rank 1 (process 0, block 1): create_window over 64 B at 0x",
+                    "which is shared or local memory of the block: other ranks can reach global memory only")
+
+    def test_number_of_tags_is_an_option(self):
+        self.expect(1, "tag", "put_notify with tag 256: there are tags 0 to 99 (DCUDA_TAGS=100)",
+                    arguments=["--dcuda-tags=100"])
+
+    def test_memory_that_cannot_be_shared(self):
+        what = "which is no memory from cudaMalloc; other processes can map nothing else"
+        if backend == "cuda":
+            what = "managed memory cannot be mapped by other processes"
+        self.expect(2, "unusable_memory", "no_path: rank 0 (process 0, block 0): create_window over ", what)
+        self.expect(2, "beyond_the_allocation",
+                    "rank 0 (process 0, block 0): create_window over 1025 B at offset 0 of an allocation of 1024 B")
+
+    # ---- waits that never end ----
+
+    def test_missing_notification(self):
+        self.expect_lines(
+            1, "missing_notification", "deadlock: deadlock: all 2 ranks wait and nothing moves",
+            r"  rank 0 \(process 0, block 0\) in wait_notifications\(tag 7, count 1\): 0 arrived",
+            r"  rank 1 \(process 0, block 1\) in the end of the kernel \(finish\), for other ranks of its device")
+        self.expect_lines(2, "missing_notification", "deadlock: deadlock: all 4 ranks wait and nothing moves",
+                          r"  rank 0 \(process 0, block 0\) in wait_notifications\(tag 7, count 1\): 0 arrived",
+                          r"deadlock: deadlock: all 4 ranks wait and nothing moves \(reported by process 0\)")
+
+    def test_ranks_in_different_barriers(self):
+        for processes in (1, 2):
+            self.expect_lines(processes, "different_barriers",
+                              f"deadlock: deadlock: all {2 * processes} ranks wait and nothing moves",
+                              r"  .* in barrier\(device\), for other ranks of .* device",
+                              r"  .* in barrier\(world\), for other ranks of .* device")
+
+    def test_one_rank_in_create_window(self):
+        for processes in (1, 2):
+            self.expect_lines(processes, "one_creates_a_window",
+                              f"deadlock: deadlock: all {2 * processes} ranks wait and nothing moves",
+                              r"  rank 0 \(process 0, block 0\) in create_window, for other ranks of its device")
+
+    def test_wait_timeout(self):
+        sentence = ("wait_timeout: rank 0 (process 0, block 0): wait_notifications(tag 42, count 3): 0 arrived within "
+                    "1 s (wait timeout)")
+        for processes in (1, 2):
+            self.expect(processes, "waits_for_ever", sentence, DCUDA_WAIT_TIMEOUT=1, DCUDA_WATCHDOG_INTERVAL=0)
+        self.expect(1, "waits_for_ever", sentence, arguments=["--dcuda-wait-timeout=1"], DCUDA_WATCHDOG_INTERVAL=0)
+
+    # ---- processes and kernels that end early, or not at all ----
+
+    def test_killed_process(self):
+        for processes in (2, 4):
+            output = self.expect(processes, "killed", "was killed by signal 9 (SIGKILL)", status=128 + 9)
+            if output:
+                lost = re.findall(r"^process_lost: process 1 \(pid \d+\) ended unexpectedly$", output, re.MULTILINE)
+                self.assertEqual(len(lost), processes - 1, output)
+
+    def test_process_that_ends_before_run(self):
+        self.expect_lines(2, "ends_before_run", r"process_lost: process 1 .*")
+
+    @unittest.skipUnless(backend == "cpu", "a GPU kernel cannot throw")
+    def test_kernel_that_throws(self):
+        for processes in (1, 2):
+            self.expect(processes, "throwing", "kernel_failure: process ",
+                        "thread (0,0,0) left the kernel with an exception: rank 1 had enough")
+
+    def test_kernel_that_does_not_end(self):
+        for processes in (1, 2):
+            self.expect(processes, "deaf", "rank 0 (process 0, block 0): notify to rank -1: there are ranks 0 to ",
+                        "dcuda: process 0: the kernel did not end within 1 s after that (a rank is in a loop without "
+                        "dCUDA calls?); ending the process", status=1, DCUDA_ABORT_GRACE=1)
+
+    def test_run_after_a_failure(self):
+        self.expect(1, "again_after_failure",
+                    "invalid_argument: this runtime's last run failed; construct a new one in a new job",
+                    DCUDA_WAIT_TIMEOUT=1)
+
+    # ---- what was asked for ----
+
+    def test_disagreement(self):
+        self.expect(2, "other_threads", "invalid_argument: processes 0 and 1 disagree on the launch: ranks per device "
+                    "2 / 2, threads 8x1x1 / 16x1x1, shared bytes 0 / 0, tags 256 / 256, windows 64 / 64, wait timeout "
+                    "0 / 0 ns")
+
+    def test_too_many_ranks(self):
+        self.expect(1, "nothing", "out_of_resources: 1048576 ranks of 8 threads were asked for, but at most ",
+                    " are co-resident on process 0's device: ", arguments=["--dcuda-ranks=1048576"])
+
+    def test_no_path(self):
+        self.expect(2, "nothing", "no_path: process 0 has no path to the others: DCUDA_DISABLE_PEER forbids peer access "
+                    "there, and this version has no network path. Unset DCUDA_DISABLE_PEER, or run one process",
+                    DCUDA_DISABLE_PEER=1)
+        self.expect(1, "nothing", "3 ranks", arguments=["--dcuda-ranks=3"], status=0, DCUDA_DISABLE_PEER=1)
+
+    def test_malformed_variables(self):
+        for variable, value, expected in [
+            ("DCUDA_RANKS_PER_DEVICE", "many", "an integer from 1 to 1048576"),
+            ("DCUDA_RANKS_PER_DEVICE", "0", "an integer from 1 to 1048576"),
+            ("DCUDA_TAGS", "65537", "an integer from 1 to 65536"),
+            ("DCUDA_TAGS", "12x", "an integer from 1 to 65536"),
+            ("DCUDA_MAX_WINDOWS", "-1", "an integer from 1 to 32768"),
+            ("DCUDA_WAIT_TIMEOUT", "soon", "a number of seconds, 0 or more"),
+            ("DCUDA_WAIT_TIMEOUT", "-2", "a number of seconds, 0 or more"),
+            ("DCUDA_WATCHDOG_INTERVAL", "nan", "a number of seconds, 0 or more"),
+            ("DCUDA_ABORT_GRACE", "", None),
+            ("DCUDA_DISABLE_PEER", "perhaps", "1, true, yes, on, 0, false, no or off"),
+            ("DCUDA_COUNTER_START", "4294967296", "an integer from 0 to 4294967295"),
+        ]:
+            if expected is None:  # an empty variable is none
+                self.expect(1, "nothing", status=0, **{variable: value})
+            else:
+                self.expect(1, "nothing", f"invalid_argument: {variable}={value}: expected {expected}",
+                            **{variable: value})
+
+    def test_malformed_arguments(self):
+        expected = "expected --dcuda-ranks=N, --dcuda-tags=N, --dcuda-windows=N or --dcuda-wait-timeout=SECONDS"
+        for argument in ("--dcuda-rank=4", "--dcuda-ranks", "--dcuda-"):
+            self.expect(1, "nothing", f"invalid_argument: {argument}: {expected}", arguments=[argument])
+        self.expect(1, "nothing", "invalid_argument: DCUDA_TAGS=none: expected an integer from 1 to 65536",
+                    arguments=["--dcuda-tags=none"])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

@@ -76,7 +76,8 @@ DCUDA_DEVICE void expect(mistake* wrong, int batch, int round, std::uint32_t wor
     wrong->seen = seen;
 }
 
-// All threads of both blocks. A channel has
+// All threads of both blocks. The player comes by value: a library that invalidates the L1 cache when it waits must not
+// pay for reading our parameters again. A channel has
 //   send(source)  puts the payload into the other side's landing buffer and signals it
 //   wait()        waits for the other side's signal
 //   complete()    the sources of this side may change
@@ -86,7 +87,7 @@ DCUDA_DEVICE void expect(mistake* wrong, int batch, int round, std::uint32_t wor
 // payload travels, reads them when the payload has come, and compares them after the answer has left: the payload is
 // used and checked in every round, and none of that waits in the timed path.
 template <class Channel>
-DCUDA_DEVICE void play(Channel& channel, const shape& of, const player& me) {
+DCUDA_DEVICE void play(Channel& channel, const shape& of, const player me) {
     const bool is_ping = me.which == side::ping;
     const side other = is_ping ? side::pong : side::ping;
     const bool is_clerk = threadIdx.x == blockDim.x - 1; // not in the warp that signals and polls, if there are two

@@ -161,7 +161,7 @@ DCUDA_DEVICE void check_count(rank_state& state, operation where, int tag, int c
 
 DCUDA_DEVICE void wait_notifications(rank_state& state, int tag, int count) {
     check_count(state, operation::wait_notifications, tag, count);
-    const bool arrived = exec::run_then_agree(state.result, [&] {
+    exec::run_then_sync([&] {
         std::uint32_t& consumed = consumed_count(state, tag);
         const std::uint32_t base = consumed;
         const auto expected = static_cast<std::uint32_t>(count);
@@ -172,14 +172,14 @@ DCUDA_DEVICE void wait_notifications(rank_state& state, int tag, int count) {
             [&](std::uint32_t value) { return value - base >= expected; }, until);
         if (enough) consumed = base + expected;
         until.done();
-        return enough;
     });
-    if (!arrived) exec::exit_thread(); // the run has ended
+    leave_if_ended(state);
 }
 
 DCUDA_DEVICE bool test_notifications(rank_state& state, int tag, int count) {
     check_count(state, operation::test_notifications, tag, count);
-    const bool arrived = exec::run_then_agree(state.result, [&] {
+    exec::sync_block(); // all threads have read the result of the test before
+    exec::run_then_sync([&] {
         if (load_relaxed(state.device->aborted) != 0) store_relaxed(&state.ended, 1);
         std::uint32_t& consumed = consumed_count(state, tag);
         const auto expected = static_cast<std::uint32_t>(count);
@@ -190,10 +190,10 @@ DCUDA_DEVICE bool test_notifications(rank_state& state, int tag, int count) {
             consumed += expected;
         else
             exec::relax();
-        return enough;
+        state.result = enough ? 1 : 0;
     });
     leave_if_ended(state);
-    return arrived;
+    return state.result != 0;
 }
 
 DCUDA_DEVICE void flush(rank_state& state, window win) {

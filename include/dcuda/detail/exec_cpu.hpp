@@ -45,14 +45,6 @@ void run_then_sync(F&& f) {
     cpu::meet_and_run(cpu::action_order::before_return, f);
 }
 
-// Exactly one thread runs f, which returns a truth; all threads return it. The word is the block's, to pass it on.
-template <class F>
-bool run_then_agree(std::uint32_t& word, F&& f) {
-    sync_block(); // all threads have read what the word held before
-    run_then_sync([&] { word = f() ? 1 : 0; });
-    return word != 0;
-}
-
 // f runs once after all threads have arrived. The threads need not wait for its end: what f writes is ordered for the
 // block only by the next barrier.
 template <class F>

@@ -24,12 +24,6 @@ DCUDA_DEVICE void run_then_sync(const F& f) {
     __syncthreads();
 }
 
-// One thread runs f, which returns a truth; all threads return it. The word is the block's, for the CPU backend.
-template <class F>
-DCUDA_DEVICE bool run_then_agree(std::uint32_t&, const F& f) {
-    return __syncthreads_or(is_leader() && f()) != 0;
-}
-
 // f runs once, after all threads have arrived; threads may return before f does.
 template <class F>
 DCUDA_DEVICE void sync_then_run(const F& f) {

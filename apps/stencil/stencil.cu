@@ -28,8 +28,7 @@ namespace {
 constexpr const char* backend = DCUDA_BACKEND_CUDA ? "cuda" : "cpu";
 constexpr int default_threads = DCUDA_BACKEND_CUDA ? 256 : 8;
 
-// --- The initial field
-// ------------------------------------------------------------------------------------------------
+// --- The initial field ---------------------------------------------------------------------------------------------
 
 // Hands out pieces of process 0's data: `data` of every other process becomes its piece. Each has the room for it.
 template <class Element>
@@ -86,8 +85,7 @@ std::vector<double> own_part(dcuda::runtime& runtime, const std::vector<double>&
     return part;
 }
 
-// --- The run
-// ----------------------------------------------------------------------------------------------------------
+// --- The run -------------------------------------------------------------------------------------------------------
 
 dim3 shape_of(int threads) {
     const auto count = static_cast<unsigned>(threads);
@@ -168,8 +166,7 @@ double seconds_of(const auto& action) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// --- Results, on process 0
-// --------------------------------------------------------------------------------------------
+// --- Results, on process 0 -----------------------------------------------------------------------------------------
 
 void check_outputs(const options& chosen) {
     for (const std::string& path : {chosen.output, chosen.png, chosen.json})

@@ -128,8 +128,7 @@ DCUDA_DEVICE void barrier(rank_state& state, communicator comm) {
         meet(state, collective::barrier_device, [] {});
 }
 
-// --- Windows
-// ----------------------------------------------------------------------------------------------------------
+// --- Windows -------------------------------------------------------------------------------------------------------
 
 // Takes a free slot for a window of the communicator; its index, or max_windows if there is none. One thread.
 DCUDA_DEVICE std::uint32_t take_window_slot(rank_state& state, communicator comm) {
@@ -221,8 +220,7 @@ DCUDA_DEVICE void free_window(rank_state& state, window win) {
     meet(state, collective::free_window, [&] { exec::run_then_sync([&] { state.device->windows[index].id = 0; }); });
 }
 
-// --- Timers
-// -----------------------------------------------------------------------------------------------------------
+// --- Timers --------------------------------------------------------------------------------------------------------
 
 // The host takes the time when the command arrives; both commands take the same way, so the difference is right. On the
 // CPU backend the rank has the CPU's clock itself.

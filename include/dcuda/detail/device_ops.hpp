@@ -17,8 +17,7 @@ DCUDA_DEVICE int comm_size(const rank_state& state, communicator comm) {
 
 DCUDA_DEVICE void* user_data(const rank_state& state) { return state.device->user_data; }
 
-// --- Targets
-// ----------------------------------------------------------------------------------------------------------
+// --- Targets -------------------------------------------------------------------------------------------------------
 
 // Where notifications of one target rank go, and who sees them.
 struct notification_target {
@@ -115,8 +114,7 @@ DCUDA_DEVICE std::uint32_t& consumed_count(rank_state& state, int tag) {
     return entry.count;
 }
 
-// --- Puts and notifications
-// -------------------------------------------------------------------------------------------
+// --- Puts and notifications ----------------------------------------------------------------------------------------
 //
 // ORDER notify-publish -> notify-observe: all threads of the source copy; the block's barrier orders their stores
 // before the one thread that adds to the target's counter with release (device scope for a target on this device,
@@ -172,6 +170,11 @@ DCUDA_DEVICE void wait_notifications(rank_state& state, int tag, int count) {
             [&](std::uint32_t value) { return value - base >= expected; }, until);
         if (enough) consumed = base + expected;
         until.done();
+        if (until.timed_out()) {
+            report_fault(state, fault::timeout, operation::wait_notifications, 0, static_cast<std::uint32_t>(tag),
+                         until.seen(), expected, state.device->wait_timeout_ns);
+            store_relaxed(&state.ended, 1);
+        }
     });
     leave_if_ended(state);
 }

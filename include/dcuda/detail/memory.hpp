@@ -212,8 +212,7 @@ inline std::uint64_t clock_ns() {
 
 #endif
 
-// --- Polling
-// ----------------------------------------------------------------------------------------------------------
+// --- Polling -------------------------------------------------------------------------------------------------------
 
 // Polls the word until ready(value). Every so often it asks patience(value) whether to go on; returns false when that
 // says no. One thread of a rank. What ready() has once accepted it accepts for ever.
@@ -253,8 +252,7 @@ DCUDA_DEVICE bool poll(scope s, const std::uint32_t* word, const Ready& ready, P
 #endif
 }
 
-// --- Packets: commands of ranks to their host
-// -------------------------------------------------------------------------
+// --- Packets: commands of ranks to their host ----------------------------------------------------------------------
 
 // 12 bytes of payload with the sequence number that vouches for them.
 struct alignas(16) packet {

@@ -53,39 +53,9 @@ struct rank_state {
     consumed_entry consumed_cache[cached_tags]; // of the tags with the same remainder, the one used last
 };
 
-// --- Commands
-// ---------------------------------------------------------------------------------------------------------
+// --- Waiting -------------------------------------------------------------------------------------------------------
 
 // Asked by a wait from time to time; ends it when the run ends or the user's bound is reached. One thread.
-class patience;
-
-DCUDA_DEVICE bool send_command(rank_state& state, const command& cmd);
-
-// Tells the host what this rank did wrong and ends the run on this device. One thread.
-DCUDA_DEVICE void report_fault(rank_state& state, fault kind, operation where, std::uint32_t window_id,
-                               std::uint32_t target, std::uint64_t offset, std::uint64_t bytes, std::uint64_t limit) {
-    send_command(state, command{{static_cast<std::uint32_t>(opcode::fault), state.device_rank,
-                                 static_cast<std::uint32_t>(kind), static_cast<std::uint32_t>(where), window_id, target,
-                                 static_cast<std::uint32_t>(offset), static_cast<std::uint32_t>(offset >> 32),
-                                 static_cast<std::uint32_t>(bytes), static_cast<std::uint32_t>(bytes >> 32),
-                                 static_cast<std::uint32_t>(limit), static_cast<std::uint32_t>(limit >> 32)}});
-    store_relaxed(state.device->aborted, 1);
-}
-
-// All threads of the rank: one reports, all leave the kernel.
-[[noreturn]] DCUDA_DEVICE void fail(rank_state& state, fault kind, operation where, std::uint32_t window_id,
-                                    std::uint32_t target, std::uint64_t offset, std::uint64_t bytes,
-                                    std::uint64_t limit) {
-    // The first to get here reports, not the leader: seeing `ended`, the others leave where they are, which may still
-    // be the end of the operation before.
-    if (exchange_relaxed(&state.ended, 1) == 0)
-        report_fault(state, kind, where, window_id, target, offset, bytes, limit);
-    exec::exit_thread();
-}
-
-// --- Waiting
-// ----------------------------------------------------------------------------------------------------------
-
 class patience {
 public:
     DCUDA_DEVICE patience(rank_state& state, waiting what, std::uint32_t detail, std::uint32_t base = 0,
@@ -102,6 +72,10 @@ public:
         if (++calls_ % calls_per_publication == 0) publish(value);
         return what_ != waiting::notifications || in_time(value);
     }
+
+    // Whether the user's bound ended the wait, and how many notifications had arrived then.
+    DCUDA_DEVICE bool timed_out() const { return timed_out_; }
+    DCUDA_DEVICE std::uint32_t seen() const { return seen_; }
 
     // The wait is over. Only a wait that was published takes it back.
     DCUDA_DEVICE void done() {
@@ -137,9 +111,8 @@ private:
         const std::uint64_t now_ns = clock_ns();
         if (start_ns_ == 0) start_ns_ = now_ns;
         if (now_ns - start_ns_ < bound_ns) return true;
-        report_fault(state_, fault::timeout, operation::wait_notifications, 0, detail_, value - base_, expected_,
-                     bound_ns);
-        store_relaxed(&state_.ended, 1);
+        timed_out_ = true;
+        seen_ = value - base_;
         return false;
     }
 
@@ -149,8 +122,12 @@ private:
     std::uint32_t base_;
     std::uint32_t expected_;
     unsigned calls_ = 0;
+    std::uint32_t seen_ = 0;
+    bool timed_out_ = false;
     std::uint64_t start_ns_ = 0;
 };
+
+// --- Commands and faults -------------------------------------------------------------------------------------------
 
 // Puts a command into the device's ring; waits while the ring is full. False if the run ended meanwhile. One thread.
 DCUDA_DEVICE bool send_command(rank_state& state, const command& cmd) {
@@ -169,6 +146,28 @@ DCUDA_DEVICE bool send_command(rank_state& state, const command& cmd) {
         store_packet(slot + part, words[0], words[1], words[2], ticket + 1);
     }
     return true;
+}
+
+// Tells the host what this rank did wrong and ends the run on this device. One thread.
+DCUDA_DEVICE void report_fault(rank_state& state, fault kind, operation where, std::uint32_t window_id,
+                               std::uint32_t target, std::uint64_t offset, std::uint64_t bytes, std::uint64_t limit) {
+    send_command(state, command{{static_cast<std::uint32_t>(opcode::fault), state.device_rank,
+                                 static_cast<std::uint32_t>(kind), static_cast<std::uint32_t>(where), window_id, target,
+                                 static_cast<std::uint32_t>(offset), static_cast<std::uint32_t>(offset >> 32),
+                                 static_cast<std::uint32_t>(bytes), static_cast<std::uint32_t>(bytes >> 32),
+                                 static_cast<std::uint32_t>(limit), static_cast<std::uint32_t>(limit >> 32)}});
+    store_relaxed(state.device->aborted, 1);
+}
+
+// All threads of the rank: one reports, all leave the kernel.
+[[noreturn]] DCUDA_DEVICE void fail(rank_state& state, fault kind, operation where, std::uint32_t window_id,
+                                    std::uint32_t target, std::uint64_t offset, std::uint64_t bytes,
+                                    std::uint64_t limit) {
+    // The first to get here reports, not the leader: seeing `ended`, the others leave where they are, which may still
+    // be the end of the operation before.
+    if (exchange_relaxed(&state.ended, 1) == 0)
+        report_fault(state, kind, where, window_id, target, offset, bytes, limit);
+    exec::exit_thread();
 }
 
 // All threads of the rank, after an operation in which one of them may have found the run aborted.

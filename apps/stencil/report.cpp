@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "common/statistics.hpp"
 #include "dcuda/config.hpp"
-#include "statistics.hpp"
 
 namespace stencil {
 
@@ -29,10 +29,10 @@ std::string duration(double seconds) {
 
 std::string counted(int count, const char* noun) { return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s"); }
 
-summary seconds_per_run(const report& about) {
+measure::summary seconds_per_run(const report& about) {
     std::vector<double> seconds;
     for (const double ms : about.milliseconds) seconds.push_back(ms * 1e-3);
-    return summarise(std::move(seconds));
+    return measure::summarise(std::move(seconds));
 }
 
 std::string verdict_in_words(const report& about) {
@@ -99,7 +99,7 @@ std::string in_words(const report& about, const options& chosen) {
                         grouped(static_cast<std::size_t>(moved.puts_between_devices)),
                         grouped(static_cast<std::size_t>(moved.bytes_between_devices)));
 
-    const summary time = seconds_per_run(about);
+    const measure::summary time = seconds_per_run(about);
     const double iterations = std::max(1, chosen.iterations);
     text += fmt::format("time: {}, {} per iteration", duration(time.median), duration(time.median / iterations));
     if (about.milliseconds.size() > 1)
@@ -123,7 +123,7 @@ std::string in_words(const report& about, const options& chosen) {
 std::string as_json(const report& about, const options& chosen) {
     const traffic moved = traffic_per_iteration(about.whole, about.rows, chosen.message_kind);
     const double to_us = 1e6 / std::max(1, chosen.iterations);
-    const summary time = seconds_per_run(about);
+    const measure::summary time = seconds_per_run(about);
     nlohmann::ordered_json samples = nlohmann::ordered_json::array();
     for (const double ms : about.milliseconds) samples.push_back(ms * 1e-3 * to_us);
 

@@ -63,7 +63,7 @@ const row* find_like(const std::vector<row>& rows, const row& wanted) {
     return found == rows.end() ? nullptr : &*found;
 }
 
-json to_json(const summary& us) {
+json to_json(const measure::summary& us) {
     return {{"median", us.median},
             {"low", us.low},
             {"high", us.high},
@@ -124,10 +124,10 @@ command_line parse_command_line(int argc, char** argv, const std::string& progra
     return result;
 }
 
-summary one_way_us(const std::vector<std::uint64_t>& batch_ns, int rounds) {
+measure::summary one_way_us(const std::vector<std::uint64_t>& batch_ns, int rounds) {
     std::vector<double> samples;
     for (const std::uint64_t ns : batch_ns) samples.push_back(static_cast<double>(ns) * 1e-3 / (2.0 * rounds));
-    return summarise(std::move(samples));
+    return measure::summarise(std::move(samples));
 }
 
 void require_right(const mistake& wrong, const row& where) {

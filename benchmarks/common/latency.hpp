@@ -40,11 +40,11 @@ struct row {
     std::string operation; // "notify" or "put_notify"
     std::size_t bytes = 0;
     int threads = 0;
-    summary us;
+    measure::summary us;
 };
 
 // Half of a round trip, of each batch of `rounds` round trips.
-summary one_way_us(const std::vector<std::uint64_t>& batch_ns, int rounds);
+measure::summary one_way_us(const std::vector<std::uint64_t>& batch_ns, int rounds);
 
 // Throws if a payload was wrong: `wrong` is what the kernel left of one side.
 void require_right(const mistake& wrong, const row& where);

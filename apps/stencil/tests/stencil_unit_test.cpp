@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "canvas.hpp"
+#include "common/statistics.hpp"
 #include "field.hpp"
 #include "files.hpp"
 #include "options.hpp"
@@ -17,7 +18,6 @@
 #include "picture.hpp"
 #include "reference.hpp"
 #include "report.hpp"
-#include "statistics.hpp"
 
 namespace stencil {
 namespace {
@@ -278,19 +278,19 @@ TEST(picture, of_any_shape_is_a_png) {
 TEST(statistics, median_and_interval) {
     std::vector<double> samples;
     for (int i = 20; i >= 1; --i) samples.push_back(i);
-    const summary seen = summarise(samples);
+    const measure::summary seen = measure::summarise(samples);
     EXPECT_DOUBLE_EQ(seen.median, 10.5);
     EXPECT_TRUE(seen.confident);
     EXPECT_DOUBLE_EQ(seen.low, 6.0); // the textbook's order statistics for 20 samples: 6 and 15
     EXPECT_DOUBLE_EQ(seen.high, 15.0);
 
-    const summary few = summarise({3.0, 1.0, 2.0});
+    const measure::summary few = measure::summarise({3.0, 1.0, 2.0});
     EXPECT_FALSE(few.confident);
     EXPECT_DOUBLE_EQ(few.median, 2.0);
     EXPECT_DOUBLE_EQ(few.low, 1.0);
     EXPECT_DOUBLE_EQ(few.high, 3.0);
-    EXPECT_TRUE(summarise({6, 5, 4, 3, 2, 1}).confident);
-    EXPECT_DOUBLE_EQ(summarise({4.0}).high, 4.0);
+    EXPECT_TRUE(measure::summarise({6, 5, 4, 3, 2, 1}).confident);
+    EXPECT_DOUBLE_EQ(measure::summarise({4.0}).high, 4.0);
 }
 
 command_line parse(std::vector<std::string> words) {

@@ -1,11 +1,25 @@
-#include "common/statistics.hpp"
+// Median and its confidence interval, for applications and benchmarks.
+#pragma once
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <vector>
 
-namespace benchmark {
+namespace measure {
 
-summary summarise(std::vector<double> samples) {
+// Low and high are the order statistics that enclose the median of the distribution with at least 95 % confidence.
+// Fewer than six samples have no such interval: they are then the smallest and the largest sample, and `confident` is
+// false.
+struct summary {
+    double median = 0.0;
+    double low = 0.0;
+    double high = 0.0;
+    bool confident = false;
+};
+
+// Of at least one sample.
+inline summary summarise(std::vector<double> samples) {
     std::sort(samples.begin(), samples.end());
     const std::size_t count = samples.size();
     summary result;
@@ -28,4 +42,4 @@ summary summarise(std::vector<double> samples) {
     return result;
 }
 
-} // namespace benchmark
+} // namespace measure

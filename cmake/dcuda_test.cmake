@@ -1,11 +1,11 @@
 # dcuda_add_test(<name> SOURCES <file>... [PROCESSES <n>...] [RANKS <n>...] [LABELS <label>...] [TIMEOUT <seconds>]
-#                [LIBRARIES <target>...] [ARGUMENTS <argument>...])
+#                [LIBRARIES <target>...] [ARGUMENTS <argument>...] [HOST_ONLY])
 #
 # One GoogleTest program, run once for each number of processes (under dcuda-run; default: alone, without it) and each
 # number of ranks per device (default: the program's own). Names: <name>, <name>.p4, <name>.p4.r8. A program that ends
-# with 77 counts as skipped. RANKS arrives as DCUDA_RANKS_PER_DEVICE.
+# with 77 counts as skipped. RANKS arrives as DCUDA_RANKS_PER_DEVICE. HOST_ONLY: it runs nothing on a GPU.
 function(dcuda_add_test name)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;PROCESSES;RANKS;LABELS;LIBRARIES;ARGUMENTS")
+    cmake_parse_arguments(PARSE_ARGV 1 arg "HOST_ONLY" "TIMEOUT" "SOURCES;PROCESSES;RANKS;LABELS;LIBRARIES;ARGUMENTS")
     if(arg_UNPARSED_ARGUMENTS OR NOT arg_SOURCES)
         message(FATAL_ERROR "dcuda_add_test(${name}): no SOURCES, or unknown arguments: ${arg_UNPARSED_ARGUMENTS}")
     endif()
@@ -13,15 +13,19 @@ function(dcuda_add_test name)
     target_include_directories(test_${name} PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests")
     target_link_libraries(test_${name} PRIVATE dcuda_test_main GTest::gtest fmt::fmt-header-only dcuda_warnings
                                                ${arg_LIBRARIES})
+    set(host_only "")
+    if(arg_HOST_ONLY)
+        set(host_only HOST_ONLY)
+    endif()
     dcuda_register_test(
-        ${name} COMMAND $<TARGET_FILE:test_${name}> ${arg_ARGUMENTS} PROCESSES ${arg_PROCESSES} RANKS ${arg_RANKS}
+        ${name} ${host_only} COMMAND $<TARGET_FILE:test_${name}> ${arg_ARGUMENTS} PROCESSES ${arg_PROCESSES} RANKS ${arg_RANKS}
         LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT})
 endfunction()
 
 # dcuda_register_test(<name> COMMAND <word>... [PROCESSES <n>...] [RANKS <n>...] [LABELS <label>...]
-#                     [TIMEOUT <seconds>]): the same for any command, such as an example.
+#                     [TIMEOUT <seconds>] [HOST_ONLY]): the same for any command, such as an example.
 function(dcuda_register_test name)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "COMMAND;PROCESSES;RANKS;LABELS")
+    cmake_parse_arguments(PARSE_ARGV 1 arg "HOST_ONLY" "TIMEOUT" "COMMAND;PROCESSES;RANKS;LABELS")
     if(NOT arg_TIMEOUT)
         set(arg_TIMEOUT 60)
     endif()
@@ -45,7 +49,7 @@ function(dcuda_register_test name)
                 # Two cores, so that a small machine does not run several such tests at a time.
                 list(APPEND properties PROCESSORS 2)
             endif()
-            if(DCUDA_BACKEND STREQUAL "cuda")
+            if(DCUDA_BACKEND STREQUAL "cuda" AND NOT arg_HOST_ONLY)
                 # Kernels of processes that share a GPU take turns, which is no test of anything but patience.
                 string(REPLACE alone 1 gpus ${processes})
                 list(PREPEND launcher "${PROJECT_SOURCE_DIR}/scripts/needs_gpus.sh" ${gpus})

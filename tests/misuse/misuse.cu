@@ -13,6 +13,7 @@
 #include <string>
 #include <thread>
 #include <unistd.h>
+#include <vector>
 
 namespace {
 
@@ -265,7 +266,8 @@ void run(const std::string& which, dcuda::runtime& job) {
     } else if (which == "unusable_memory") {
         void* memory = nullptr;
 #if DCUDA_BACKEND_CPU
-        memory = std::malloc(window_bytes);
+        const std::vector<unsigned char> heap(window_bytes);
+        memory = const_cast<unsigned char*>(heap.data());
 #else
         if (cudaMallocManaged(&memory, window_bytes) != cudaSuccess) throw std::runtime_error("no managed memory");
 #endif

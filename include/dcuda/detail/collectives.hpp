@@ -85,12 +85,10 @@ DCUDA_DEVICE void init(context device, rank_state& state) {
         state.ranks_per_device = device->ranks_per_device;
         state.world_size = device->world_size;
         state.tags = device->tags;
-        state.ended = state.last = state.result = state.long_waits = state.finished = 0;
+        state.ended = state.last = state.result = state.finished = 0;
         for (std::uint32_t& generation : state.generation) generation = 0;
         // ORDER notify-observe: the narrowest scope that includes every possible source.
         state.notification_scope = device->process_count == 1 ? scope::device : scope::system;
-        for (unsigned p = 0; p < cached_peers && p < device->process_count; ++p)
-            state.peer_counters[p] = device->peers[p].counters;
         const std::size_t first_counter = std::size_t(state.device_rank) * state.tags;
         state.counters = device->peers[device->process_index].counters + first_counter;
         state.consumed = device->consumed + first_counter;

@@ -21,23 +21,17 @@ DCUDA_DEVICE void* user_data(const rank_state& state) { return state.device->use
 
 // Where notifications of one target rank go, and who sees them.
 struct notification_target {
-    std::uint32_t* counter;
+    std::uint32_t* counters; // [tag]
     scope reach;
 };
 
-// `target` counts in the communicator. All arguments are checked before.
-DCUDA_DEVICE notification_target find_counter(const rank_state& state, communicator comm, int target, int tag) {
-    const auto world_target = static_cast<std::uint32_t>(target) + (comm == world ? 0 : state.first_rank);
-    const std::uint32_t local = world_target - state.first_rank;
-    if (local < state.ranks_per_device) {
-        std::uint32_t* const first = state.counters - std::size_t(state.device_rank) * state.tags;
-        return {first + std::size_t(local) * state.tags + static_cast<std::uint32_t>(tag), scope::device};
-    }
+// `target` counts in the communicator, and is there. Reads the device's tables: the cache of targets keeps the result.
+DCUDA_DEVICE notification_target find_counters(const rank_state& state, communicator comm, std::uint32_t target) {
+    const std::uint32_t world_target = comm == world ? target : state.first_rank + target;
     const std::uint32_t process = world_target / state.ranks_per_device;
-    const std::uint32_t rank = world_target - process * state.ranks_per_device;
-    std::uint32_t* const first =
-        process < cached_peers ? state.peer_counters[process] : state.device->peers[process].counters;
-    return {first + std::size_t(rank) * state.tags + static_cast<std::uint32_t>(tag), scope::system};
+    const std::uint32_t rank = world_target % state.ranks_per_device;
+    return {state.device->peers[process].counters + std::size_t(rank) * state.tags,
+            process == state.device->process_index ? scope::device : scope::system};
 }
 
 DCUDA_DEVICE void check_tag(rank_state& state, operation where, int tag, int target = 0) {
@@ -61,12 +55,11 @@ DCUDA_DEVICE void load_target(rank_state& state, operation where, window win, st
     (void)where, (void)offset, (void)bytes;
 #endif
     const window_entry entry = slot.entries[rank];
-    const notification_target counter =
-        find_counter(state, static_cast<communicator>(slot.comm), static_cast<int>(rank), 0);
+    const notification_target to = find_counters(state, static_cast<communicator>(slot.comm), rank);
     exec::sync_block(); // no thread still reads what the entry holds now
     exec::run_then_sync([&] {
-        state.targets[(rank + win.id) % cached_targets] = {win.id,          rank,         entry.base, entry.bytes,
-                                                           counter.counter, counter.reach};
+        state.targets[(rank + win.id) % cached_targets] = {win.id,      rank,        entry.base,
+                                                           entry.bytes, to.counters, to.reach};
     });
 }
 
@@ -96,8 +89,8 @@ DCUDA_DEVICE target_entry find_notified(rank_state& state, communicator comm, in
 #endif
         exec::sync_block(); // no thread still reads what the entry holds now
         exec::run_then_sync([&] {
-            const notification_target counter = find_counter(state, comm, target, 0);
-            cached = {key, rank, nullptr, 0, counter.counter, counter.reach};
+            const notification_target to = find_counters(state, comm, rank);
+            cached = {key, rank, nullptr, 0, to.counters, to.reach};
         });
     }
     return cached;
@@ -123,8 +116,8 @@ DCUDA_DEVICE std::uint32_t& consumed_count(rank_state& state, int tag) {
 // the data, also that of earlier puts of the source, since the release covers all of the block's earlier stores.
 // Weaker: the target may read the window's old content.
 
-DCUDA_DEVICE void publish(const notification_target& target) {
-    add_release<order_tag::notify_publish>(target.reach, target.counter, 1);
+DCUDA_DEVICE void publish(const target_entry& target, int tag) {
+    add_release<order_tag::notify_publish>(target.reach, target.counters + tag, 1);
 }
 
 DCUDA_DEVICE void put(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes,
@@ -137,14 +130,14 @@ DCUDA_DEVICE void put_notify(rank_state& state, window win, int target, std::siz
                              const void* source, int tag) {
     check_tag(state, operation::put_notify, tag, target);
     const target_entry to = find_target(state, operation::put_notify, win, target, offset, bytes);
-    exec::copy_then_run(to.base + offset, source, bytes, [&] { publish({to.counters + tag, to.reach}); });
+    exec::copy_then_run(to.base + offset, source, bytes, [&] { publish(to, tag); });
 }
 
 DCUDA_DEVICE void notify(rank_state& state, int target, communicator comm, int tag) {
     check_communicator(state, comm, operation::notify);
     check_tag(state, operation::notify, tag, target);
     const target_entry to = find_notified(state, comm, target);
-    exec::sync_then_run([&] { publish({to.counters + tag, to.reach}); });
+    exec::sync_then_run([&] { publish(to, tag); });
 }
 
 DCUDA_DEVICE void check_count(rank_state& state, operation where, int tag, int count) {

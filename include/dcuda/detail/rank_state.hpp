@@ -9,7 +9,6 @@
 
 namespace dcuda::detail {
 
-inline constexpr unsigned cached_peers = 8;
 inline constexpr unsigned cached_targets = 8;
 inline constexpr unsigned cached_tags = 32;
 
@@ -42,13 +41,11 @@ struct rank_state {
     std::uint32_t ended;  // 1: the run was aborted, all threads leave the kernel
     std::uint32_t last;   // 1: this rank was the last to arrive in the current collective operation
     std::uint32_t result; // of the current operation, for all threads
-    std::uint32_t long_waits;
     std::uint32_t finished;
     std::uint32_t generation[static_cast<unsigned>(collective::count)]; // of each meeting, as this rank counts
     scope notification_scope;                                           // whom notifications may come from
     std::uint32_t* counters;                                            // this rank's, [tag]
     std::uint32_t* consumed;                                            // this rank's, [tag], where it is not cached
-    std::uint32_t* peer_counters[cached_peers];                         // of the first processes
     target_entry targets[cached_targets];
     consumed_entry consumed_cache[cached_tags]; // of the tags with the same remainder, the one used last
 };
@@ -95,8 +92,7 @@ private:
     DCUDA_DEVICE void publish(std::uint32_t value) {
         if (calls_ == calls_per_publication) {
             // Several threads of the last rank may wait for other devices: the count need not be exact, but it moves.
-            store_relaxed(&state_.long_waits, load_relaxed(&state_.long_waits) + 1);
-            store_relaxed(&record().epoch, load_relaxed(&state_.long_waits));
+            store_relaxed(&record().epoch, load_relaxed(&record().epoch) + 1);
         }
         store_relaxed(&record().detail, detail_);
         store_relaxed(&record().expected, expected_);

@@ -39,7 +39,7 @@ gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
 # Tests, examples and the memory checker must not depend on what the caller's shell says; nothing may use multicast.
 unset DCUDA_RANKS_PER_DEVICE DCUDA_TAGS DCUDA_MAX_WINDOWS DCUDA_WAIT_TIMEOUT
 export NVSHMEM_DISABLE_NVLS=1
-rm -f "$out"/{build,tests,programs,memcheck,benchmarks}.log "$out"/{notify_latency,notify_latency_alone}.json
+rm -f "$out"/{build,tests,programs,memcheck,benchmarks}.log
 summary=$out/summary.txt
 : >"$summary"
 
@@ -207,13 +207,13 @@ memcheck() {
     if ! command -v compute-sanitizer >/dev/null; then skip "memcheck: compute-sanitizer is not on the PATH"; return; fi
     local end=$((SECONDS + 100)) program
     # A short run shows whether the checker can attach here at all.
-    limited 60 memcheck.log env DCUDA_RANKS_PER_DEVICE=2 compute-sanitizer --tool memcheck "$bin/notify_latency" \
-        --sizes 64 --threads 32 --rounds 2 --batches 1
+    limited 60 memcheck.log env DCUDA_RANKS_PER_DEVICE=2 compute-sanitizer --tool memcheck "$bin/dcuda-bench" \
+        latency --sizes 64 --threads 32 --rounds 2 --batches 1
     if ! grep -q 'ERROR SUMMARY' "$out/memcheck.log" || grep -qE 'not supported|Unable to|InternalError' "$out/memcheck.log"; then
         skip "memcheck: compute-sanitizer cannot attach here: $(grep -E '^=+ .*(Error|not supported|Unable)' "$out/memcheck.log" | head -n 1)"
         return
     fi
-    checked "notify_latency" 60 "$bin/notify_latency" --sizes 4,60,1024 --threads 32,128 --rounds 10 --batches 2
+    checked "dcuda-bench latency" 60 "$bin/dcuda-bench" latency --sizes 4,60,1024,65536 --threads 32,128 --rounds 10 --batches 2
     [ ! -x "$bin/stencil" ] ||
         checked "stencil" 60 "$bin/stencil" --nx 20 --ny 13 --nz 3 --iterations 5 --threads 64 --verify
     local programs

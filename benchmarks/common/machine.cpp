@@ -6,6 +6,7 @@
 #include <thread>
 
 #include <cuda_runtime.h>
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -58,7 +59,62 @@ std::string commit_or_environment(const std::string& commit) {
     return from_environment != nullptr && *from_environment != '\0' ? from_environment : "unknown";
 }
 
+// NVML, which comes with the driver: nothing here depends on it.
+class nvml {
+public:
+    nvml() : library_(dlopen("libnvidia-ml.so.1", RTLD_NOW)) {
+        const auto init = find<int (*)()>("nvmlInit_v2");
+        ready_ = init != nullptr && init() == 0;
+    }
+    ~nvml() {
+        if (const auto shutdown = find<int (*)()>("nvmlShutdown"); ready_ && shutdown != nullptr) shutdown();
+        if (library_ != nullptr) dlclose(library_);
+    }
+    nvml(const nvml&) = delete;
+    nvml& operator=(const nvml&) = delete;
+
+    int multiprocessor_clock_mhz(const char* bus_id) const {
+        constexpr int multiprocessors = 1; // NVML_CLOCK_SM
+        const auto find_device = find<int (*)(const char*, void**)>("nvmlDeviceGetHandleByPciBusId_v2");
+        const auto clock = find<int (*)(void*, int, unsigned*)>("nvmlDeviceGetClockInfo");
+        void* device = nullptr;
+        unsigned mhz = 0;
+        const bool known = ready_ && find_device != nullptr && clock != nullptr && find_device(bus_id, &device) == 0 &&
+                           clock(device, multiprocessors, &mhz) == 0;
+        return known ? static_cast<int>(mhz) : 0;
+    }
+
+private:
+    template <class Function>
+    Function find(const char* name) const {
+        return library_ != nullptr ? reinterpret_cast<Function>(dlsym(library_, name)) : nullptr;
+    }
+
+    void* library_;
+    bool ready_ = false;
+};
+
 } // namespace
+
+int clock_mhz() {
+    if (!DCUDA_BACKEND_CUDA) return std::atoi(value_in("/proc/cpuinfo", "cpu MHz").c_str());
+    int device = 0;
+    char bus_id[32] = "";
+    if (cudaGetDevice(&device) != cudaSuccess || cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, device) != cudaSuccess)
+        return 0;
+    return nvml().multiprocessor_clock_mhz(bus_id);
+}
+
+bool has_goals() {
+    static const bool is_h200 = [] {
+        int device = 0;
+        cudaDeviceProp properties{};
+        return DCUDA_BACKEND_CUDA && cudaGetDevice(&device) == cudaSuccess &&
+               cudaGetDeviceProperties(&properties, device) == cudaSuccess &&
+               std::string(properties.name).find("H200") != std::string::npos;
+    }();
+    return is_h200;
+}
 
 nlohmann::ordered_json describe_machine(const std::string& commit) {
     nlohmann::ordered_json machine = {
@@ -71,6 +127,10 @@ nlohmann::ordered_json describe_machine(const std::string& commit) {
     };
     if (DCUDA_BACKEND_CUDA) {
         machine["gpus"] = devices();
+        int device = 0, multiprocessors = 0;
+        if (cudaGetDevice(&device) == cudaSuccess &&
+            cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device) == cudaSuccess)
+            machine["multiprocessors"] = multiprocessors;
         machine["driver"] = value_in("/proc/driver/nvidia/version", "NVRM version");
         machine["cuda_driver"] = cuda_version(cudaDriverGetVersion);
         machine["cuda_runtime"] = cuda_version(cudaRuntimeGetVersion);

@@ -13,4 +13,10 @@ nlohmann::ordered_json describe_machine(const std::string& commit);
 // The same in one line.
 std::string machine_in_words(const nlohmann::ordered_json& machine);
 
+// Whether the goals (goals.hpp) are for this machine.
+bool has_goals();
+
+// Of this process's device, now: its multiprocessors', or the first core's. 0 if nothing tells.
+int clock_mhz();
+
 } // namespace benchmark

@@ -1,0 +1,74 @@
+// The command line of dcuda-bench.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dcuda/config.hpp"
+
+namespace benchmark {
+
+// What is chosen where the user chooses nothing: for a GPU, or for a few cores.
+template <class Value>
+constexpr Value by_backend(Value gpu, Value cpu) {
+    return DCUDA_BACKEND_CUDA ? gpu : cpu;
+}
+
+inline const std::vector<std::string> all_subcommands{"latency", "bandwidth", "barrier", "flush",
+                                                      "overlap", "host",      "waiters"};
+
+// Zero rounds or batches: as the benchmark has it.
+struct options {
+    std::string subcommand; // one of the above or "all"
+    int rounds = 0;         // of a batch
+    int batches = 0;        // that are timed, after one to warm up
+    bool csv = false;
+    std::string json, plot, commit, compare;
+    std::vector<std::string> rivals;
+
+    struct {
+        std::vector<std::size_t> sizes;
+        std::vector<int> threads{32, 128, 256};
+    } latency;
+    struct {
+        std::vector<std::size_t> sizes;
+        int threads = by_backend(128, 32);
+    } bandwidth;
+    struct {
+        std::vector<int> ranks, world_ranks;
+        int threads = 32;
+    } barrier;
+    struct {
+        std::size_t bytes = 1024;
+        int threads = by_backend(128, 32);
+    } flush;
+    struct {
+        std::vector<std::string> work{"copy", "newton"};
+        std::vector<int> ranks_per_multiprocessor;
+        int threads = by_backend(64, 32);
+        std::size_t halo_bytes = 1024;
+        std::size_t copy_bytes = by_backend<std::size_t>(16 << 20, 1 << 20); // of a device and step
+        int newton = by_backend(64 * 2112, 500);                             // iterations of a device and step
+    } overlap;
+    struct {
+        int busy = 0; // ranks; 0: one per multiprocessor
+        std::vector<int> waiting;
+        int threads = by_backend(64, 32);
+    } waiters;
+};
+
+// How the options were meant: to run, or to end at once with this text and status.
+struct command_line {
+    std::optional<options> chosen;
+    std::string text;
+    int status = 0;
+};
+command_line parse_command_line(int argc, char** argv);
+// The same for a rival's program, which has only the options of its record.
+command_line parse_rival_command_line(int argc, char** argv, const std::string& program,
+                                      const std::string& description);
+bool asks_for_help(int argc, char** argv);
+
+} // namespace benchmark

@@ -1,0 +1,232 @@
+#include "common/record.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <stdexcept>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "common/goals.hpp"
+#include "common/machine.hpp"
+
+namespace benchmark {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+constexpr const char* interval_name = "95 % confidence";
+
+// Above 1, dCUDA is better.
+double ratio(const row& ours, double theirs) {
+    const double mine = ours.value.median;
+    return ours.more_is_better() ? mine / theirs : theirs / mine;
+}
+
+std::optional<goal> goal_of(const row& one, const record& results) {
+    if (!has_goals() || !one.library.empty() || !one.measured()) return std::nullopt;
+    return find_goal(one, results.processes);
+}
+
+json to_json(const row& of, const record& results) {
+    json entry = {{"benchmark", of.benchmark}, {"path", of.path},   {"operation", of.operation}, {"bytes", of.bytes},
+                  {"threads", of.threads},     {"ranks", of.ranks}, {"beside", of.beside},       {"unit", of.unit}};
+    if (!of.library.empty()) entry["library"] = of.library;
+    if (!of.measured()) {
+        entry["missing"] = of.missing;
+        return entry;
+    }
+    entry["value"] = of.value.median;
+    entry["low"] = of.value.low;
+    entry["high"] = of.value.high;
+    entry["interval"] = of.value.confident ? interval_name : "smallest and largest";
+    for (const rival& other : of.rivals)
+        entry["rivals"].push_back({{"name", other.name}, {"value", other.value}, {"ratio", ratio(of, other.value)}});
+    if (const auto wanted = goal_of(of, results)) {
+        entry["goal"] = {{wanted->at_least ? "at_least" : "at_most", wanted->limit}};
+        entry["met"] = wanted->met(of.value.median);
+    }
+    return entry;
+}
+
+row from_json(const json& entry) {
+    row result{entry.at("benchmark"), entry.at("path"),  entry.at("operation"), entry.at("bytes"),
+               entry.at("threads"),   entry.at("ranks"), entry.at("beside"),    entry.at("unit")};
+    result.library = entry.value("library", "");
+    result.missing = entry.value("missing", "");
+    if (result.measured())
+        result.value = {entry.at("value"), entry.at("low"), entry.at("high"), entry.at("interval") == interval_name};
+    return result;
+}
+
+json to_json(const options& chosen) {
+    json parameters = {{"subcommand", chosen.subcommand}, {"warm_up_batches", 1}};
+    if (chosen.rounds > 0) parameters["rounds"] = chosen.rounds;
+    if (chosen.batches > 0) parameters["batches"] = chosen.batches;
+    parameters["overlap"] = {{"copy_bytes", chosen.overlap.copy_bytes}, {"newton", chosen.overlap.newton}};
+    return parameters;
+}
+
+bool same_measurement(const row& a, const row& b) {
+    return a.benchmark == b.benchmark && a.path == b.path && a.operation == b.operation && a.bytes == b.bytes &&
+           a.beside == b.beside && a.unit == b.unit;
+}
+
+std::string goal_in_words(const row& one, const record& results) {
+    const auto wanted = goal_of(one, results);
+    if (!wanted) return "-";
+    return fmt::format("{} {:g}, {}", wanted->at_least ? ">=" : "<=", wanted->limit,
+                       wanted->met(one.value.median) ? "met" : "MISSED");
+}
+
+// A number of something, or a dash where it says nothing.
+std::string count(std::size_t value) { return value == 0 ? "-" : std::to_string(value); }
+std::string count(int value) { return count(static_cast<std::size_t>(value)); }
+
+std::string rivals_in_words(const row& one) {
+    std::string text;
+    for (const rival& other : one.rivals)
+        text += fmt::format("{}{} {:.4g} ({:.2f}x)", text.empty() ? "" : "; ", other.name, other.value,
+                            ratio(one, other.value));
+    return text;
+}
+
+// As CSV wants a text that may hold commas or quotes.
+std::string quoted(const std::string& text) {
+    std::string result(1, '"');
+    for (const char c : text) {
+        if (c == '"') result.push_back(c);
+        result.push_back(c);
+    }
+    result.push_back('"');
+    return result;
+}
+
+} // namespace
+
+std::vector<row> read_rows(const std::string& path) {
+    std::ifstream file(path);
+    if (!file) throw std::runtime_error("cannot read " + path);
+    std::vector<row> rows;
+    try {
+        const json content = json::parse(file);
+        for (const json& entry : content.at("rows")) rows.push_back(from_json(entry));
+    } catch (const json::exception& reason) {
+        throw std::runtime_error(path + " is no record of a benchmark: " + reason.what());
+    }
+    return rows;
+}
+
+void place_rivals(std::vector<row>& ours, const std::vector<row>& theirs) {
+    std::vector<row> alone;
+    for (const row& other : theirs) {
+        if (!other.measured()) continue;
+        bool placed = false;
+        for (row& mine : ours) {
+            const bool fits = same_measurement(mine, other) && mine.measured() && mine.library.empty() &&
+                              (other.threads == 0 || other.threads == mine.threads) &&
+                              (other.ranks == 0 || other.ranks == mine.ranks);
+            if (fits) mine.rivals.push_back({other.library, other.value.median});
+            placed = placed || fits;
+        }
+        const bool same_benchmark = std::any_of(ours.begin(), ours.end(), [&](const row& mine) {
+            return mine.benchmark == other.benchmark && mine.path == other.path && mine.measured();
+        });
+        if (!placed && (same_benchmark || other.benchmark == "all-reduce")) alone.push_back(other);
+    }
+    ours.insert(ours.end(), alone.begin(), alone.end());
+}
+
+void add_cost_of_checks(std::vector<row>& ours, const std::vector<row>& unchecked) {
+    std::vector<row> costs;
+    for (const row& mine : ours) {
+        const bool is_ours = mine.measured() && mine.library.empty() && !mine.operation.starts_with("raw") &&
+                             mine.operation != "copy engine";
+        if (!is_ours || (mine.unit != "us" && mine.unit != "GB/s")) continue;
+        if (mine.benchmark == "host" || mine.benchmark == "waiters") continue;
+        for (const row& other : unchecked) {
+            if (!same_measurement(mine, other) || mine.threads != other.threads || mine.ranks != other.ranks ||
+                !other.measured())
+                continue;
+            const auto percent = [&](double with, double without) {
+                return 100.0 * ((mine.more_is_better() ? without / with : with / without) - 1.0);
+            };
+            row cost = mine;
+            cost.operation += ", cost of checks";
+            cost.unit.assign(1, '%');
+            cost.rivals.clear();
+            const double one = percent(mine.value.low, other.value.high),
+                         two = percent(mine.value.high, other.value.low);
+            cost.value = {percent(mine.value.median, other.value.median), std::min(one, two), std::max(one, two),
+                          mine.value.confident && other.value.confident};
+            costs.push_back(cost);
+        }
+    }
+    ours.insert(ours.end(), costs.begin(), costs.end());
+}
+
+std::string format_table(const record& results, const options& chosen) {
+    std::string text = machine_in_words(describe_machine(chosen.commit)) + "\n";
+    text +=
+        fmt::format("{} process{}; median of the batches with its 95 % interval (fewer than six: range); rivals with "
+                    "ratio, above 1 dCUDA is better\n",
+                    results.processes, results.processes == 1 ? "" : "es");
+    std::string benchmark;
+    std::vector<std::string> missing;
+    for (const row& one : results.rows) {
+        if (!one.measured()) {
+            missing.push_back(fmt::format("{}, {}, {}{}{}: not measured: {}\n", one.benchmark, one.path, one.operation,
+                                          one.bytes != 0 ? fmt::format(", {} B", one.bytes) : "",
+                                          one.ranks != 0 ? fmt::format(", {} ranks", one.ranks) : "", one.missing));
+            continue;
+        }
+        if (one.benchmark != benchmark) {
+            benchmark = one.benchmark;
+            text += fmt::format("\n{:<15} {:<42} {:>9} {:>7} {:>6} {:>7} {:>10} {:<5} {:<22} {:<15} {}\n", benchmark,
+                                "operation", "bytes", "threads", "ranks", "waiting", "value", "unit", "interval",
+                                "goal", "rivals");
+        }
+        const std::string operation =
+            one.library.empty() ? one.operation : fmt::format("{} ({})", one.operation, one.library);
+        text += fmt::format("{:<15} {:<42} {:>9} {:>7} {:>6} {:>7} {:>10.3f} {:<5} {:<22} {:<15} {}\n", one.path,
+                            operation, count(one.bytes), count(one.threads), count(one.ranks), count(one.beside),
+                            one.value.median, one.unit, fmt::format("{:.3f} to {:.3f}", one.value.low, one.value.high),
+                            goal_in_words(one, results), rivals_in_words(one));
+    }
+    if (!missing.empty()) text += "\n";
+    for (const std::string& line : missing) text += line;
+    return text;
+}
+
+std::string format_csv(const record& results) {
+    std::string text =
+        "benchmark,path,operation,bytes,threads,ranks,waiting,value,low,high,unit,goal,met,library,rivals,"
+        "missing\n";
+    for (const row& one : results.rows) {
+        const auto wanted = goal_of(one, results);
+        const auto number = [&](double value) { return one.measured() ? fmt::format("{:.6g}", value) : ""; };
+        text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", one.benchmark, quoted(one.path),
+                            quoted(one.operation), one.bytes, one.threads, one.ranks, one.beside,
+                            number(one.value.median), number(one.value.low), number(one.value.high), one.unit,
+                            wanted ? fmt::format("{:g}", wanted->limit) : "",
+                            wanted ? (wanted->met(one.value.median) ? "met" : "MISSED") : "", quoted(one.library),
+                            quoted(rivals_in_words(one)), quoted(one.missing));
+    }
+    return text;
+}
+
+void write_record(const std::string& path, const record& results, const options& chosen) {
+    json content = {{"program", results.program}};
+    if (!results.version.empty()) content["library"] = results.version;
+    content["machine"] = describe_machine(chosen.commit);
+    for (const auto& [name, clock] : results.clocks_mhz) content["machine"]["clock_mhz"][name] = clock;
+    content["processes"] = results.processes;
+    content["parameters"] = to_json(chosen);
+    content["rows"] = json::array();
+    for (const row& one : results.rows) content["rows"].push_back(to_json(one, results));
+    std::ofstream file(path);
+    file << content.dump(2) << '\n';
+    if (!file.flush()) throw std::runtime_error("cannot write " + path);
+}
+
+} // namespace benchmark

@@ -1,0 +1,151 @@
+// What a benchmark gets to run with, and the host's part of what its kernels need.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "common/device.hpp"
+#include "common/options.hpp"
+#include "common/row.hpp"
+#include "dcuda/host.hpp"
+
+namespace benchmark {
+
+struct session {
+    dcuda::runtime& runtime;
+    const options& chosen;
+    dcuda::rank_info job;
+    int multiprocessors;
+    std::vector<row> rows; // process 0's count
+
+    bool first() const { return job.process_index == 0; }
+    int rounds(int gpu, int cpu) const { return chosen.rounds > 0 ? chosen.rounds : by_backend(gpu, cpu); }
+    int batches(int gpu, int cpu) const { return chosen.batches > 0 ? chosen.batches : by_backend(gpu, cpu); }
+};
+
+// The subcommands. Collective over the processes.
+void measure_latency(session& with);
+void measure_bandwidth(session& with);
+void measure_barrier(session& with);
+void measure_flush(session& with);
+void measure_overlap(session& with);
+void measure_host(session& with);
+void measure_waiters(session& with);
+
+inline constexpr const char* needs_two_processes = "takes two processes: dcuda-run -n 2 dcuda-bench";
+
+// Throws if data was wrong.
+inline void require_right(const mistake& wrong, const row& where) {
+    if (wrong.count == 0) return;
+    throw std::runtime_error(where.benchmark + ", " + where.path + ", " + where.operation + ", " +
+                             std::to_string(where.bytes) + " B, " + std::to_string(where.threads) + " threads, " +
+                             std::to_string(where.ranks) + " ranks: " + std::to_string(wrong.count) +
+                             " words were wrong; the first, word " + std::to_string(wrong.word) + " in round " +
+                             std::to_string(wrong.round) + " of batch " + std::to_string(wrong.batch) + ", was " +
+                             std::to_string(wrong.seen) + " instead of " + std::to_string(wrong.expected));
+}
+
+// --- Memory ----------------------------------------------------------------------------------------------------------
+
+inline void check(cudaError_t status, const char* what) {
+    if (status != cudaSuccess) throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(status));
+}
+
+struct free_device {
+    void operator()(void* memory) const { cudaFree(memory); }
+};
+template <class Element>
+using device_array = std::unique_ptr<Element[], free_device>;
+
+// Cleared.
+template <class Element>
+device_array<Element> allocate(std::size_t count) {
+    const std::size_t bytes = std::max<std::size_t>(1, count) * sizeof(Element);
+    void* memory = nullptr;
+    check(cudaMalloc(&memory, bytes), ("no device memory for " + std::to_string(bytes) + " B").c_str());
+    device_array<Element> result(static_cast<Element*>(memory));
+    check(cudaMemset(memory, 0, bytes), "cannot clear device memory");
+    check(cudaDeviceSynchronize(), "cannot clear device memory");
+    return result;
+}
+
+template <class Element>
+std::vector<Element> download(const Element* source, std::size_t count) {
+    std::vector<Element> result(count);
+    check(cudaMemcpy(result.data(), source, count * sizeof(Element), cudaMemcpyDeviceToHost), "cannot copy results");
+    return result;
+}
+
+// Where a kernel leaves what it measured.
+class results {
+public:
+    results(int batches, int ranks)
+        : batches_(static_cast<std::size_t>(batches)), ranks_(static_cast<std::size_t>(ranks)),
+          stamps_(allocate<interval>(batches_ * ranks_)), wrong_(allocate<mistake>(1)) {}
+
+    interval* stamps() const { return stamps_.get(); } // [batch][rank]
+    mistake* wrong() const { return wrong_.get(); }
+
+    // Of each batch, from when the first rank began to when the last one ended.
+    std::vector<double> microseconds() const {
+        const std::vector<interval> all = download(stamps_.get(), batches_ * ranks_);
+        std::vector<double> result;
+        for (std::size_t batch = 0; batch < batches_; ++batch) {
+            interval whole = all[batch * ranks_];
+            for (std::size_t rank = 0; rank < ranks_; ++rank) {
+                const interval& one = all[batch * ranks_ + rank];
+                whole = {std::min(whole.start, one.start), std::max(whole.stop, one.stop)};
+            }
+            result.push_back(static_cast<double>(whole.stop - whole.start) * 1e-3);
+        }
+        return result;
+    }
+    void require_right(const row& where) const { benchmark::require_right(download(wrong_.get(), 1)[0], where); }
+
+private:
+    std::size_t batches_, ranks_;
+    device_array<interval> stamps_;
+    device_array<mistake> wrong_;
+};
+
+// Each sample times `factor`, or `amount` by each sample.
+inline std::vector<double> scaled(std::vector<double> samples, double factor) {
+    for (double& sample : samples) sample *= factor;
+    return samples;
+}
+inline std::vector<double> rate(double amount, std::vector<double> samples) {
+    for (double& sample : samples) sample = amount / std::max(sample, 1e-9);
+    return samples;
+}
+
+inline dcuda::launch_config shape(int threads, int ranks) {
+    dcuda::launch_config config;
+    config.threads = dim3(static_cast<unsigned>(threads));
+    config.ranks_per_device = ranks;
+    return config;
+}
+
+// Memory of processes 0 and 1 as each sees that of the other one, for stores without the library. Other processes see
+// that of process 0.
+class neighbour_memory {
+public:
+    // Collective over all processes, at least two; so is the destructor. At least `bytes` bytes.
+    neighbour_memory(dcuda::runtime& runtime, std::size_t bytes);
+    ~neighbour_memory();
+    neighbour_memory(const neighbour_memory&) = delete;
+    neighbour_memory& operator=(const neighbour_memory&) = delete;
+
+    unsigned char* mine() const { return mine_.get(); }
+    unsigned char* theirs() const { return static_cast<unsigned char*>(theirs_); }
+
+private:
+    dcuda::runtime& runtime_;
+    device_array<unsigned char> mine_;
+    void* theirs_ = nullptr;
+};
+
+} // namespace benchmark

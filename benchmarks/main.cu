@@ -1,0 +1,120 @@
+// dcuda-bench: benchmarks of the library. README.md says what each subcommand measures and how.
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <spawn.h>
+#include <stdexcept>
+#include <string>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <vector>
+
+#include "common/machine.hpp"
+#include "common/record.hpp"
+#include "common/session.hpp"
+
+namespace {
+
+using namespace benchmark;
+
+struct subcommand {
+    const char* name;
+    void (*measure)(session&);
+};
+constexpr std::array<subcommand, 7> subcommands{{{"latency", measure_latency},
+                                                 {"bandwidth", measure_bandwidth},
+                                                 {"barrier", measure_barrier},
+                                                 {"flush", measure_flush},
+                                                 {"overlap", measure_overlap},
+                                                 {"host", measure_host},
+                                                 {"waiters", measure_waiters}}};
+
+// Runs the script that lies beside this program. Throws if it does not end well: it has said why.
+void run_plot_script(std::vector<std::string> arguments) {
+    const std::string script =
+        (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "dcuda-bench-plot").string();
+    arguments.insert(arguments.begin(), {"python3", script});
+    std::vector<char*> words;
+    for (std::string& argument : arguments) words.push_back(argument.data());
+    words.push_back(nullptr);
+    pid_t child = 0;
+    if (const int problem = posix_spawnp(&child, "python3", nullptr, nullptr, words.data(), environ); problem != 0)
+        throw std::runtime_error(std::string("--plot: cannot start python3: ") + std::strerror(problem));
+    int status = 0;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (status != 0) throw std::runtime_error("--plot: " + script + " failed");
+}
+
+void draw(const std::string& directory, const record& results, const options& chosen) {
+    std::string file = chosen.json;
+    if (file.empty()) {
+        std::filesystem::create_directories(directory);
+        file = (std::filesystem::path(directory) / "dcuda-bench.json").string();
+        write_record(file, results, chosen);
+    }
+    run_plot_script({"--output", directory, file});
+}
+
+int run_program(int argc, char** argv) {
+    if (asks_for_help(argc, argv)) {
+        std::fputs(parse_command_line(argc, argv).text.c_str(), stdout);
+        return 0;
+    }
+    dcuda::runtime runtime(argc, argv);
+    const dcuda::rank_info job = runtime.info();
+    const bool first = job.process_index == 0;
+    const command_line command = parse_command_line(argc, argv);
+    if (!command.chosen) {
+        if (first) std::fputs(command.text.c_str(), stderr);
+        return command.status;
+    }
+    const options& chosen = *command.chosen;
+
+    // What cannot work is said before anything is measured.
+    std::vector<row> rivals, unchecked;
+    if (first) {
+        for (const std::string& file : chosen.rivals) {
+            const std::vector<row> rows = read_rows(file);
+            rivals.insert(rivals.end(), rows.begin(), rows.end());
+        }
+        if (!chosen.compare.empty()) unchecked = read_rows(chosen.compare);
+        if (!chosen.plot.empty()) run_plot_script({"--check"});
+    }
+
+    int device = 0, multiprocessors = 0;
+    check(cudaGetDevice(&device), "no device");
+    check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
+          "cannot ask for the multiprocessors");
+    session with{runtime, chosen, job, multiprocessors, {}};
+    record results{DCUDA_CHECKS ? "dcuda-bench" : "dcuda-bench-unchecked"};
+    results.processes = job.process_count;
+    for (const subcommand& one : subcommands) {
+        if (chosen.subcommand != "all" && chosen.subcommand != one.name) continue;
+        one.measure(with);
+        if (first) results.clocks_mhz.emplace_back(one.name, clock_mhz());
+    }
+    if (!first) return 0;
+
+    results.rows = std::move(with.rows);
+    place_rivals(results.rows, rivals);
+    add_cost_of_checks(results.rows, unchecked);
+    std::fputs((chosen.csv ? format_csv(results) : format_table(results, chosen)).c_str(), stdout);
+    if (!chosen.json.empty()) write_record(chosen.json, results, chosen);
+    if (!chosen.plot.empty()) draw(chosen.plot, results, chosen);
+    return 0;
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+    try {
+        return run_program(argc, argv);
+    } catch (const std::exception& reason) {
+        std::fprintf(stderr, "dcuda-bench: %s\n", reason.what());
+        return 1;
+    }
+}

@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+"""Draws the results of dcuda-bench: latency, bandwidth, barriers, overlap, waiting ranks. Needs matplotlib.
+
+    plot.py --output DIRECTORY RECORD.json...     several records: rows of the later ones replace equal earlier ones
+    plot.py --check                               whether this can draw here
+"""
+import argparse
+import json
+import sys
+from pathlib import Path
+
+
+def load_matplotlib():
+    try:
+        import matplotlib
+    except ImportError:
+        sys.exit("plot.py: needs matplotlib: apt-get install python3-matplotlib, or python3 -m pip install matplotlib")
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plots
+
+    return plots
+
+
+def read(files):
+    """All measured rows of the records, by what was measured."""
+    rows = {}
+    for file in files:
+        try:
+            record = json.loads(Path(file).read_text())
+            measured = [row for row in record["rows"] if "value" in row]
+        except (OSError, ValueError, KeyError, TypeError) as problem:
+            sys.exit(f"plot.py: {file} is no record of dcuda-bench: {problem!r}")
+        for row in measured:
+            row["multiprocessors"] = record.get("machine", {}).get("multiprocessors")
+            key = [row[name] for name in ("benchmark", "path", "operation", "bytes", "threads", "ranks", "beside")]
+            rows[tuple(key) + (row.get("library", ""),)] = row
+    return list(rows.values())
+
+
+def in_bytes(size):
+    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= unit and size % unit == 0:
+            return f"{size // unit} {name}"
+    return f"{size} B"
+
+
+def whiskers(rows):
+    """How far the interval reaches below and above each value."""
+    return [[max(0, row["value"] - row["low"]) for row in rows], [max(0, row["high"] - row["value"]) for row in rows]]
+
+
+def curve(axes, rows, key, label):
+    rows = sorted(rows, key=lambda row: row[key])
+    axes.errorbar([row[key] for row in rows], [row["value"] for row in rows], yerr=whiskers(rows), marker="o",
+                  capsize=3, label=label)
+    for name in other_names(rows):
+        points = [(row[key], rival["value"]) for row in rows for rival in row.get("rivals", [])
+                  if rival["name"] == name]
+        axes.plot(*zip(*points), marker="x", linestyle="--", label=f"{name} ({label})")
+
+
+def finish(axes, title, x, y, legend=True):
+    axes.set_title(title)
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.grid(alpha=0.3)
+    handles, labels = axes.get_legend_handles_labels()
+    if legend and handles:
+        once = dict(zip(labels, handles))
+        axes.legend(once.values(), once.keys(), fontsize="small")
+
+
+def pick(rows, **wanted):
+    return [row for row in rows if not row.get("library") and all(row[name] == value for name, value in wanted.items())]
+
+
+def values(rows, name):
+    """All that there are, "same device" before other paths."""
+    return sorted({row[name] for row in rows}, key=lambda value: (value != "same device", value))
+
+
+def other_names(rows):
+    return sorted({rival["name"] for row in rows for rival in row.get("rivals", [])})
+
+
+def draw_latency(figure, rows):
+    """Bars: dCUDA and what stands beside it, by path and payload, for one number of threads."""
+    ours = [row for row in pick(rows) if row["operation"] in ("notify", "put_notify")]
+    paths = values(ours, "path")
+    for axes, path in zip(figure.subplots(len(paths), 1, squeeze=False)[:, 0], paths):
+        here = [row for row in ours if row["path"] == path]
+        threads = 128 if any(row["threads"] == 128 for row in here) else here[0]["threads"]
+        here = sorted((row for row in here if row["threads"] == threads), key=lambda row: row["bytes"])
+        # Each row has its bars side by side; those of the same name have one colour.
+        colors = {name: f"C{number + 1}" for number, name in enumerate(other_names(here))}
+        for place, row in enumerate(here):
+            others = row.get("rivals", [])
+            width = 0.8 / (len(others) + 1)
+            left = place - width * len(others) / 2
+            axes.bar(left, row["value"], width, color="C0", label="dCUDA", yerr=whiskers([row]), capsize=3)
+            for number, rival in enumerate(others, 1):
+                axes.bar(left + number * width, rival["value"], width, color=colors[rival["name"]], label=rival["name"])
+        axes.set_xticks(range(len(here)))
+        axes.set_xticklabels(["notify" if row["bytes"] == 0 else in_bytes(row["bytes"]) for row in here])
+        finish(axes, f"One-way latency, {path}, {threads} threads", "payload", "microseconds")
+
+
+def draw_bandwidth(figure, rows):
+    """Over the number of ranks and over the size of a put."""
+    puts = [row for row in pick(rows) if row["operation"].startswith("put,")]
+    hockney = [row for row in pick(rows) if row["operation"].startswith("put_notify, Hockney")]
+    paths = values(puts, "path")
+    grid = figure.subplots(len(paths), 2, squeeze=False)
+    for (by_ranks, by_size), path in zip(grid, paths):
+        here = [row for row in puts if row["path"] == path]
+        largest = max(values(here, "bytes"), key=lambda size: len([row for row in here if row["bytes"] == size]))
+        curve(by_ranks, [row for row in here if row["bytes"] == largest], "ranks", f"put, {in_bytes(largest)}")
+        notified = [row for row in hockney if row["path"] == path]
+        if notified:
+            curve(by_ranks, notified, "ranks", f"notified, {in_bytes(notified[0]['bytes'])}, Hockney")
+        by_ranks.set_xscale("log")
+        finish(by_ranks, f"Bandwidth, {path}", "ranks", "GB/s")
+        for ranks in values(here, "ranks"):
+            few = sorted((row for row in here if row["ranks"] == ranks), key=lambda row: row["bytes"])
+            by_size.errorbar([row["bytes"] for row in few], [row["value"] for row in few], yerr=whiskers(few),
+                             marker="o", capsize=3, label=f"{ranks} rank{'s' if ranks > 1 else ''}")
+        by_size.set_xscale("log", base=2)
+        finish(by_size, f"Bandwidth, {path}", "bytes of a put", "GB/s")
+
+
+def draw_barrier(figure, rows):
+    axes = figure.subplots()
+    ours = [row for row in pick(rows) if row["operation"] == "barrier"]
+    for path in values(ours, "path"):
+        curve(axes, [row for row in ours if row["path"] == path], "ranks", path)
+    axes.set_xscale("log")
+    finish(axes, "Barrier", "ranks of a device", "microseconds")
+
+
+def draw_overlap(figure, rows):
+    """The three times of each kind of work, and the overlap they show."""
+    ours = [row for row in pick(rows) if row["path"] == "neighbours"]
+    for row in ours:
+        row["oversubscription"] = row["ranks"] / (row["multiprocessors"] or 1)
+    kinds = sorted({row["operation"].split(",")[0] for row in ours})
+    grid = figure.subplots(len(kinds), 2, squeeze=False)
+    for (times, shares), kind in zip(grid, kinds):
+        for part in ("work only", "exchange only", "both"):
+            found = pick(ours, operation=f"{kind}, {part}")
+            if found:
+                curve(times, found, "oversubscription", part)
+        found = pick(ours, operation=f"{kind}, overlap")
+        if found:
+            curve(shares, found, "oversubscription", "overlap")
+        shares.set_ylim(min(-0.1, shares.get_ylim()[0]), max(1.1, shares.get_ylim()[1]))
+        finish(times, f"Work: {kind}", "ranks per multiprocessor", "microseconds a step")
+        finish(shares, f"Work: {kind}", "ranks per multiprocessor", "share of the shorter part that is hidden", False)
+
+
+def draw_waiters(figure, rows):
+    axes = figure.subplots()
+    ours = [row for row in pick(rows) if row["operation"].endswith(", slow-down")]
+    for operation in values(ours, "operation"):
+        curve(axes, pick(ours, operation=operation), "beside", operation.split(",")[0])
+    axes.axhline(1.0, color="gray", linewidth=1)
+    axes.set_xscale("symlog", linthresh=1)
+    finish(axes, "Busy ranks beside waiting ones", "waiting ranks", "time, alone = 1")
+
+
+PICTURES = {
+    "latency": (draw_latency, (10, 8), lambda row: row["operation"] in ("notify", "put_notify")),
+    "bandwidth": (draw_bandwidth, (12, 9), lambda row: row["operation"].startswith("put,")),
+    "barrier": (draw_barrier, (7, 5), lambda row: row["operation"] == "barrier"),
+    "overlap": (draw_overlap, (12, 8), lambda row: row["path"] == "neighbours"),
+    "waiters": (draw_waiters, (7, 5), lambda row: row["operation"].endswith(", slow-down")),
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="plot.py", description=__doc__.splitlines()[0])
+    parser.add_argument("records", nargs="*", metavar="RECORD.json")
+    parser.add_argument("--output", default=".", metavar="DIRECTORY", help="where the pictures go (default: here)")
+    parser.add_argument("--check", action="store_true", help="only say whether matplotlib is there")
+    chosen = parser.parse_args()
+    plots = load_matplotlib()
+    if chosen.check:
+        return
+    if not chosen.records:
+        parser.error("name at least one record, the file that dcuda-bench --json wrote")
+    rows = read(chosen.records)
+    output = Path(chosen.output)
+    output.mkdir(parents=True, exist_ok=True)
+    for name, (draw, size, belongs) in PICTURES.items():
+        mine = [row for row in rows if row["benchmark"] == name]
+        if not any(belongs(row) for row in pick(mine)):
+            continue
+        figure = plots.figure(figsize=size, layout="constrained")
+        draw(figure, mine)
+        figure.savefig(output / f"{name}.png", dpi=120)
+        plots.close(figure)
+        print(output / f"{name}.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,229 @@
+// One-way latency of notify and put_notify: half of a round trip between two ranks, timed by the rank itself, in the
+// kernel. Same device: both ranks on one device. Peer: on two devices. Beside: the same without the library.
+#include "common/ping_pong.hpp"
+#include "common/session.hpp"
+#include "dcuda/dcuda.hpp"
+
+namespace benchmark {
+namespace {
+
+constexpr int tag = 0;
+
+// The players of a device, in device memory. World rank 0 plays ping, rank 1 pong; all others watch.
+struct board {
+    player players[2];
+};
+
+struct put_channel {
+    dcuda::rank& self;
+    dcuda::window landing;
+    int peer;
+    std::size_t bytes;
+
+    DCUDA_DEVICE void send(const void* source, int number) {
+        const std::size_t offset = static_cast<std::size_t>(number) * stride_bytes(bytes);
+        self.put_notify(landing, peer, offset, bytes, source, tag);
+    }
+    DCUDA_DEVICE void wait() { self.wait_notifications(tag, 1); }
+    DCUDA_DEVICE void complete() { self.flush(landing); }
+    DCUDA_DEVICE void barrier() { self.barrier(dcuda::world); }
+};
+
+struct notify_channel {
+    dcuda::rank& self;
+    int peer;
+
+    DCUDA_DEVICE void send(const void*, int) { self.notify(peer, dcuda::world, tag); }
+    DCUDA_DEVICE void wait() { self.wait_notifications(tag, 1); }
+    DCUDA_DEVICE void complete() {}
+    DCUDA_DEVICE void barrier() { self.barrier(dcuda::world); }
+};
+
+__global__ void ping_pong(dcuda::context context, game of, const board* board) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int id = self.id();
+    const bool plays = id < 2;
+    const player* const me = plays ? &board->players[id] : nullptr;
+    const std::size_t bytes = of.words * sizeof(std::uint32_t);
+
+    // The window holds all of a player's buffers: sources lie in the window, too.
+    const std::size_t window_bytes = plays && bytes != 0 ? buffers_of_player * stride_bytes(bytes) : 0;
+    const dcuda::window window = self.create_window(dcuda::world, plays ? me->landings[0] : nullptr, window_bytes);
+    if (!plays) {
+        for (int batch = -1; batch < of.batches; ++batch) self.barrier(dcuda::world);
+    } else if (bytes == 0) {
+        notify_channel channel{self, 1 - id};
+        play(channel, of, *me);
+    } else {
+        put_channel channel{self, window, 1 - id, bytes};
+        play(channel, of, *me);
+    }
+    self.free_window(window);
+}
+
+// --- Without the library: the floor ----------------------------------------------------------------------------------
+
+struct raw_player {
+    side which;
+    packet* landing; // of this side
+    packet* target;  // landing of the other side
+    interval* stamps;
+    mistake* wrong;
+};
+struct raw_board {
+    raw_player players[2];
+};
+
+// The flag alone: one thread stores the number of the round and looks for the answer. The payload: each thread stores
+// 12 bytes and the number at once, and looks for its own part of the answer; then the threads meet, for only then has
+// the block got all of it.
+__global__ void raw_ping_pong(dcuda::context context, game of, const raw_board* board) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int id = self.id();
+    const raw_player me = board->players[id < 2 ? id : 0];
+    const bool is_ping = id == 0;
+    const std::uint32_t thread = threadIdx.x;
+    const std::uint32_t packets = (of.words + 2) / 3;
+    const bool moves = id < 2 && thread < packets;
+    bool answered = true;
+
+    for (int batch = -1; batch < of.batches; ++batch) {
+        const std::uint32_t number = static_cast<std::uint32_t>(batch + 1) * static_cast<std::uint32_t>(of.rounds) + 1;
+        const auto send = [&](int round) {
+            const std::uint32_t sequence = number + static_cast<std::uint32_t>(round);
+            if (of.words == 0) {
+                if (thread == 0) store_word(&me.target->sequence, sequence);
+            } else if (moves) {
+                store_packet(me.target + thread, {{sequence ^ thread, sequence + thread, ~sequence}, sequence});
+            }
+        };
+        const auto wait = [&](int round) {
+            const std::uint32_t sequence = number + static_cast<std::uint32_t>(round);
+            packet seen{{0, 0, 0}, 0};
+            if (answered && of.words == 0 && thread == 0)
+                answered = look_until([&] { return load_word(&me.landing->sequence) == sequence; });
+            if (answered && moves)
+                answered = look_until([&] {
+                    seen = load_packet(me.landing + thread);
+                    return seen.sequence == sequence;
+                });
+            __syncthreads();
+            if (!answered) {
+                expect(me.wrong, batch, round, thread, sequence, 0);
+            } else if (moves) {
+                expect(me.wrong, batch, round, 3 * thread, sequence ^ thread, seen.payload[0]);
+                expect(me.wrong, batch, round, 3 * thread + 1, sequence + thread, seen.payload[1]);
+                expect(me.wrong, batch, round, 3 * thread + 2, ~sequence, seen.payload[2]);
+            }
+        };
+
+        self.barrier(dcuda::world);
+        if (id >= 2) continue;
+        const std::uint64_t start = now_ns();
+        if (is_ping) send(0);
+        for (int round = 0; round < of.rounds; ++round) {
+            wait(round);
+            const int next = is_ping ? round + 1 : round;
+            if (next < of.rounds) send(next);
+        }
+        const std::uint64_t stop = now_ns();
+        if (is_ping && batch >= 0 && thread == 0) me.stamps[batch] = {start, stop};
+    }
+}
+
+// --- Host ------------------------------------------------------------------------------------------------------------
+
+struct memory {
+    device_array<unsigned char> players; // both players' buffers
+    device_array<board> game_board;
+    device_array<raw_board> raw_game_board;
+};
+
+game choose_game(const session& with, std::size_t bytes) {
+    return {static_cast<std::uint32_t>(bytes / 4), with.rounds(1000, 50), with.batches(12, 6)};
+}
+
+// Half of a round trip. Collective; the result is that of process 0.
+void summarise_latency(const results& measured, const game& of, row& what) {
+    measured.require_right(what);
+    what.value = measure::summarise(scaled(measured.microseconds(), 0.5 / of.rounds));
+}
+
+row measure_library(session& with, const memory& used, bool peer, std::size_t bytes, int threads) {
+    row what{"latency",   peer ? "peer" : "same device", bytes == 0 ? "notify" : "put_notify", bytes, threads,
+             peer ? 1 : 2};
+    const game of = choose_game(with, bytes);
+    const results measured(of.batches, 1);
+    board pieces;
+    for (int i = 0; i < 2; ++i)
+        pieces.players[i] =
+            make_player(static_cast<side>(i),
+                        used.players.get() + static_cast<std::size_t>(i) * buffers_of_player * stride_bytes(bytes),
+                        bytes, measured.stamps(), measured.wrong());
+    check(cudaMemcpy(used.game_board.get(), &pieces, sizeof pieces, cudaMemcpyHostToDevice), "cannot copy parameters");
+    with.runtime.run(ping_pong, shape(threads, what.ranks), of, used.game_board.get());
+    summarise_latency(measured, of, what);
+    return what;
+}
+
+row measure_raw(session& with, const memory& used, const neighbour_memory* neighbour, std::size_t bytes, int threads) {
+    const bool peer = neighbour != nullptr;
+    row what{"latency",   peer ? "peer" : "same device", bytes == 0 ? "raw flag" : "raw packets", bytes, threads,
+             peer ? 1 : 2};
+    const game of = choose_game(with, bytes);
+    const results measured(of.batches, 1);
+    const auto own = allocate<packet>(2 * 1024);
+    raw_board pieces;
+    for (int i = 0; i < 2; ++i) {
+        packet* const landing = peer ? reinterpret_cast<packet*>(neighbour->mine()) : own.get() + i * 1024;
+        packet* const target = peer ? reinterpret_cast<packet*>(neighbour->theirs()) : own.get() + (1 - i) * 1024;
+        pieces.players[i] = {static_cast<side>(i), landing, target, measured.stamps(), measured.wrong()};
+    }
+    // What an earlier game left there must not look like an answer.
+    if (peer) {
+        check(cudaMemset(neighbour->mine(), 0, 1024 * sizeof(packet)), "cannot clear device memory");
+        check(cudaDeviceSynchronize(), "cannot clear device memory");
+    }
+    check(cudaMemcpy(used.raw_game_board.get(), &pieces, sizeof pieces, cudaMemcpyHostToDevice),
+          "cannot copy parameters");
+    with.runtime.run(raw_ping_pong, shape(threads, what.ranks), of, used.raw_game_board.get());
+    summarise_latency(measured, of, what);
+    return what;
+}
+
+} // namespace
+
+void measure_latency(session& with) {
+    std::vector<std::size_t> payloads{0};
+    payloads.insert(payloads.end(), with.chosen.latency.sizes.begin(), with.chosen.latency.sizes.end());
+    std::size_t largest = 0;
+    for (const std::size_t bytes : payloads) largest = std::max(largest, bytes);
+    const memory used{allocate<unsigned char>(2 * buffers_of_player * stride_bytes(largest)), allocate<board>(1),
+                      allocate<raw_board>(1)};
+
+    for (const bool peer : {false, true}) {
+        if (peer && with.job.process_count < 2) {
+            row none{"latency", "peer", "put_notify"};
+            none.missing = needs_two_processes;
+            with.rows.push_back(none);
+            continue;
+        }
+        std::unique_ptr<neighbour_memory> neighbour;
+        if (peer) neighbour = std::make_unique<neighbour_memory>(with.runtime, 1024 * sizeof(packet));
+        for (const std::size_t bytes : payloads)
+            for (const int threads : with.chosen.latency.threads) {
+                with.rows.push_back(measure_library(with, used, peer, bytes, threads));
+                if ((bytes + 11) / 12 > static_cast<std::size_t>(threads)) continue; // one packet of each thread
+                const row floor = measure_raw(with, used, neighbour.get(), bytes, threads);
+                with.rows.back().rivals.push_back({floor.operation, floor.value.median});
+                with.rows.push_back(floor);
+            }
+    }
+    row remote{"latency", "remote", "put_notify"};
+    remote.missing = "this version has no network path";
+    with.rows.push_back(remote);
+}
+
+} // namespace benchmark

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-MAX_UNITS = 50  # in include/ and src/; a header and its source file are one
+MAX_UNITS = 56  # in include/ and src/; a header and its source file are one
 MAX_LINES = 600
 MANY_LINES = 450  # a warning from here on
 
@@ -65,6 +65,7 @@ ORDER = re.compile(
 )
 ORDER_EXCEPTIONS = {
     "include/dcuda/cpu/": "the CPU stand-in for CUDA's own atomics, which user kernels may call",
+    "include/dcuda/detail/bulk_copy.cuh": "the copy engine's instructions, with their own proxy and completion rules",
     "include/dcuda/detail/exec_cuda.cuh": "ends a thread by the PTX instruction exit; orders nothing",
     "src/cpu/": "switches fibers and threads; the order of the protocol is not made there",
 }

@@ -16,11 +16,12 @@ using state = detail::rank_state;
 //
 // Order: puts and notifications from one rank to one other rank arrive in the order in which they were issued. A
 // notification is seen only after the data of every earlier put of its source to that rank. Nothing orders
-// notifications of different sources.
+// notifications of different sources. Notifications order puts, not ordinary stores: to memory that ranks of a device
+// share by pointers, use barrier(device), or flush() before notify().
 class rank {
 public:
     // Waits for all ranks of the system.
-    DCUDA_DEVICE rank(context from_host, state& shared) : state_(shared) { detail::init(from_host, state_); }
+    DCUDA_DEVICE rank(context from_host, state& shared) : state_(shared) { detail::init(from_host, state_.get()); }
 
     // Waits for all ranks of the system: no rank ends while another may still put into its windows.
     DCUDA_DEVICE ~rank() noexcept(false) { finish(); }
@@ -28,70 +29,78 @@ public:
     rank& operator=(const rank&) = delete;
 
     // Ends the rank before the destructor does. Nothing but the destructor may follow.
-    DCUDA_DEVICE void finish() { detail::finish(state_); }
+    DCUDA_DEVICE void finish() { detail::finish(state_.get()); }
 
     // This rank's number in the communicator, and the number of ranks there. One thread.
-    DCUDA_DEVICE int id(communicator comm = world) const { return detail::comm_rank(state_, comm); }
-    DCUDA_DEVICE int size(communicator comm = world) const { return detail::comm_size(state_, comm); }
+    DCUDA_DEVICE int id(communicator comm = world) const { return detail::comm_rank(state_.get(), comm); }
+    DCUDA_DEVICE int size(communicator comm = world) const { return detail::comm_size(state_.get(), comm); }
 
     // Waits until all ranks of the communicator have called it. What they wrote before is visible after, and their puts
-    // have arrived.
-    DCUDA_DEVICE void barrier(communicator comm) { detail::barrier(state_, comm); }
+    // have arrived: those with a notification at least as far as their target can see.
+    DCUDA_DEVICE void barrier(communicator comm) { detail::barrier(state_.get(), comm); }
 
     // Opens `bytes` bytes at `base` for puts by the ranks of the communicator. All of them call it; base and bytes may
     // differ, bytes may be 0, and windows may overlap. With several processes, base must be cudaMalloc memory (CPU
     // backend: from its cudaMalloc). The window has no memory of its own: freeing it leaves the memory alone.
     DCUDA_DEVICE window create_window(communicator comm, void* base, std::size_t bytes) {
-        return detail::create_window(state_, comm, base, bytes);
+        return detail::create_window(state_.get(), comm, base, bytes);
     }
 
     // Closes the window. All ranks of its communicator call it; puts to it must have been waited for.
-    DCUDA_DEVICE void free_window(window win) { detail::free_window(state_, win); }
+    DCUDA_DEVICE void free_window(window win) { detail::free_window(state_.get(), win); }
 
     // Copies `bytes` bytes at `source` to the window of `target` (its number in the window's communicator), `offset`
     // bytes from the window's base. Reads the source when all threads of the rank have called it. Returns when issued:
     // source may change after flush(), or after a notification that proves the arrival. Source and target ranges are
     // the same (nothing is copied then) or do not overlap.
     DCUDA_DEVICE void put(window win, int target, std::size_t offset, std::size_t bytes, const void* source) {
-        detail::put(state_, win, target, offset, bytes, source);
+        detail::put(state_.get(), win, target, offset, bytes, source);
     }
 
-    // put, then adds one to the target's counter of notifications with this tag.
+    // put, then adds one to the target's counter of notifications with this tag. The data may come into the window only
+    // when the target waits, tests, or leaves a barrier or the kernel. Waits if the target has not done so for long and
+    // its mailbox is full.
     DCUDA_DEVICE void put_notify(window win, int target, std::size_t offset, std::size_t bytes, const void* source,
                                  int tag) {
-        detail::put_notify(state_, win, target, offset, bytes, source, tag);
+        detail::put_notify(state_.get(), win, target, offset, bytes, source, tag);
     }
 
     // Adds one to the target's counter of notifications with this tag; the target sees it after all earlier puts of
     // this rank to it.
-    DCUDA_DEVICE void notify(int target, communicator comm, int tag) { detail::notify(state_, target, comm, tag); }
+    DCUDA_DEVICE void notify(int target, communicator comm, int tag) {
+        detail::notify(state_.get(), target, comm, tag);
+    }
 
     // Waits until `count` notifications with this tag have arrived and consumes them. What their sources put before is
     // then visible to all threads of the rank. Ends the run with an error after the runtime's wait_timeout, if one is
     // set, and when nothing moves anywhere any more (deadlock).
-    DCUDA_DEVICE void wait_notifications(int tag, int count) { detail::wait_notifications(state_, tag, count); }
+    DCUDA_DEVICE void wait_notifications(int tag, int count) { detail::wait_notifications(state_.get(), tag, count); }
 
     // The same if they have arrived already; else returns false at once and consumes nothing.
-    DCUDA_DEVICE bool test_notifications(int tag, int count) { return detail::test_notifications(state_, tag, count); }
+    DCUDA_DEVICE bool test_notifications(int tag, int count) {
+        return detail::test_notifications(state_.get(), tag, count);
+    }
 
-    // Returns when all earlier puts of this rank on this window are complete at their targets.
-    DCUDA_DEVICE void flush(window win) { detail::flush(state_, win); }
+    // Returns when the sources of all earlier puts of this rank on this window may change, and the puts without
+    // notification are complete at their targets. A put with notification is complete for its target when that has seen
+    // the notification, or one of a later message of this rank.
+    DCUDA_DEVICE void flush(window win) { detail::flush(state_.get(), win); }
 
     // The pointer that the host gave to runtime::set_user_data. One thread.
-    DCUDA_DEVICE void* user_data() const { return detail::user_data(state_); }
+    DCUDA_DEVICE void* user_data() const { return detail::user_data(state_.get()); }
 
     // Starts and stops the device's timer, which runs on the CPU's clock. All ranks of the device call it; the time
     // runs between the moments when the last of them has called start and stop: runtime::timings.
-    DCUDA_DEVICE void start_timer() { detail::start_timer(state_); }
-    DCUDA_DEVICE void stop_timer() { detail::stop_timer(state_); }
+    DCUDA_DEVICE void start_timer() { detail::start_timer(state_.get()); }
+    DCUDA_DEVICE void stop_timer() { detail::stop_timer(state_.get()); }
 
     // A line that the host prints while the kernel runs, when the line object ends:
     //     self.log() << "x = " << x;
     // Any thread may call it; thread 0 of the rank writes, the others do nothing. Lines of a rank stay in order.
-    DCUDA_DEVICE detail::log_line log() { return detail::log_line(state_); }
+    DCUDA_DEVICE detail::log_line log() { return detail::log_line(state_.get()); }
 
 private:
-    state& state_;
+    detail::shared_state state_;
 };
 
 // The block's dynamic shared memory (launch_config::shared_bytes), for both backends. One thread.

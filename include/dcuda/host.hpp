@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -30,6 +31,11 @@ struct launch_config {
     dim3 threads = dim3(128);     // of one rank
     std::size_t shared_bytes = 0; // dynamic shared memory of one rank
     int ranks_per_device = 0;     // 0: as the runtime's options say
+
+    // Shared memory of one rank, behind its own, that the library passes large puts through on GPUs that can (sm_90 and
+    // later): at most this much of what this run's ranks leave unused, so it never lowers their number. 0: none. Not
+    // set: up to 64 KiB, as long as half of the multiprocessor's shared memory remains L1 cache.
+    std::optional<std::size_t> staging_bytes = {};
 };
 
 class runtime {

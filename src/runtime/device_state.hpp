@@ -15,7 +15,7 @@ public:
     device_state(bootstrap::control& control, const settings& with, int ranks_per_device);
 
     // Sets everything to its state before a run. No kernel may be running that uses it, here or elsewhere.
-    void reset(void* user_data);
+    void reset(void* user_data, const detail::staging_shape& staging);
 
     int ranks() const { return ranks_; }
     int world_size() const { return ranks_ * control_.count(); }
@@ -29,15 +29,22 @@ public:
     }
 
 private:
+    // Where the parts of an inbox lie, in packets.
+    struct inbox_layout {
+        std::size_t barriers, status, credits, counters, mail, end;
+    };
+    inbox_layout layout() const;
     std::size_t counter_count() const { return std::size_t(ranks_) * static_cast<std::size_t>(settings_.tags); }
-    std::size_t inbox_epochs() const { return static_cast<std::size_t>(control_.count()) * detail::epoch_stride; }
+    std::uint32_t agree_on_lanes(int requested) const;
     void share_inbox();
+    void start_from(std::uint32_t start);
 
     bootstrap::control& control_;
     settings settings_;
     int ranks_;
-    cuda::device_array<std::uint32_t> inbox_; // epochs, then counters: see peer_view
-    cuda::device_array<std::uint32_t> consumed_;
+    cuda::device_array<detail::packet> inbox_; // see peer_view
+    cuda::device_array<detail::tag_record> tag_records_;
+    cuda::device_array<detail::link_record> links_;
     cuda::device_array<detail::peer_view> peers_;
     cuda::device_array<detail::wait_record> waits_;
     cuda::device_array<detail::meeting> meetings_;

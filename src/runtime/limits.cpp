@@ -11,6 +11,8 @@ namespace dcuda {
 
 namespace {
 
+constexpr std::size_t reserved_shared_bytes = 1024; // of each block, by the driver
+
 struct resource {
     int blocks;
     std::string name;
@@ -19,7 +21,7 @@ struct resource {
 // Blocks per multiprocessor that each resource allows on its own, to name the one that limits.
 resource tightest_resource(const cudaFuncAttributes& kernel, int threads, std::size_t shared_bytes,
                            const cudaDeviceProp& gpu) {
-    constexpr int warp = 32, register_unit = 256, reserved_shared_bytes = 1024;
+    constexpr int warp = 32, register_unit = 256;
     const int warps = (threads + warp - 1) / warp;
     const int warp_registers = (kernel.numRegs * warp + register_unit - 1) / register_unit * register_unit;
     const std::size_t block_shared_bytes = kernel.sharedSizeBytes + shared_bytes + reserved_shared_bytes;
@@ -53,8 +55,10 @@ rank_limit find_rank_limit(const void* kernel, const launch_config& config) {
     cuda::check(cudaFuncGetAttributes(&attributes, kernel),
                 "asking for the kernel's resources (is it built for this device?)");
     if (threads > static_cast<std::size_t>(attributes.maxThreadsPerBlock))
-        return {0, fmt::format("registers: {} per thread allow at most {} threads per rank", attributes.numRegs,
-                               attributes.maxThreadsPerBlock)};
+        return {0,
+                fmt::format("registers: {} per thread allow at most {} threads per rank; __launch_bounds__({}) on the "
+                            "kernel makes the compiler use fewer",
+                            attributes.numRegs, attributes.maxThreadsPerBlock, threads)};
     if (attributes.sharedSizeBytes + config.shared_bytes > properties.sharedMemPerBlockOptin)
         return {0, fmt::format("shared memory: {} B static and {} B dynamic per rank, at most {} B",
                                attributes.sharedSizeBytes, config.shared_bytes, properties.sharedMemPerBlockOptin)};
@@ -74,6 +78,73 @@ rank_limit find_rank_limit(const void* kernel, const launch_config& config) {
 
 int default_ranks(const rank_limit& limit) { return limit.ranks; }
 
+namespace {
+
+constexpr int first_with_engine = 90; // compute capability
+
+// PERF: six stages of 8 KiB and more give one rank 45 GB/s to a peer, four 33, four of 4 KiB 20. Below 3 KiB, 128
+// threads do better with registers (H200, 2026-11-21: docs/design/copies.md).
+constexpr std::size_t stages = 4, most_stage_bytes = 16384, least_stage_bytes = 3072;
+using detail::stage_alignment;
+constexpr std::size_t barrier_bytes = 8;
+
+// As many stages of the largest size as there is room for, but at least four.
+detail::staging_shape shape_staging(std::size_t offset, std::size_t available) {
+    if (available < stages * (least_stage_bytes + barrier_bytes)) return {};
+    const std::size_t stage_bytes = std::min(most_stage_bytes, available / stages - barrier_bytes);
+    return {static_cast<std::uint32_t>(offset), static_cast<std::uint32_t>(stages),
+            static_cast<std::uint32_t>(stage_bytes / stage_alignment * stage_alignment)};
+}
+
+} // namespace
+
+shared_memory::shared_memory(const void* kernel, const launch_config& config, int ranks) : bytes_(config.shared_bytes) {
+    int current = 0;
+    cuda::check(cudaGetDevice(&current), "asking for the device");
+    cudaDeviceProp gpu{};
+    cuda::check(cudaGetDeviceProperties(&gpu, current), "asking for the device's properties");
+    cudaFuncAttributes attributes{};
+    cuda::check(cudaFuncGetAttributes(&attributes, kernel), "asking for the kernel's resources");
+    if (gpu.major * 10 + gpu.minor < first_with_engine || attributes.ptxVersion < first_with_engine) return;
+
+    // All sizes are those of one rank.
+    const int neighbours = (ranks + gpu.multiProcessorCount - 1) / gpu.multiProcessorCount; // on a multiprocessor
+    const std::size_t all = gpu.sharedMemPerMultiprocessor, usable = config.staging_bytes ? all : all / 2;
+    const std::size_t share = usable / static_cast<std::size_t>(neighbours);
+    const std::size_t offset = config.shared_bytes, with_alignment = offset + stage_alignment;
+    const std::size_t taken = attributes.sharedSizeBytes + with_alignment + reserved_shared_bytes;
+    const std::size_t limit = std::min(share, gpu.sharedMemPerBlockOptin + reserved_shared_bytes);
+    const std::size_t wanted = config.staging_bytes.value_or(stages * (most_stage_bytes + barrier_bytes));
+    if (limit <= taken) return;
+    const detail::staging_shape shape = shape_staging(offset, std::min(limit - taken, wanted));
+    if (shape.stage_count == 0) return;
+    const std::size_t bytes = with_alignment + shape.stage_count * (shape.stage_bytes + barrier_bytes);
+
+    cuda::check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
+                "raising the kernel's dynamic shared memory");
+    // Left alone, the driver makes room for as many blocks as would fit, at the cost of the L1 cache.
+    if (attributes.preferredShmemCarveout == cudaSharedmemCarveoutDefault) {
+        const std::size_t needed = static_cast<std::size_t>(neighbours) * (taken - with_alignment + bytes);
+        const int percent = static_cast<int>((needed * 100 + all - 1) / all);
+        cuda::check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, percent),
+                    "asking for L1 cache");
+        preferring_kernel_ = kernel;
+    }
+    const auto threads = static_cast<int>(config.threads.x * config.threads.y * config.threads.z);
+    int fitting = 0;
+    cuda::check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&fitting, kernel, threads, bytes),
+                "asking for the kernel's occupancy");
+    if (fitting < neighbours) return; // not what the arithmetic says: better no staging than no run
+    bytes_ = bytes;
+    staging_ = shape;
+}
+
+shared_memory::~shared_memory() {
+    if (preferring_kernel_ != nullptr)
+        cudaFuncSetAttribute(preferring_kernel_, cudaFuncAttributePreferredSharedMemoryCarveout,
+                             cudaSharedmemCarveoutDefault);
+}
+
 #else
 
 rank_limit find_rank_limit(const void*, const launch_config& config) {
@@ -82,6 +153,10 @@ rank_limit find_rank_limit(const void*, const launch_config& config) {
 }
 
 int default_ranks(const rank_limit& limit) { return std::min(8, limit.ranks); }
+
+shared_memory::shared_memory(const void*, const launch_config& config, int) : bytes_(config.shared_bytes) {}
+
+shared_memory::~shared_memory() = default;
 
 #endif
 

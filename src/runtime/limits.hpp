@@ -1,6 +1,7 @@
 // How many ranks of a kernel are co-resident on this process's device, and which resource says so.
 #pragma once
 
+#include "dcuda/detail/launch.hpp"
 #include "dcuda/host.hpp"
 
 #include <string>
@@ -16,5 +17,23 @@ rank_limit find_rank_limit(const void* kernel, const launch_config& config);
 
 // The number of ranks per device if the user asks for none, given the limit.
 int default_ranks(const rank_limit& limit);
+
+// The dynamic shared memory of a rank in a run: the user's, then the stages that large puts pass through, of what that
+// many ranks on this device leave unused. While it lives, the kernel prefers to leave the rest to the L1 cache.
+class shared_memory {
+public:
+    shared_memory(const void* kernel, const launch_config& config, int ranks);
+    ~shared_memory();
+    shared_memory(const shared_memory&) = delete;
+    shared_memory& operator=(const shared_memory&) = delete;
+
+    std::size_t bytes() const { return bytes_; } // in all
+    const detail::staging_shape& staging() const { return staging_; }
+
+private:
+    std::size_t bytes_;
+    detail::staging_shape staging_{};
+    const void* preferring_kernel_ = nullptr;
+};
 
 } // namespace dcuda

@@ -76,10 +76,13 @@ std::string describe_wait(const wait_record& wait) {
     case waiting::collective:
         return fmt::format("{}, for other ranks of its device", name(static_cast<collective>(wait.detail)));
     case waiting::other_devices:
-        return fmt::format("{}, for the ranks of process {}", name(static_cast<collective>(wait.detail)),
-                           wait.expected);
+        return fmt::format("{}, for the ranks of other processes", name(static_cast<collective>(wait.detail)));
     case waiting::host_reply:
         return "create_window, for its host and the ranks of other processes";
+    case waiting::mailbox:
+        return fmt::format("put_notify or notify to rank {}, whose mailbox is full of what this rank has sent: rank {} "
+                           "takes its mail when it waits",
+                           wait.detail, wait.detail);
     case waiting::ring_space:
         return "space in the command ring, for its host";
     case waiting::done:

@@ -31,6 +31,8 @@ struct proposal {
     std::size_t shared_bytes;
     int tags;
     int max_windows;
+    int mailbox_packets;
+    int small_put_bytes;
     std::int64_t wait_timeout_ns;
 };
 
@@ -149,6 +151,8 @@ private:
                              config.shared_bytes,
                              settings_.tags,
                              settings_.max_windows,
+                             settings_.mailbox_packets,
+                             settings_.small_put_bytes,
                              settings_.wait_timeout.count()});
         message.put(std::string_view(limit.reason));
         message.put(std::string_view(failure));
@@ -166,14 +170,18 @@ private:
             const bool same =
                 theirs.requested == first.requested && std::equal(theirs.threads, theirs.threads + 3, first.threads) &&
                 theirs.tags == first.tags && theirs.max_windows == first.max_windows &&
+                theirs.mailbox_packets == first.mailbox_packets && theirs.small_put_bytes == first.small_put_bytes &&
                 theirs.wait_timeout_ns == first.wait_timeout_ns && theirs.shared_bytes == first.shared_bytes;
-            support::require(same, error_code::invalid_argument,
-                             "processes 0 and {} disagree on the launch: ranks per device {} / {}, threads {}x{}x{} / "
-                             "{}x{}x{}, shared bytes {} / {}, tags {} / {}, windows {} / {}, wait timeout {} / {} ns",
-                             process, first.requested, theirs.requested, first.threads[0], first.threads[1],
-                             first.threads[2], theirs.threads[0], theirs.threads[1], theirs.threads[2],
-                             first.shared_bytes, theirs.shared_bytes, first.tags, theirs.tags, first.max_windows,
-                             theirs.max_windows, first.wait_timeout_ns, theirs.wait_timeout_ns);
+            support::require(
+                same, error_code::invalid_argument,
+                "processes 0 and {} disagree on the launch: ranks per device {} / {}, threads {}x{}x{} / "
+                "{}x{}x{}, shared bytes {} / {}, tags {} / {}, windows {} / {}, packets of a mailbox {} / {}, small "
+                "puts up to {} / {} B, wait timeout {} / {} ns",
+                process, first.requested, theirs.requested, first.threads[0], first.threads[1], first.threads[2],
+                theirs.threads[0], theirs.threads[1], theirs.threads[2], first.shared_bytes, theirs.shared_bytes,
+                first.tags, theirs.tags, first.max_windows, theirs.max_windows, first.mailbox_packets,
+                theirs.mailbox_packets, first.small_put_bytes, theirs.small_put_bytes, first.wait_timeout_ns,
+                theirs.wait_timeout_ns);
             support::require(theirs.limit > 0, error_code::out_of_resources,
                              "not even one rank of {} threads fits on process {}'s device: {}",
                              theirs.threads[0] * theirs.threads[1] * theirs.threads[2], process, reason);
@@ -195,7 +203,8 @@ private:
             state_ = std::make_unique<device_state>(control_, settings_, ranks_);
         }
         timings.clear();
-        state_->reset(user_data);
+        const shared_memory shared(kernel.address, config, ranks_);
+        state_->reset(user_data, shared.staging());
         control_.barrier("starting the kernel"); // nobody notifies before everybody is reset
 
         cuda::stream stream;
@@ -203,7 +212,7 @@ private:
         progress running(control_, *state_, *link_, settings_);
         start.record(stream);
         const cudaError_t launched =
-            kernel.start({config.threads, static_cast<unsigned>(ranks_), config.shared_bytes, state_->first_rank()},
+            kernel.start({config.threads, static_cast<unsigned>(ranks_), shared.bytes(), state_->first_rank()},
                          stream.get(), state_->context());
         cuda::check(launched, "starting the kernel");
         stop.record(stream);

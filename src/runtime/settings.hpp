@@ -16,7 +16,10 @@ struct settings {
     std::chrono::nanoseconds watchdog_interval; // DCUDA_WATCHDOG_INTERVAL, seconds; 0: no watchdog
     std::chrono::nanoseconds abort_grace;       // DCUDA_ABORT_GRACE, seconds: how long a kernel may take to end
     bool peer_allowed;                          // DCUDA_DISABLE_PEER unset or 0
-    std::uint32_t counter_start;                // DCUDA_COUNTER_START: what notification counters start from (tests)
+    int mailbox_packets;         // DCUDA_MAILBOX_PACKETS: of a lane; 0: no mail; -1: by the device's memory
+    int small_put_bytes;         // DCUDA_SMALL_PUT_BYTES: notified puts up to this size go by mail
+    int barrier_row;             // DCUDA_BARRIER_ROW: ranks of a row in barriers; 0: by their number (tests)
+    std::uint32_t counter_start; // DCUDA_COUNTER_START: what counters and lanes start from (tests)
 };
 
 // Takes --dcuda-... out of argv if there is one. Throws error(invalid_argument).

@@ -17,6 +17,7 @@ struct shared_offer {
     std::uint32_t allocation; // index in the process's list; none for an empty window
     std::size_t offset;       // in the allocation, bytes
     std::uint64_t bytes;
+    std::byte* home; // the rank's own address
 };
 constexpr std::uint32_t no_allocation = UINT32_MAX;
 
@@ -33,7 +34,7 @@ process_offer make_offer(const std::vector<window_entry>& entries, const device_
     for (std::size_t rank = 0; rank < entries.size(); ++rank) {
         const window_entry& entry = entries[rank];
         if (entry.bytes == 0) {
-            offer.ranks.push_back({no_allocation, 0, 0});
+            offer.ranks.push_back({no_allocation, 0, 0, nullptr});
             continue;
         }
         const std::string who =
@@ -61,7 +62,7 @@ process_offer make_offer(const std::vector<window_entry>& entries, const device_
                 return offer;
             }
         }
-        offer.ranks.push_back({position->second, offset, entry.bytes});
+        offer.ranks.push_back({position->second, offset, entry.bytes, entry.base});
     }
     return offer;
 }
@@ -119,7 +120,7 @@ void window_host::complete(const std::vector<bootstrap::blob>& offers) {
         }
         if (!offer.failure.empty()) throw error(error_code::no_path, offer.failure);
         for (const shared_offer& rank : offer.ranks) {
-            window_entry entry{nullptr, rank.bytes};
+            window_entry entry{nullptr, rank.bytes, rank.home};
             if (rank.allocation != no_allocation && process != control_.index())
                 entry.base = mappings_.open(process, offer.allocations.at(rank.allocation)) + rank.offset;
             entries.push_back(entry);

@@ -11,6 +11,10 @@
 
 #include "dcuda/cpu/cuda_runtime.h"
 
+namespace dcuda::detail {
+struct staging_shape;
+}
+
 namespace dcuda::detail::exec {
 
 namespace cpu {
@@ -52,6 +56,11 @@ void sync_then_run(F&& f) {
     cpu::meet_and_run(cpu::action_order::unordered, f);
 }
 
+// What large copies pass through, and who makes them, on a GPU: detail/bulk_copy.cuh. Here nothing.
+struct staging {};
+inline staging find_staging(const staging_shape&) { return {}; }
+inline void complete_copies() {}
+
 // All threads arrive and the block copies; `target` may still be written when a thread returns.
 inline void copy(void* target, const void* source, std::size_t bytes) {
     sync_then_run([&] {
@@ -66,6 +75,12 @@ void copy_then_run(void* target, const void* source, std::size_t bytes, F&& publ
         if (target != source && bytes != 0) std::memcpy(target, source, bytes);
         publish();
     });
+}
+
+inline void copy(staging&, void* target, const void* source, std::size_t bytes) { copy(target, source, bytes); }
+template <class F>
+void copy_then_run(staging&, void* target, const void* source, std::size_t bytes, F&& publish) {
+    copy_then_run(target, source, bytes, publish);
 }
 
 // Ends the calling CUDA thread; its destructors run. Barriers no longer wait for it.

@@ -7,6 +7,7 @@
 #include <cuda_runtime.h>
 
 #include "dcuda/config.hpp"
+#include "dcuda/detail/bulk_copy.cuh"
 
 namespace dcuda::detail::exec {
 
@@ -43,32 +44,65 @@ DCUDA_DEVICE void sync_then_run(const F& f) {
     if (is_leader()) f();
 }
 
-// All threads together. Several loads are in flight per thread before the first store.
-template <class Word>
-DCUDA_DEVICE void copy_words(Word* __restrict__ target, const Word* __restrict__ source, std::size_t count) {
+// --- Copies --------------------------------------------------------------------------------------------------------
+
+inline constexpr unsigned loads_in_flight = 4; // of 16 bytes, per thread
+
+// The block's threads share the words below count: load(i) returns a word, store(i, word) stores it. `Flight` loads per
+// thread are under way before the first store, also in the last round, which repeats some instead of asking.
+// PERF: more in flight would be faster (8 loads of 16 bytes: 27 instead of 16 GB/s by one rank of 128 threads, H200,
+// 2026-11-21), but costs 24 registers in every kernel; large copies have the engine.
+template <unsigned Flight, class Load, class Store>
+DCUDA_DEVICE void move_words(std::size_t count, const Load& load, const Store& store) {
     const unsigned threads = block_threads();
-    std::size_t i = thread_index();
-    for (; i + 3 * std::size_t(threads) < count; i += 4 * std::size_t(threads)) {
-        const Word a = source[i], b = source[i + threads], c = source[i + 2 * threads], d = source[i + 3 * threads];
-        target[i] = a;
-        target[i + threads] = b;
-        target[i + 2 * threads] = c;
-        target[i + 3 * threads] = d;
+    for (std::size_t i = thread_index(); i < count; i += Flight * threads) {
+        decltype(load(i)) words[Flight];
+#pragma unroll
+        for (unsigned k = 0; k < Flight; ++k) words[k] = load(min(i + k * threads, count - 1));
+#pragma unroll
+        for (unsigned k = 0; k < Flight; ++k)
+            if (i + k * threads < count) store(i + k * threads, words[k]);
     }
-    for (; i < count; i += threads) target[i] = source[i];
 }
 
-// Copies by words, and the few bytes before the first aligned word and after the last one by bytes.
+// Source and target lie alike in words.
 template <class Word>
-DCUDA_DEVICE void copy_by(std::byte* target, const std::byte* source, std::size_t bytes) {
-    std::size_t head = (sizeof(Word) - reinterpret_cast<std::uintptr_t>(target) % sizeof(Word)) % sizeof(Word);
-    if (head > bytes) head = bytes;
-    const std::size_t words = (bytes - head) / sizeof(Word);
-    const std::size_t tail = head + words * sizeof(Word);
-    copy_words(reinterpret_cast<Word*>(target + head), reinterpret_cast<const Word*>(source + head), words);
-    const unsigned thread = thread_index();
-    for (std::size_t i = thread; i < head; i += block_threads()) target[i] = source[i];
-    for (std::size_t i = tail + thread; i < bytes; i += block_threads()) target[i] = source[i];
+DCUDA_DEVICE void copy_words(std::byte* target, const std::byte* source, std::size_t words) {
+    auto* to = reinterpret_cast<Word*>(target);
+    const auto* from = reinterpret_cast<const Word*>(source);
+    move_words<loads_in_flight>(
+        words, [&](std::size_t i) { return from[i]; }, [&](std::size_t i, const Word& word) { to[i] = word; });
+}
+
+// Only the target lies in words of four bytes: each is put together from the two words of the source that hold it.
+DCUDA_DEVICE void copy_shifted(std::byte* target, const std::byte* source, std::size_t words) {
+    auto* to = reinterpret_cast<std::uint32_t*>(target);
+    const unsigned skew = reinterpret_cast<std::uintptr_t>(source) % 4;
+    const auto* from = reinterpret_cast<const std::uint32_t*>(source - skew);
+    const unsigned next = skew != 0 ? 1 : 0; // nothing behind the source is read if it needs no second word
+    move_words<loads_in_flight / 2>(
+        words, [&](std::size_t i) { return __funnelshift_r(from[i], from[i + next], 8 * skew); },
+        [&](std::size_t i, std::uint32_t word) { to[i] = word; });
+}
+
+// Where a copy's words begin and end; and the few bytes before and after them.
+struct edges {
+    std::size_t head;  // bytes before the first boundary of the target
+    std::size_t inner; // bytes of whole words
+
+    DCUDA_DEVICE edges(const std::byte* target, std::size_t bytes, unsigned word_bytes) {
+        head = (0 - reinterpret_cast<std::uintptr_t>(target)) % word_bytes;
+        if (head > bytes) head = bytes;
+        inner = (bytes - head) / word_bytes * word_bytes;
+    }
+};
+
+// By the last threads of the block: the first may be busy with the rest.
+DCUDA_DEVICE void copy_edges(std::byte* target, const std::byte* source, std::size_t bytes, const edges& cut) {
+    for (std::size_t i = block_threads() - 1 - thread_index(); i < bytes - cut.inner; i += block_threads()) {
+        const std::size_t at = i < cut.head ? i : i + cut.inner;
+        target[at] = source[at];
+    }
 }
 
 // A message of at most one word per thread. False if it is not made of such words, and not copied.
@@ -83,36 +117,70 @@ DCUDA_DEVICE bool copy_small(std::byte* target, const std::byte* source, std::si
     return true;
 }
 
-// The block's copy loop, without any synchronisation: by the widest word to which both ends can be aligned.
-DCUDA_DEVICE void copy_bytes(void* target, const void* source, std::size_t bytes) {
+// The block's copy through registers, without any synchronisation: by the widest word that lies alike in both.
+DCUDA_DEVICE void copy_bytes(std::byte* target, const std::byte* source, std::size_t bytes) {
     if (target == source || bytes == 0) return;
+    if (copy_small<std::uint32_t>(target, source, bytes) || copy_small<uint4>(target, source, bytes)) return;
+    const std::uintptr_t skew = reinterpret_cast<std::uintptr_t>(target) ^ reinterpret_cast<std::uintptr_t>(source);
+    const unsigned word_bytes = skew % 16 == 0 ? 16 : skew % 8 == 0 ? 8 : 4;
+    const edges cut(target, bytes, word_bytes);
+    if (word_bytes == 16)
+        copy_words<uint4>(target + cut.head, source + cut.head, cut.inner / 16);
+    else if (word_bytes == 8)
+        copy_words<uint2>(target + cut.head, source + cut.head, cut.inner / 8);
+    else
+        copy_shifted(target + cut.head, source + cut.head, cut.inner / 4);
+    copy_edges(target, source, bytes, cut);
+}
+
+// All threads arrive, then copy. When a thread returns, others may still be copying.
+DCUDA_DEVICE void copy(void* target, const void* source, std::size_t bytes) {
+    complete_copies(); // ORDER bulk-then-words
+    __syncthreads();
+    copy_bytes(static_cast<std::byte*>(target), static_cast<const std::byte*>(source), bytes);
+}
+
+// The same, large copies by the engine if it can. When a thread returns, others or the copy engine may still be
+// copying: the block's barrier and complete_copies() by the leader come before whatever tells of the copy.
+DCUDA_DEVICE void copy(staging& by, void* target, const void* source, std::size_t bytes) {
     auto* to = static_cast<std::byte*>(target);
     const auto* from = static_cast<const std::byte*>(source);
-    if (copy_small<std::uint32_t>(to, from, bytes) || copy_small<uint4>(to, from, bytes)) return;
-    const std::uintptr_t skew = reinterpret_cast<std::uintptr_t>(to) ^ reinterpret_cast<std::uintptr_t>(from);
-    if (skew % 16 == 0)
-        copy_by<uint4>(to, from, bytes);
-    else if (skew % 4 == 0)
-        copy_by<std::uint32_t>(to, from, bytes);
-    else
-        copy_by<std::byte>(to, from, bytes);
-}
-
-// All threads arrive, then the block copies. When a thread returns, others may still be copying.
-DCUDA_DEVICE void copy(void* target, const void* source, std::size_t bytes) {
+    // What the threads can copy in one round is done sooner that way.
+    if (!is_engine_copy(by, to, from, bytes, std::size_t(block_threads()) * loads_in_flight * 16)) {
+        copy(target, source, bytes);
+        return;
+    }
+    const edges cut(to, bytes, 16);
+    if (cut.inner != bytes) complete_copies(); // ORDER bulk-then-words
+    order_before_engine();
     __syncthreads();
-    copy_bytes(target, source, bytes);
+    copy_edges(to, from, bytes, cut);
+    if (is_leader()) copy_by_engine(by, to + cut.head, from + cut.head, cut.inner);
 }
 
-// The same, then publish() runs once, after all threads have copied.
+// Either, then publish() runs once, after all threads and the engine have copied.
+template <class F>
+DCUDA_DEVICE void copy_then_run(staging& by, void* target, const void* source, std::size_t bytes, const F& publish) {
+    copy(by, target, source, bytes);
+    sync_then_run([&] {
+        complete_copies();
+        publish();
+    });
+}
+
 template <class F>
 DCUDA_DEVICE void copy_then_run(void* target, const void* source, std::size_t bytes, const F& publish) {
     copy(target, source, bytes);
-    sync_then_run(publish);
+    sync_then_run([&] {
+        complete_copies();
+        publish();
+    });
 }
 
-// Ends the calling thread. Threads that have exited count as arrived in later __syncthreads of the block.
+// Ends the calling thread. Threads that have exited count as arrived in later __syncthreads of the block. Shared memory
+// outlives what the engine still reads there.
 [[noreturn]] DCUDA_DEVICE void exit_thread() {
+    complete_copies();
     asm volatile("exit;");
     __builtin_unreachable();
 }

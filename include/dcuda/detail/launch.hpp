@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <tuple>
 #include <utility>
@@ -36,6 +37,15 @@ struct launch_shape {
 };
 } // namespace exec
 #endif
+
+// What large puts pass through: stages in a rank's dynamic shared memory, then a barrier for each.
+// The device aligns the first stage.
+inline constexpr std::uint32_t stage_alignment = 128;
+struct staging_shape {
+    std::uint32_t offset;      // bytes; before it is the user's
+    std::uint32_t stage_count; // 0: none
+    std::uint32_t stage_bytes;
+};
 
 // A kernel with its arguments.
 struct bound_kernel {

@@ -32,18 +32,28 @@ enum class order_tag : int {
     none,            // relaxed on purpose: nothing is read or written on the strength of it
     notify_publish,  // source rank: data of puts -> its notification
     notify_observe,  // target rank: notification seen -> data readable
-    barrier_arrive,  // rank: what it did before -> its arrival; last rank: all arrivals -> what it does for all
-    barrier_release, // last rank: what all did -> the generation
-    barrier_observe, // rank: generation seen -> what all did
-    device_arrive,   // last rank of a device: what its ranks did -> the epoch at another device
-    device_observe,  // last rank of a device: epoch of another device seen -> what its ranks did
+    meet_arrive,     // rank: what it did before -> its arrival; last rank: all arrivals -> what it does for all
+    meet_release,    // last rank: what all did -> the generation
+    meet_observe,    // rank: generation seen -> what all did
+    barrier_arrive,  // rank: what it did, and those whose arrival it saw -> its own arrival
+    barrier_observe, // rank: arrivals seen -> what those ranks did
+    device_arrive,   // leader of a device: what its ranks did -> the arrival at another device
+    device_observe,  // rank: arrival of other devices seen -> what their ranks did
     command_publish, // rank: payload and what it refers to -> the command's sequence number
     command_observe, // host: sequence number seen -> payload and what it refers to
     reply_publish,   // host: what it prepared -> the reply
     reply_observe,   // rank: reply seen -> what the host prepared
     slot_free,       // host: has read a command -> its slot may be used again
     slot_reuse,      // rank: slot seen free -> writes the next command into it
+    mail_publish,    // source rank: payload of a packet -> its sequence number
+    mail_observe,    // target rank: sequence number seen -> payload, and what a message vouches for
+    mail_free,       // target rank: has read packets and placed their payload -> the credit
+    mail_reuse,      // source rank: credit seen -> new packets there, or a put over what the old ones wrote
 };
+
+// Variables that shall not take registers. Nothing is ordered by that.
+template <class T>
+using in_memory = volatile T;
 
 #if defined(__CUDA_ARCH__)
 
@@ -92,6 +102,20 @@ __device__ __forceinline__ void add_release(scope reach, std::uint32_t* word, st
         asm volatile("red.release.sys.global.add.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
 }
 
+// A release in two parts, for several additions after one fence: fence_release, then add_after_fence.
+template <order_tag Tag>
+__device__ __forceinline__ void fence_release(scope reach) {
+    if (reach == scope::device)
+        asm volatile("fence.acq_rel.gpu;" ::: "memory");
+    else
+        asm volatile("fence.acq_rel.sys;" ::: "memory");
+}
+
+template <order_tag Tag>
+__device__ __forceinline__ void add_after_fence(std::uint32_t* word, std::uint32_t value) {
+    asm volatile("red.relaxed.sys.global.add.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+}
+
 // Device scope.
 template <order_tag Tag>
 __device__ __forceinline__ std::uint32_t fetch_add_acq_rel(std::uint32_t* word, std::uint32_t value) {
@@ -106,6 +130,12 @@ __device__ __forceinline__ std::uint32_t fetch_add_relaxed(std::uint32_t* word, 
     return before;
 }
 
+__device__ __forceinline__ std::uint32_t fetch_add_relaxed_system(std::uint32_t* word, std::uint32_t value) {
+    std::uint32_t before;
+    asm volatile("atom.relaxed.sys.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(word), "r"(value) : "memory");
+    return before;
+}
+
 // In shared or global memory.
 __device__ __forceinline__ std::uint32_t exchange_relaxed(std::uint32_t* word, std::uint32_t value) {
     std::uint32_t before;
@@ -116,6 +146,16 @@ __device__ __forceinline__ std::uint32_t exchange_relaxed(std::uint32_t* word, s
 // All earlier writes of the thread, and those it has seen, are performed at their targets on return: for flush, and for
 // what a command refers to before the command is sent.
 __device__ __forceinline__ void complete_writes() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+
+// The same number, of which the compiler no longer knows where it comes from: it keeps it instead of making it again.
+__device__ __forceinline__ std::uint32_t keep_in_register(std::uint32_t value) {
+    std::uint32_t kept;
+    asm("mov.b32 %0, %1;" : "=r"(kept) : "r"(value));
+    return kept;
+}
+
+// Whoever sleeps beside the word looks again. On a GPU nobody sleeps.
+__device__ __forceinline__ void ring_bell(std::uint32_t*) {}
 
 // Nanoseconds on this processor's clock, to measure how long a wait lasts.
 __device__ __forceinline__ std::uint64_t clock_ns() {
@@ -185,6 +225,15 @@ inline void add_release(scope, std::uint32_t* word, std::uint32_t value) {
     wake_sleepers(word);
 }
 
+// ThreadSanitizer does not understand fences: each addition is a release of its own.
+template <order_tag Tag>
+inline void fence_release(scope) {}
+
+template <order_tag Tag>
+inline void add_after_fence(std::uint32_t* word, std::uint32_t value) {
+    add_release<Tag>(scope::system, word, value);
+}
+
 template <order_tag Tag>
 inline std::uint32_t fetch_add_acq_rel(std::uint32_t* word, std::uint32_t value) {
     return atomic(word).fetch_add(value, order<Tag>(std::memory_order_acq_rel));
@@ -192,6 +241,10 @@ inline std::uint32_t fetch_add_acq_rel(std::uint32_t* word, std::uint32_t value)
 
 inline std::uint32_t fetch_add_relaxed(std::uint32_t* word, std::uint32_t value) {
     return atomic(word).fetch_add(value, std::memory_order_relaxed);
+}
+
+inline std::uint32_t fetch_add_relaxed_system(std::uint32_t* word, std::uint32_t value) {
+    return fetch_add_relaxed(word, value);
 }
 
 inline std::uint32_t exchange_relaxed(std::uint32_t* word, std::uint32_t value) {
@@ -202,6 +255,15 @@ inline std::uint32_t exchange_relaxed(std::uint32_t* word, std::uint32_t value) 
 inline void complete_writes() {
     std::uint32_t nothing = 0;
     atomic(&nothing).exchange(1, std::memory_order_seq_cst);
+}
+
+inline std::uint32_t keep_in_register(std::uint32_t value) { return value; }
+
+// Whoever sleeps on the word looks again. Relaxed: should the bell overtake what it announces, the sleeper's time-out
+// is short.
+inline void ring_bell(std::uint32_t* bell) {
+    atomic(bell).fetch_add(1, std::memory_order_relaxed);
+    wake_sleepers(bell);
 }
 
 inline std::uint64_t clock_ns() {
@@ -222,7 +284,7 @@ inline std::uint64_t clock_ns() {
 // PERF: an acquire invalidates the L1 cache; doing so in every turn delays the next look. Notification to a peer,
 // one-way: 1.63 us that way, 1.71 us if the value of the last load is waited for, 1.51 us so (H200, 2026-11-21).
 template <order_tag Tag, class Ready, class Patience>
-DCUDA_DEVICE bool poll(scope s, const std::uint32_t* word, const Ready& ready, Patience& patience) {
+DCUDA_DEVICE bool poll(scope s, const std::uint32_t* word, const Ready& ready, const Patience& patience) {
 #if defined(__CUDA_ARCH__)
     for (unsigned polls = 1;; ++polls) {
         const std::uint32_t value = load_relaxed(word);
@@ -252,7 +314,41 @@ DCUDA_DEVICE bool poll(scope s, const std::uint32_t* word, const Ready& ready, P
 #endif
 }
 
-// --- Packets: commands of ranks to their host ----------------------------------------------------------------------
+enum class look_result { nothing, something, all };
+
+// Looks until look() has found all that is waited for. After something was found it looks again at once; after many
+// looks in vain it asks patience() whether to go on, and returns false when that says no. `looks` counts those in vain.
+// All threads of a team, with the same results. Whoever makes a difference rings the bell.
+template <class Look, class Patience>
+DCUDA_DEVICE bool look_until(const Look& look, const Patience& patience, const std::uint32_t* bell) {
+#if defined(__CUDA_ARCH__)
+    (void)bell;
+    for (unsigned looks = 1;;) {
+        const look_result found = look(looks);
+        if (found == look_result::all) return true;
+        looks = found == look_result::something ? 1 : looks + 1;
+        if (looks % 64 == 0 && !patience()) return false;
+        // PERF: the first looks last some 30 us. Who waits longer than that can afford to leave the memory to others.
+        if (looks > 64) __nanosleep(64);
+    }
+#elif !defined(__CUDACC__)
+    long sleep_ns = 500'000;
+    for (unsigned looks = 1;;) {
+        const std::uint32_t rung = load_relaxed(bell);
+        const look_result found = look(looks);
+        if (found == look_result::all) return true;
+        looks = found == look_result::something ? 1 : looks + 1;
+        if (looks <= 32) continue;
+        if (!patience()) return false;
+        sleep_on(bell, rung, sleep_ns);
+        if (sleep_ns < 50'000'000) sleep_ns *= 2;
+    }
+#else
+    return false; // nvcc's host pass: never called
+#endif
+}
+
+// --- Packets: small puts between ranks, commands of ranks to their host ----------------------------------------------
 
 // 12 bytes of payload with the sequence number that vouches for them.
 struct alignas(16) packet {
@@ -260,9 +356,10 @@ struct alignas(16) packet {
     std::uint32_t sequence;
 };
 
-// One thread. ORDER command-publish: on the GPU one 128-bit store, single-copy atomic, carries payload and number, so
-// nothing needs to be ordered between them; what the payload refers to was completed before (collectives.hpp). On the
-// CPU the number is stored with release.
+// One thread. ORDER command-publish, mail-publish: on the GPU one 128-bit store, single-copy atomic, carries payload
+// and number, so nothing needs to be ordered between them; what the payload refers to was completed before
+// (collectives.hpp, mailbox.hpp). On the CPU the number is stored with release.
+template <order_tag Tag>
 DCUDA_HOST_DEVICE void store_packet(packet* target, std::uint32_t a, std::uint32_t b, std::uint32_t c,
                                     std::uint32_t sequence) {
 #if defined(__CUDA_ARCH__)
@@ -276,9 +373,82 @@ DCUDA_HOST_DEVICE void store_packet(packet* target, std::uint32_t a, std::uint32
     target->payload[0] = a;
     target->payload[1] = b;
     target->payload[2] = c;
-    atomic(&target->sequence).store(sequence, order<order_tag::command_publish>(std::memory_order_release));
+    atomic(&target->sequence).store(sequence, order<Tag>(std::memory_order_release));
 #endif
 }
+
+// One thread. The packet if it has the expected number; else something with another number.
+template <order_tag Tag>
+DCUDA_DEVICE packet load_packet(const packet* source, std::uint32_t expected) {
+#if defined(__CUDA_ARCH__)
+    (void)expected;
+    std::uint64_t low, high;
+    asm volatile("{ .reg .b128 whole; ld.relaxed.sys.global.b128 whole, [%2]; mov.b128 {%0, %1}, whole; }"
+                 : "=l"(low), "=l"(high)
+                 : "l"(source)
+                 : "memory");
+    // All four words are used here, needed or not: ptxas 13.0 splits a 128-bit load of which only parts are used into
+    // 32-bit loads, which are not atomic together.
+    asm volatile("" ::"l"(low), "l"(high));
+    return {{static_cast<std::uint32_t>(low), static_cast<std::uint32_t>(low >> 32), static_cast<std::uint32_t>(high)},
+            static_cast<std::uint32_t>(high >> 32)};
+#elif !defined(__CUDACC__)
+    packet result{};
+    result.sequence = atomic(&source->sequence).load(order<Tag>(std::memory_order_acquire));
+    if (result.sequence == expected)
+        for (int i = 0; i < 3; ++i) result.payload[i] = source->payload[i];
+    return result;
+#else
+    return {};
+#endif
+}
+
+// Waits for a packet that is on its way: its source has sent it together with one that has arrived. False if the run
+// was aborted.
+template <order_tag Tag>
+DCUDA_DEVICE bool await_packet(const packet* source, std::uint32_t expected, packet& result,
+                               const std::uint32_t* aborted) {
+    for (unsigned looks = 1; result.sequence != expected; ++looks) {
+        result = load_packet<Tag>(source, expected);
+        if (looks % 4096 == 0 && load_relaxed(aborted) != 0) return false;
+    }
+    return true;
+}
+
+// One thread, after a packet was seen: acquires what its source released before it. On the CPU load_packet has done it.
+template <order_tag Tag>
+DCUDA_DEVICE void acquire_packet(const packet* source) {
+#if defined(__CUDA_ARCH__)
+    std::uint64_t low, high;
+    asm volatile("{ .reg .b128 whole; ld.acquire.sys.global.b128 whole, [%2]; mov.b128 {%0, %1}, whole; }"
+                 : "=l"(low), "=l"(high)
+                 : "l"(source)
+                 : "memory");
+    asm volatile("" ::"l"(low), "l"(high));
+#else
+    (void)source;
+#endif
+}
+
+#if defined(__CUDACC__)
+// A full warp. Each thread loads its packets (null: none) again and again, all threads at the same time, until
+// found(first packet) is true in some thread; the result says in which. 0: patience() has given up; it is asked after
+// every 32nd look, first.
+template <order_tag Tag, unsigned Count, class Found, class Patience>
+DCUDA_DEVICE unsigned poll_packets(const packet* const (&sources)[Count], packet (&seen)[Count], const Found& found,
+                                   const Patience& patience) {
+    for (unsigned looks = 1;; ++looks) {
+        DCUDA_UNROLL
+        for (unsigned i = 0; i < Count; ++i)
+            if (sources[i] != nullptr) seen[i] = load_packet<Tag>(sources[i], 0);
+        const unsigned threads = __ballot_sync(0xffff'ffff, found(seen[0]));
+        if (threads != 0) return threads;
+        if (looks % 32 == 0 && !patience(looks)) return 0;
+        // PERF: the first looks last some 15 us. Who waits longer than that can afford to leave the memory to others.
+        if (looks > 32) __nanosleep(100);
+    }
+}
+#endif
 
 #if !defined(__CUDA_ARCH__)
 // Host. True if the packet with this number has arrived; then its payload has, too.

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "dcuda/detail/launch.hpp"
 #include "dcuda/detail/memory.hpp"
 
 namespace dcuda::detail {
@@ -16,9 +17,11 @@ inline constexpr int max_max_windows = 32768;
 
 // What one rank offers for puts. writer: the rank, then its host; readers: ranks that put; home: device memory.
 // `base` is valid on the device that holds the entry.
+// `home` is the same place as the rank itself addresses it.
 struct window_entry {
     std::byte* base;
     std::uint64_t bytes;
+    std::byte* home;
 };
 
 // A window as one device sees it. writer: the last rank to arrive in create_window or free_window, or the host in
@@ -32,7 +35,7 @@ struct window_slot {
 };
 
 // The collective operations of a device's ranks. Each has its own words, so that ranks that meet in different ones
-// wait (and the watchdog names both) instead of taking each other for partners.
+// wait (and the watchdog names both) instead of taking each other for partners. The first four are barriers.
 enum class collective : std::uint32_t {
     init,
     finish,
@@ -45,27 +48,107 @@ enum class collective : std::uint32_t {
     count,
 };
 
+inline constexpr std::uint32_t barrier_kinds = 4;
+
 // Meeting point of a device's ranks. home: device memory, a cache line each.
 struct alignas(128) meeting {
     std::uint32_t arrived;    // writers: all ranks of the device, by atomic addition; the last resets it
     std::uint32_t generation; // writer: the last rank to arrive; readers: the device's ranks
 };
 
-// Where a device's notifications and barrier epochs arrive. home: the device's memory, mapped by peers ("the inbox").
-// Layout: inbox_header, then one epoch word per process, then counters[rank][tag].
-struct peer_view {
-    std::uint32_t*
-        counters; // [local rank * tags + tag]; writers: local and peer ranks, by atomic addition; reader: the rank
-    std::uint32_t*
-        epochs; // [process * epoch_stride]; writer: the last rank of that process; reader: the last rank here
+// The words of one barrier. The device's ranks stand in rows of `row_size`; the last row may be shorter. Words count
+// arrivals in their lower half; a rank that has sent small puts since the last barrier also adds 1 to the upper half.
+// The words are `barrier_line` words apart. home: the device's memory, mapped by peers. Layout:
+//   row[rows]        arrivals of a row.           writers: its ranks; readers: the same
+//   column[row_size] arrivals of rows.            writers: a rank of each row; readers: the column's ranks
+//   root             arrivals of rows.            writers: first ranks of the rows; reader: rank 0 of the device
+//   release[rows]    arrivals of devices.         writers: rank 0 of each device; readers: the row's ranks
+struct barrier_shape {
+    std::uint32_t ranks; // of the device
+    std::uint32_t row_size;
+    std::uint32_t rows;
+    DCUDA_HOST_DEVICE std::uint32_t words() const { return 2 * rows + row_size + 1; }
 };
-inline constexpr std::size_t epoch_stride = 32; // words; a cache line per writer
+inline constexpr std::uint32_t barrier_line = 64;
+inline constexpr std::uint32_t barrier_mail = 1u << 16;
+
+// The mailbox of a rank takes small puts and notifications of other ranks: payload and sequence number in one packet.
+// It has `lanes_per_rank` lanes; a lane is a ring of packets with one writer, the source that took it.
+inline constexpr std::uint32_t lanes_per_rank = 16;
+inline constexpr std::uint32_t links_per_rank = 64; // targets in whose mailboxes a rank can have lanes
+inline constexpr std::uint32_t no_lane = UINT32_MAX;
+// PERF: a message of up to 96 packets leaves a warp in one round. 1 KiB to a peer by mail 1.7 us, straight 2.4 us; 4
+// KiB by mail 6.8 us (H200, 2026-11-21).
+inline constexpr std::uint32_t max_small_put_bytes = 95 * 12;
+
+// writers: sources, by atomic addition; reader: the rank; home: the inbox.
+struct alignas(16) mailbox_status {
+    std::uint32_t lanes_taken; // may exceed lanes_per_rank: later sources have no lane
+    std::uint32_t bell;        // CPU backend: rung when something has arrived
+    std::uint32_t unused[2];
+};
+
+// A message is a header packet and payload packets of 12 bytes each. The header's payload:
+//   [0]      the place of the payload, as the target addresses it, low 32 bits; in a hello: the source's link
+//   [1]      20 more bits of it, and flags
+//   [2]      tag in the upper half, bytes in the lower; in a hello: the source's world rank
+inline constexpr std::uint32_t mail_hello = 1u << 20;   // the first message of a lane: who writes here
+inline constexpr std::uint32_t mail_vouches = 1u << 21; // also for puts that went straight into the window
+inline constexpr std::uint32_t mail_bytes = 12;         // of payload in a packet
+
+struct header {
+    std::uint32_t words[3];
+    DCUDA_HOST_DEVICE bool is_hello() const { return (words[1] & mail_hello) != 0; }
+    DCUDA_HOST_DEVICE bool vouches() const { return (words[1] & mail_vouches) != 0; }
+    DCUDA_HOST_DEVICE std::uint32_t bytes() const { return is_hello() ? 0 : words[2] & 0xffff; }
+    DCUDA_HOST_DEVICE std::uint32_t tag() const { return words[2] >> 16; }
+    DCUDA_HOST_DEVICE std::byte* target() const {
+        const std::uint64_t address = words[0] | static_cast<std::uint64_t>(words[1] & 0xfffff) << 32;
+        return reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(address));
+    }
+};
+
+// Where what arrives at a device arrives. home: the device's memory, mapped by peers ("the inbox").
+struct peer_view {
+    std::uint32_t* counters; // [local rank * tags + tag]; notifications of sources that have no lane. writers: local
+                             // and peer ranks, by atomic addition; reader: the rank
+    std::uint32_t* barriers; // [collective][barrier_shape]
+    mailbox_status* status;  // [local rank]
+    packet* mail;            // [local rank][lane][position % lane_packets]; writer: the lane's source; reader: the rank
+    std::uint32_t* credits;  // [local rank][link]: packets that the link's target has taken out of our lane.
+                             // writer: the target; reader: the rank
+};
+
+// What a rank keeps of a target while its shared memory holds other targets. writer and reader: the rank; home: device
+// memory.
+struct alignas(16) link_record {
+    std::uint32_t world_rank;
+    std::uint32_t lane; // or no_lane
+    std::uint32_t sent; // packets
+    std::uint32_t puts; // of link_puts
+};
+enum link_puts : std::uint32_t { no_puts = 0, direct_puts = 1, mailed_puts = 2 };
+
+// Notifications of one tag. writer and reader: the rank; home: device memory, near ones in shared memory.
+struct tag_record {
+    std::uint32_t consumed; // by the program, less those that came by mail
+    std::uint32_t counter;  // the counter's last known value
+};
 
 // What a rank waits for. writer: the rank, once a wait is long; reader: the host's watchdog; home: device memory.
-enum class waiting : std::uint32_t { no, notifications, collective, other_devices, host_reply, ring_space, done };
+enum class waiting : std::uint32_t {
+    no,
+    notifications,
+    collective,
+    other_devices,
+    host_reply,
+    ring_space,
+    mailbox, // space in a target's mailbox, or that the target empties it
+    done,
+};
 struct alignas(32) wait_record {
     std::uint32_t what;      // a `waiting`
-    std::uint32_t detail;    // tag, or a `collective`, or the process waited for
+    std::uint32_t detail;    // tag, or a `collective`, or the world rank waited for
     std::uint32_t expected;  // notifications waited for
     std::uint32_t seen;      // of these, arrived
     std::uint32_t epoch;     // number of long waits so far
@@ -118,10 +201,15 @@ struct device_context {
     std::uint32_t process_count;
     std::uint32_t tags;
     std::uint32_t max_windows;
-    std::uint32_t counter_start;   // what notification counters start from: tests of wrap-around set it
+    std::uint32_t counter_start;   // what notification counters and lanes start from: tests of wrap-around set it
+    std::uint32_t lane_packets;    // of one lane; a power of two; 0: no mail
+    std::uint32_t small_put_bytes; // notified puts up to this size go by mail
+    barrier_shape barriers;
+    staging_shape staging;
     std::uint64_t wait_timeout_ns; // 0: none
     const peer_view* peers;        // [process]
-    std::uint32_t* consumed;       // [local rank * tags + tag]; writer and reader: the rank
+    tag_record* tag_records;       // [local rank * tags + tag]
+    link_record* links;            // [local rank][links_per_rank]
     wait_record* waits;            // [local rank]
     meeting* meetings;             // [collective]
     window_slot* windows;          // [max_windows]

@@ -10,155 +10,255 @@
 namespace dcuda::detail {
 
 inline constexpr unsigned cached_targets = 8;
-inline constexpr unsigned cached_tags = 32;
+inline constexpr unsigned cached_links = 8;
+inline constexpr unsigned cached_tags = 16;
+inline constexpr unsigned near_processes = 8;
 
-// Where puts to one rank through one window go: what find_target found out, kept near because the tables are far away.
-struct target_entry {
-    std::uint32_t window; // id; 0: this entry is empty
+// Where puts to one rank through one window go, kept near because the tables are far away.
+struct alignas(16) target_entry {
+    std::uint32_t window; // id, or notify_key; 0: this entry is empty
     std::uint32_t rank;   // in the window's communicator
-    std::byte* base;      // of the target's window, as mapped here
+    std::uint32_t small;  // notified puts of fewer bytes go by mail, and fit into the window; 0: none does
+    std::uint32_t world_rank;
+    std::byte* base; // of the target's window, as mapped here
     std::uint64_t bytes;
-    std::uint32_t* counters; // of the target's notifications, [tag]
-    scope reach;             // who sees what is published there
+    std::byte* home; // the base as the target addresses it
+};
+// In place of a window: notifications alone, by communicator.
+inline constexpr std::uint32_t notify_key = 0xffff'fff0;
+
+// What this rank and one target have with each other. Positions in a lane count packets and wrap around.
+struct alignas(16) link {
+    packet* lane;         // in the target's mailbox, as mapped here; null: notifications go to the counters
+    std::uint32_t sent;   // position of the next packet
+    std::uint32_t freed;  // position up to which the target has taken packets out, as last seen
+    scope reach;          // who sees what is published there
+    std::uint32_t direct; // 1: puts went straight into the target's memory for which no message has vouched yet
+    std::uint32_t last_put;
+    std::uint32_t world_rank; // of the target; no_rank: this entry is empty
+    std::byte* mailed_from;   // puts that went by mail wrote somewhere between these, as the target addresses it,
+    std::byte* mailed_to;     // the last of them before position `last_put`; the target may not have placed them yet
+    std::uint32_t* counters;  // of the target, [tag]
+    const std::uint32_t* credit;
+    std::uint32_t record; // its place in the rank's table of links; links_per_rank: none
+};
+inline constexpr std::uint32_t no_rank = UINT32_MAX;
+
+// A lane of this rank's own mailbox.
+struct inbound_lane {
+    std::uint32_t received; // position of the next packet
+    std::uint32_t credited; // position up to which its source knows that we have taken packets out
+    std::uint32_t* credit;  // where the source learns it; null until its hello has come
 };
 
-// Notifications with this tag that were consumed so far. Kept near also because a store to device memory would delay
-// the next release.
-struct consumed_entry {
+// Where this rank stands in barriers.
+struct barrier_place {
+    std::uint32_t row;
+    std::uint32_t place;   // in the row
+    std::uint32_t members; // of the row
+};
+
+struct tag_entry {
     std::uint32_t tag;
-    std::uint32_t count;
+    tag_record record;
 };
 
-// One per rank, in the block's shared memory. Written by one thread inside exec::run_then_sync, read by all after it.
+// The wait that the rank is in. One thread.
+struct current_wait {
+    waiting what;
+    std::uint32_t detail;
+    std::uint32_t base;
+    std::uint32_t expected;
+    std::uint32_t seen;      // when the user's bound ended the wait
+    std::uint32_t timed_out; // 1: that has happened
+    std::uint32_t calls;     // of keep_waiting
+    std::uint64_t start_ns;  // of the first of them; 0: none yet
+};
+
+// What receive_meanwhile is at. It is called in the middle of waits, whose registers it would add its own to.
+struct courier {
+    std::uint32_t lane;
+    std::uint32_t position;
+    std::uint32_t number; // of the payload packet
+    header message;
+    std::uint32_t any;
+};
+
+// One per rank, in the block's shared memory. Written by one thread or the team where the block's barrier orders it,
+// read by all threads after.
 struct rank_state {
-    context device;
+    device_context device; // a copy: its memory is far away
+    peer_view mine;        // of this device
     std::uint32_t device_rank;
     std::uint32_t world_rank;
-    std::uint32_t first_rank; // the following repeat the context, whose memory is far away
-    std::uint32_t ranks_per_device;
-    std::uint32_t world_size;
-    std::uint32_t tags;
     std::uint32_t ended;  // 1: the run was aborted, all threads leave the kernel
     std::uint32_t last;   // 1: this rank was the last to arrive in the current collective operation
     std::uint32_t result; // of the current operation, for all threads
     std::uint32_t finished;
-    std::uint32_t generation[static_cast<unsigned>(collective::count)]; // of each meeting, as this rank counts
-    scope notification_scope;                                           // whom notifications may come from
-    std::uint32_t* counters;                                            // this rank's, [tag]
-    std::uint32_t* consumed;                                            // this rank's, [tag], where it is not cached
+    barrier_place row;
+    std::uint32_t* near_barriers[near_processes]; // the words of the first processes
+    std::uint32_t
+        generation[static_cast<unsigned>(collective::count)]; // of each meeting and barrier, as this rank counts
+    std::uint32_t mail_seen[barrier_kinds][3];                // upper halves of the words of barriers
+    std::uint32_t unreleased; // bit by `scope`: puts went to such targets that no release has covered
+    std::uint32_t mailed;     // bit by `scope`: mail was sent to such targets since the last barrier with them
+    std::uint32_t link_count; // in the rank's table of links
+    scope notification_scope; // whom notifications may come from
+    std::uint32_t* counters;  // this rank's, [tag]
+    tag_record* tag_records;  // this rank's, [tag], where they are not cached
+    mailbox_status* status;   // this rank's mailbox
+    packet* mail;
+    std::uint32_t lanes;        // in use, of the mailbox
+    std::uint32_t favourite;    // the lane that brought the last message,
+    std::uint32_t foreseen;     // and that message's payload packets: the next one will be alike
+    std::uint32_t remote_lanes; // bit by lane: its source is on another device
+    exec::staging staging;
+    current_wait wait;
+    courier meanwhile;
+    inbound_lane inbound[lanes_per_rank];
     target_entry targets[cached_targets];
-    consumed_entry consumed_cache[cached_tags]; // of the tags with the same remainder, the one used last
+    link links[cached_links];
+    tag_entry tag_cache[cached_tags]; // of the tags with the same remainder, the one used last
+};
+
+// How functions that are not inlined, and the user's rank, hold the state.
+// PERF: on a GPU as an address in shared memory that the compiler takes from a register. It would otherwise work out
+// the address of a __shared__ variable at every use, and would not know that a reference is one to shared memory.
+class shared_state {
+public:
+#if defined(__CUDACC__)
+    DCUDA_DEVICE shared_state(rank_state& state)
+        : address_(keep_in_register(static_cast<std::uint32_t>(__cvta_generic_to_shared(&state)))) {}
+    DCUDA_DEVICE rank_state& get() const { return *static_cast<rank_state*>(__cvta_shared_to_generic(address_)); }
+
+private:
+    std::uint32_t address_;
+#else
+    shared_state(rank_state& state) : state_(&state) {}
+    rank_state& get() const { return *state_; }
+
+private:
+    rank_state* state_;
+#endif
 };
 
 // --- Waiting -------------------------------------------------------------------------------------------------------
 
-// Asked by a wait from time to time; ends it when the run ends or the user's bound is reached. One thread.
-class patience {
-public:
-    DCUDA_DEVICE patience(rank_state& state, waiting what, std::uint32_t detail, std::uint32_t base = 0,
-                          std::uint32_t expected = 0)
-        : state_(state), what_(what), detail_(detail), base_(base), expected_(expected) {}
+// Takes the mail that has come while the rank waits for something else, so that sources do not wait for space for ever.
+// True if that made a difference to anybody. One thread; mailbox.hpp.
+DCUDA_COLD bool receive_meanwhile(shared_state shared);
 
-    // After a look in vain at a word that holds `value`. False: give up, the run has ended.
-    DCUDA_DEVICE bool operator()(std::uint32_t value) {
-        if (load_relaxed(state_.device->aborted) != 0) {
-            store_relaxed(&state_.ended, 1);
-            return false;
-        }
-        // Publishing costs a few stores: only long waits do it, and the watchdog looks for no others.
-        if (++calls_ % calls_per_publication == 0) publish(value);
-        return what_ != waiting::notifications || in_time(value);
-    }
-
-    // Whether the user's bound ended the wait, and how many notifications had arrived then.
-    DCUDA_DEVICE bool timed_out() const { return timed_out_; }
-    DCUDA_DEVICE std::uint32_t seen() const { return seen_; }
-
-    // The wait is over. Only a wait that was published takes it back.
-    DCUDA_DEVICE void done() {
-        if (calls_ < calls_per_publication) return;
-        store_relaxed(&record().what, static_cast<std::uint32_t>(waiting::no));
-    }
-
-private:
 #if DCUDA_BACKEND_CUDA
-    static constexpr unsigned calls_per_publication = 32; // times 64 polls: about a millisecond
+inline constexpr std::uint32_t calls_per_publication = 32; // of keep_waiting; times 64 polls: about a millisecond
 #else
-    static constexpr unsigned calls_per_publication = 1; // the CPU backend sleeps between two calls
+inline constexpr std::uint32_t calls_per_publication = 1; // the CPU backend sleeps between two calls
 #endif
 
-    DCUDA_DEVICE wait_record& record() { return state_.device->waits[state_.device_rank]; }
+// One thread. What is waited for: protocol.hpp, wait_record.
+DCUDA_DEVICE void begin_wait(rank_state& state, waiting what, std::uint32_t detail, std::uint32_t base = 0,
+                             std::uint32_t expected = 0) {
+    state.wait = {what, detail, base, expected, 0, 0, 0, 0};
+}
 
-    DCUDA_DEVICE void publish(std::uint32_t value) {
-        if (calls_ == calls_per_publication) {
-            // Several threads of the last rank may wait for other devices: the count need not be exact, but it moves.
-            store_relaxed(&record().epoch, load_relaxed(&record().epoch) + 1);
-        }
-        store_relaxed(&record().detail, detail_);
-        store_relaxed(&record().expected, expected_);
-        store_relaxed(&record().seen, value - base_);
-        store_relaxed(&record().what, static_cast<std::uint32_t>(what_));
-        store_relaxed(&record().heartbeat, load_relaxed(&record().heartbeat) + 1);
-    }
+// Something has happened in the wait that may end that of another rank: it is no longer the same wait.
+DCUDA_DEVICE void count_as_new_wait(rank_state& state) {
+    wait_record& record = state.device.waits[state.device_rank];
+    if (state.wait.calls >= calls_per_publication) store_relaxed(&record.epoch, load_relaxed(&record.epoch) + 1);
+}
 
-    DCUDA_DEVICE bool in_time(std::uint32_t value) {
-        const std::uint64_t bound_ns = state_.device->wait_timeout_ns;
-        if (bound_ns == 0) return true;
-        const std::uint64_t now_ns = clock_ns();
-        if (start_ns_ == 0) start_ns_ = now_ns;
-        if (now_ns - start_ns_ < bound_ns) return true;
-        timed_out_ = true;
-        seen_ = value - base_;
+// Asked from time to time, after a look in vain at a word that holds `value`. False: give up, because the run has ended
+// or the user's bound is reached. One thread.
+DCUDA_COLD bool keep_waiting(shared_state shared, std::uint32_t value) {
+    rank_state& state = shared.get();
+    current_wait& wait = state.wait;
+    if (wait.what != waiting::notifications && receive_meanwhile(state)) count_as_new_wait(state);
+#if DCUDA_CHECKS
+    if (load_relaxed(state.device.aborted) != 0) {
+        store_relaxed(&state.ended, 1);
         return false;
     }
+    // Publishing costs a few stores: only long waits do it, and the watchdog looks for no others.
+    if (++wait.calls % calls_per_publication == 0) {
+        wait_record& record = state.device.waits[state.device_rank];
+        if (wait.calls == calls_per_publication) count_as_new_wait(state);
+        store_relaxed(&record.detail, wait.detail);
+        store_relaxed(&record.expected, wait.expected);
+        store_relaxed(&record.seen, value - wait.base);
+        store_relaxed(&record.what, static_cast<std::uint32_t>(wait.what));
+        store_relaxed(&record.heartbeat, load_relaxed(&record.heartbeat) + 1);
+    }
+    const std::uint64_t bound_ns = state.device.wait_timeout_ns;
+    if (bound_ns == 0 || wait.what != waiting::notifications) return true;
+    const std::uint64_t now_ns = clock_ns();
+    if (wait.start_ns == 0) wait.start_ns = now_ns;
+    if (now_ns - wait.start_ns < bound_ns) return true;
+    wait.timed_out = 1;
+    wait.seen = value - wait.base;
+    return false;
+#else
+    (void)value;
+    return true;
+#endif
+}
 
-    rank_state& state_;
-    waiting what_;
-    std::uint32_t detail_;
-    std::uint32_t base_;
-    std::uint32_t expected_;
-    unsigned calls_ = 0;
-    std::uint32_t seen_ = 0;
-    bool timed_out_ = false;
-    std::uint64_t start_ns_ = 0;
-};
+// The wait is over. Only a wait that was published takes it back. One thread.
+DCUDA_DEVICE void end_wait(rank_state& state) {
+    if (state.wait.calls < calls_per_publication) return;
+    store_relaxed(&state.device.waits[state.device_rank].what, static_cast<std::uint32_t>(waiting::no));
+}
+
+// Waits until ready(value) accepts the word's value. False if the run ended. One thread.
+template <order_tag Tag, class Ready>
+DCUDA_DEVICE bool wait_for_word(rank_state& state, scope reach, const std::uint32_t* word, const Ready& ready,
+                                waiting what, std::uint32_t detail) {
+    bool long_wait = false;
+    const bool there = poll<Tag>(reach, word, ready, [&](std::uint32_t value) {
+        if (!long_wait) begin_wait(state, what, detail);
+        long_wait = true;
+        return keep_waiting(state, value);
+    });
+    if (long_wait) end_wait(state);
+    return there;
+}
 
 // --- Commands and faults -------------------------------------------------------------------------------------------
 
 // Puts a command into the device's ring; waits while the ring is full. False if the run ended meanwhile. One thread.
-DCUDA_DEVICE bool send_command(rank_state& state, const command& cmd) {
-    const command_ring& ring = state.device->ring;
+DCUDA_COLD bool send_command(shared_state shared, const command& cmd) {
+    rank_state& state = shared.get();
+    const command_ring& ring = state.device.ring;
     const std::uint32_t ticket = fetch_add_relaxed(ring.tail, 1);
-    patience until(state, waiting::ring_space, 0);
     // ORDER slot-reuse: the host has read what the slot held before it counts the slot as free (slot_free); the load
     // acquires that, so the new command cannot overtake the host's reading of the old one.
-    const bool free = poll<order_tag::slot_reuse>(
-        scope::system, ring.head, [&](std::uint32_t head) { return ticket - head < ring_capacity; }, until);
-    until.done();
-    if (!free) return false;
+    if (!wait_for_word<order_tag::slot_reuse>(
+            state, scope::system, ring.head, [&](std::uint32_t head) { return ticket - head < ring_capacity; },
+            waiting::ring_space, 0))
+        return false;
     packet* slot = ring.slots + std::size_t(ticket % ring_capacity) * packets_per_command;
     for (unsigned part = 0; part < packets_per_command; ++part) {
         const std::uint32_t* words = cmd.words + 3 * part;
-        store_packet(slot + part, words[0], words[1], words[2], ticket + 1);
+        store_packet<order_tag::command_publish>(slot + part, words[0], words[1], words[2], ticket + 1);
     }
     return true;
 }
 
 // Tells the host what this rank did wrong and ends the run on this device. One thread.
-DCUDA_DEVICE void report_fault(rank_state& state, fault kind, operation where, std::uint32_t window_id,
-                               std::uint32_t target, std::uint64_t offset, std::uint64_t bytes, std::uint64_t limit) {
+DCUDA_COLD void report_fault(shared_state shared, fault kind, operation where, std::uint32_t window_id,
+                             std::uint32_t target, std::uint64_t offset, std::uint64_t bytes, std::uint64_t limit) {
+    rank_state& state = shared.get();
     send_command(state, command{{static_cast<std::uint32_t>(opcode::fault), state.device_rank,
                                  static_cast<std::uint32_t>(kind), static_cast<std::uint32_t>(where), window_id, target,
                                  static_cast<std::uint32_t>(offset), static_cast<std::uint32_t>(offset >> 32),
                                  static_cast<std::uint32_t>(bytes), static_cast<std::uint32_t>(bytes >> 32),
                                  static_cast<std::uint32_t>(limit), static_cast<std::uint32_t>(limit >> 32)}});
-    store_relaxed(state.device->aborted, 1);
+    store_relaxed(state.device.aborted, 1);
 }
 
 // All threads of the rank: one reports, all leave the kernel.
-[[noreturn]] DCUDA_DEVICE void fail(rank_state& state, fault kind, operation where, std::uint32_t window_id,
-                                    std::uint32_t target, std::uint64_t offset, std::uint64_t bytes,
-                                    std::uint64_t limit) {
+[[noreturn]] DCUDA_COLD void fail(shared_state shared, fault kind, operation where, std::uint32_t window_id,
+                                  std::uint32_t target, std::uint64_t offset, std::uint64_t bytes,
+                                  std::uint64_t limit) {
+    rank_state& state = shared.get();
     // The first to get here reports, not the leader: seeing `ended`, the others leave where they are, which may still
     // be the end of the operation before.
     if (exchange_relaxed(&state.ended, 1) == 0)

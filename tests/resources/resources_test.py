@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""What device operations cost a kernel: registers, spills, stack and shared memory, with a bound for each.
+
+    resources_test.py NVCC INCLUDE_DIRECTORY [ARCHITECTURE]
+
+Compiles operations.cu and reads what ptxas says. The bounds hold for the compiler that they were found with and for
+one architecture; a later compiler may need others. Ends with 77 (skipped) if there is no nvcc.
+"""
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+BOUND_FOR = "sm_90"
+
+# Registers per thread, as the compiler likes.
+REGISTERS = {
+    "nothing": 56,
+    "put": 72,
+    "put_notify": 72,
+    "notify": 72,
+    "wait_notifications": 88,
+    "test_notifications": 64,
+    "flush": 64,
+    "barrier": 64,
+    "windows": 72,
+    "timer": 72,
+    "log_line": 64,
+    "halo_exchange": 96,
+    "compute_alone": 64,
+    "compute_and_exchange": 152,
+}
+# Kernels that are held to so many registers (1024 threads need that) spill at most so many bytes.
+FEW_REGISTERS = 64
+SPILLED_BYTES = 640
+SHARED_BYTES = 2048  # of each rank: dcuda::state
+STACK_BYTES = 128  # of each thread, of functions that are not inlined
+
+
+def measure(nvcc, include, architecture, *options):
+    """Returns {kernel: (registers, stack bytes, spilled bytes, shared bytes)}, or the compiler's complaints."""
+    with tempfile.TemporaryDirectory() as directory:
+        result = subprocess.run(
+            [nvcc, "-std=c++20", f"-arch={architecture}", "-O3", "-cubin", "-Xptxas", "-v", *options, f"-I{include}",
+             str(Path(__file__).with_name("operations.cu")), "-o", str(Path(directory, "operations.cubin"))],
+            capture_output=True, text=True,
+        )
+    output = result.stdout + result.stderr
+    if result.returncode != 0:
+        sys.exit(output)
+    found = {}
+    for part in output.split("Compiling entry function '")[1:]:
+        name = part[: part.index("'")]
+        # The functions that are called and not inlined come after the kernel, with a stack of their own.
+        spilled = sum(int(bytes) for bytes in re.findall(r"(\d+) bytes spill stores", part))
+        stack = re.search(r"(\d+) bytes cumulative stack size", part) or re.search(r"(\d+) bytes stack frame", part)
+        shared = re.search(r"(\d+) bytes smem", part)
+        registers = re.search(r"Used (\d+) registers", part)
+        found[name] = (int(registers[1]), int(stack[1]), spilled, int(shared[1]) if shared else 0)
+    return found
+
+
+def main():
+    nvcc, include = sys.argv[1:3]
+    architecture = sys.argv[3] if len(sys.argv) > 3 else BOUND_FOR
+    if shutil.which(nvcc) is None:
+        print(f"skipped: there is no {nvcc}")
+        sys.exit(77)
+    found = measure(nvcc, include, architecture)
+    held = measure(nvcc, include, architecture, f"--maxrregcount={FEW_REGISTERS}")
+    problems = [f"{name}: no bound" for name in found.keys() - REGISTERS.keys()]
+    problems += [f"{name}: not compiled" for name in REGISTERS.keys() - found.keys()]
+    print(f"{architecture:22}  registers  at most  stack B  spilled B  shared B  spilled B with {FEW_REGISTERS} registers")
+    for name, most in REGISTERS.items():
+        registers, stack, spilled, shared = found.get(name, (0, 0, 0, 0))
+        spilled_held = held.get(name, (0, 0, 0, 0))[2]
+        print(f"{name:22}  {registers:9}  {most:7}  {stack:7}  {spilled:9}  {shared:8}  {spilled_held:9}")
+        if spilled_held > SPILLED_BYTES:
+            problems.append(f"{name}: {spilled_held} B spilled with {FEW_REGISTERS} registers, at most {SPILLED_BYTES}")
+        if registers > most:
+            problems.append(f"{name}: {registers} registers, at most {most}")
+        if shared > SHARED_BYTES:
+            problems.append(f"{name}: {shared} B of shared memory, at most {SHARED_BYTES}")
+        if stack > STACK_BYTES or spilled > 0:
+            problems.append(f"{name}: {stack} B of stack (at most {STACK_BYTES}) and {spilled} B spilled (none)")
+    if problems and architecture == BOUND_FOR:
+        sys.exit("\n".join(problems))
+
+
+main()

@@ -169,7 +169,7 @@ def self_test():
         ({"include/dcuda/detail/a.hpp": 'asm volatile("membar.gl;");\n'}, "'asm' belongs"),
         ({"src/odd/a.cpp": ""}, "part of nothing"),
         ({"src/cpu/a.cpp": "\n" * 601}, "601 lines"),
-        ({f"src/cpu/{i}.cpp": "" for i in range(51)}, "51 units"),
+        ({f"src/cpu/{i}.cpp": "" for i in range(MAX_UNITS + 1)}, f"{MAX_UNITS + 1} units"),
         (
             {
                 "include/dcuda/host.hpp": '#include "dcuda/types.hpp"\n// volatile, std::atomic\n',

@@ -65,6 +65,7 @@ if [ -n "$ci" ]; then
     need_command git git
     need_command ninja-build ninja
     need_command clang-format clang-format
+    need_command spin spin
     # dcuda-bench --plot draws with it.
     python3 -c "import matplotlib" 2>/dev/null || missing+=(python3-matplotlib)
 fi

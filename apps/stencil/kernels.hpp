@@ -190,7 +190,7 @@ __global__ void __launch_bounds__(1024) diffuse(dcuda::context context, task wor
 }
 
 // Every rank puts its rows of the field to `whole`, which holds the whole field on process 0 and is not used elsewhere.
-__global__ void gather(dcuda::context context, task work, double* whole) {
+__global__ void __launch_bounds__(1024) gather(dcuda::context context, task work, double* whole) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
 
@@ -221,7 +221,8 @@ struct piece {
 
 // One rank per device. Process 0 holds `data` and puts to every device d its piece pieces[d], to the start of `data`
 // there; `pieces` and `bytes` count on process 0, and `bytes` elsewhere is the room for the piece.
-__global__ void deal(dcuda::context context, std::byte* data, std::size_t bytes, const piece* pieces) {
+__global__ void __launch_bounds__(1024)
+    deal(dcuda::context context, std::byte* data, std::size_t bytes, const piece* pieces) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
 

@@ -278,7 +278,7 @@ void measure_bandwidth(std::vector<row>& rows) {
     };
     for (const std::size_t bytes : {std::size_t{64} << 10, std::size_t{1} << 20})
         for (const shape& of :
-             {shape{"put, 1 rank", 1, 256}, shape{"put, 16 ranks", 16, 1024}, shape{"put, all ranks", 264, 1024}}) {
+             {shape{"put, 1 rank", 1, 256}, shape{"put, 16 ranks", 16, 1024}, shape{"put, all ranks", 132, 1024}}) {
             const std::size_t whole = bytes * static_cast<std::size_t>(of.blocks);
             const auto landing = allocate<unsigned char>(whole), source = allocate<unsigned char>(whole);
             const results measured(batches, of.blocks);

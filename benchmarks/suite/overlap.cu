@@ -142,7 +142,7 @@ void measure_oversubscription(session& with, const std::string& work, int per_mu
         if (work == "copy")
             one->copy_bytes = std::max<std::size_t>(16, chosen.copy_bytes / static_cast<std::size_t>(ranks) / 16 * 16);
         else
-            one->newton = std::max(1, chosen.newton / ranks);
+            one->newton = std::max(8, chosen.newton / ranks); // fewer do not converge
     }
     for (task* const one : {&only_exchange, &both}) one->distance = 1;
 

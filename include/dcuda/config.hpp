@@ -19,8 +19,8 @@
 #if defined(__CUDACC__)
 #define DCUDA_DEVICE __device__ __forceinline__
 #define DCUDA_HOST_DEVICE __host__ __device__ __forceinline__
-// What is long or rarely needed is called, not inlined: it costs the user's kernel no instructions at each place of use.
-// nvcc's host pass compiles no body, and its host compiler does not like the two words together.
+// What is long or rarely needed is called, not inlined: it costs the user's kernel no instructions at each place of
+// use. nvcc's host pass compiles no body, and its host compiler does not like the two words together.
 #if defined(__CUDA_ARCH__)
 #define DCUDA_COLD __device__ __noinline__ inline
 #else

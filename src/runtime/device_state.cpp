@@ -113,7 +113,7 @@ std::uint32_t device_state::agree_on_lanes(int requested) const {
 
 device_state::inbox_layout device_state::layout() const {
     const auto ranks = static_cast<std::size_t>(ranks_);
-    const std::size_t barrier_words = std::size_t(barrier_kinds) * fields_.barriers.words() * barrier_line;
+    const std::size_t barrier_words = std::size_t(barrier_kinds) * 2 * fields_.barriers.words() * barrier_line;
     inbox_layout at{};
     at.status = at.barriers + packets_of(barrier_words, sizeof(std::uint32_t));
     at.credits = at.status + ranks;

@@ -11,8 +11,9 @@ namespace {
 class Launch : public device_test {};
 
 // Every thread of every rank counts itself, in its rank's piece of dynamic shared memory too.
-__global__ void count_threads(dcuda::context context, findings* found, unsigned* counts, int ranks_here,
-                              unsigned threads) {
+// With as many threads as a block can have, for which registers must be few.
+__global__ void __launch_bounds__(1024)
+    count_threads(dcuda::context context, findings* found, unsigned* counts, int ranks_here, unsigned threads) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
     EXPECT_SAME(self.size(dcuda::device), ranks_here);

@@ -19,16 +19,9 @@ using namespace dcuda::test;
 
 namespace {
 
-dcuda::launch_config two_ranks() {
-    dcuda::launch_config config;
-    config.threads = dim3(4);
-    config.ranks_per_device = 2;
-    return config;
-}
-
-// notify_publish, notify_observe: put data, then the notification for it. The credit that goes back orders the
-// receiver's reading before the next put, by the same two tags.
-__global__ void notified_put(dcuda::context context, findings* found, unsigned* memory, int rounds) {
+// notify_publish, notify_observe, without mailboxes; mail_publish, mail_observe with them: put data, then the
+// notification for it. The credit that goes back orders the receiver's reading before the next put, by the same tags.
+__global__ void notified_puts(dcuda::context context, findings* found, unsigned* memory, int rounds) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
     const int other = (self.id() + 1) % self.size(), before = (self.id() + self.size() - 1) % self.size();
@@ -44,8 +37,70 @@ __global__ void notified_put(dcuda::context context, findings* found, unsigned* 
     }
 }
 
-// barrier_arrive, barrier_release, barrier_observe: everybody writes, everybody reads what the others wrote. One
-// direction needs the last rank's arrival, the other the release of the first.
+// mail_publish, mail_observe for what went straight into the window: the message vouches for it.
+__global__ void vouched_puts(dcuda::context context, findings* found, unsigned* memory, int rounds) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int other = (self.id() + 1) % self.size(), before = (self.id() + self.size() - 1) % self.size();
+    unsigned* const inbox = piece_of(memory, 64, self);
+    const dcuda::window win = self.create_window(dcuda::world, inbox, 32 * sizeof(unsigned));
+    for (int round = 0; round < rounds; ++round) {
+        for_each_thread(32, [&](std::size_t i) { inbox[32 + i] = round + static_cast<unsigned>(i); });
+        self.put(win, other, 0, 32 * sizeof(unsigned), inbox + 32);
+        self.notify(other, dcuda::world, 0);
+        self.wait_notifications(0, 1);
+        for_each_thread(32, [&](std::size_t i) { EXPECT_SAME(inbox[i], round + i); });
+        self.notify(before, dcuda::world, 1);
+        self.wait_notifications(1, 1);
+    }
+}
+
+// mail_free, mail_reuse: puts in one direction, many more than the lane holds. Nothing goes back but credits.
+__global__ void one_way(dcuda::context context, findings* found, unsigned* memory, int rounds) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    unsigned* const inbox = piece_of(memory, 64, self);
+    const dcuda::window win = self.create_window(dcuda::world, inbox, 16 * sizeof(unsigned));
+    for_each_thread(16, [&](std::size_t i) { inbox[32 + i] = static_cast<unsigned>(i) + 1; });
+    for (int round = 0; round < rounds && self.id() == 0; ++round)
+        self.put_notify(win, 1, 0, (1 + round % 16) * sizeof(unsigned), inbox + 32, 0);
+    if (self.id() != 1) return;
+    self.wait_notifications(0, rounds);
+    for_each_thread(16, [&](std::size_t i) { EXPECT_SAME(inbox[i], i + 1); });
+}
+
+// mail_free, mail_reuse: a put goes straight to where the target has placed one that came by mail. The lane never
+// fills.
+__global__ void crossing(dcuda::context context, findings* found, unsigned* memory, int rounds) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    unsigned* const inbox = piece_of(memory, 64, self);
+    const dcuda::window win = self.create_window(dcuda::world, inbox, 4 * sizeof(unsigned));
+    for_each_thread(4, [&](std::size_t i) { inbox[32 + i] = static_cast<unsigned>(i); });
+    for_each_thread(4, [&](std::size_t i) { inbox[36 + i] = static_cast<unsigned>(i) + 1; });
+    for (int round = 0; round < rounds && self.id() == 0; ++round) {
+        self.put_notify(win, 1, 0, 4 * sizeof(unsigned), inbox + 32, 0);
+        self.put(win, 1, 0, 4 * sizeof(unsigned), inbox + 36);
+    }
+    if (self.id() == 0) self.notify(1, dcuda::world, 0);
+    if (self.id() != 1) return;
+    self.wait_notifications(0, rounds + 1);
+    for_each_thread(4, [&](std::size_t i) { EXPECT_SAME(inbox[i], i + 1); });
+}
+
+// meet_arrive, meet_release, meet_observe: the same as with barriers, around another collective operation.
+__global__ void meetings(dcuda::context context, findings* found, unsigned* values, int rounds) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    for (int round = 0; round < rounds; ++round) {
+        by_one_thread([&] { values[self.id(dcuda::device)] = static_cast<unsigned>(round); });
+        const dcuda::window win = self.create_window(dcuda::device, values, sizeof(unsigned));
+        for (int rank = 0; rank < self.size(dcuda::device); ++rank) EXPECT_SAME(values[rank], round);
+        self.free_window(win);
+    }
+}
+
+// barrier_arrive, barrier_observe: everybody writes, everybody reads what the others wrote. In one row, and in several.
 __global__ void barriers(dcuda::context context, findings* found, unsigned* values, int rounds) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
@@ -127,13 +182,46 @@ __global__ void overflow(dcuda::context context, findings*, unsigned* memory, in
 
 using kernel = void (*)(dcuda::context, findings*, unsigned*, int);
 
-int run(kernel body, int rounds, std::size_t bytes = 1024) {
+struct litmus_case {
+    const char* name;
+    kernel body;
+    int ranks;
+    int rounds;
+    std::size_t bytes = 1024;
+    const char* variable = "DCUDA_BARRIER_ROW"; // in the environment
+    const char* value = "0";
+};
+
+constexpr litmus_case cases[] = {
+    {"notify", notified_puts, 2, 1000, 1024, "DCUDA_MAILBOX_PACKETS", "0"},
+    {"mail", notified_puts, 2, 1000},
+    {"vouched", vouched_puts, 2, 1000},
+    {"ring", one_way, 2, 1000, 1024, "DCUDA_MAILBOX_PACKETS", "8"},
+    {"crossing", crossing, 2, 200},
+    {"meeting", meetings, 2, 1000},
+    {"barrier", barriers, 2, 1000},
+    {"rows", barriers, 5, 300, 1024, "DCUDA_BARRIER_ROW", "2"}, // the last row is short
+    {"columns", barriers, 4, 300, 1024, "DCUDA_BARRIER_ROW", "1"},
+    {"commands", commands, 2, 20000},
+    {"devices", world_barriers, 2, 1000},
+    {"reply", windows, 2, 50},
+    {"notified", maybe_notified, 2, 1},
+    {"forgotten", maybe_notified, 2, 0},
+    {"within", overflow, 2, 0, 256},
+    {"beyond", overflow, 2, 1, 256},
+};
+
+int run(const litmus_case& which, int rounds) {
+    setenv(which.variable, which.value, 1);
     dcuda::runtime job;
     const device_vector<findings> found(1);
     void* memory = nullptr;
-    require_cuda(cudaMalloc(&memory, bytes));
-    require_cuda(cudaMemset(memory, 0, bytes));
-    job.run(body, two_ranks(), found.get(), static_cast<unsigned*>(memory), rounds);
+    require_cuda(cudaMalloc(&memory, which.bytes));
+    require_cuda(cudaMemset(memory, 0, which.bytes));
+    dcuda::launch_config config;
+    config.threads = dim3(4);
+    config.ranks_per_device = which.ranks;
+    job.run(which.body, config, found.get(), static_cast<unsigned*>(memory), rounds);
     cudaFree(memory);
     const findings first = found.read()[0];
     if (first.failures == 0) return 0;
@@ -152,24 +240,18 @@ int main(int argc, char** argv) {
     const std::string which = argc > 1 ? argv[1] : "";
     const auto rounds = [&](int otherwise) { return argc > 2 ? std::atoi(argv[2]) : otherwise; };
     try {
-        if (which == "notify") return run(notified_put, rounds(1000));
-        if (which == "barrier") return run(barriers, rounds(1000));
-        if (which == "commands") return run(commands, rounds(20000));
 #if DCUDA_BACKEND_CPU
         if (which == "devices" && !in_a_job()) return litmus::exchange_between_two_devices(rounds(200));
         if (which == "reply" && !in_a_job()) return litmus::reply_to_a_rank(rounds(200));
 #endif
-        if (which == "devices") return run(world_barriers, rounds(1000));
-        if (which == "reply") return run(windows, rounds(50));
-        if (which == "notified") return run(maybe_notified, 1);
-        if (which == "forgotten") return run(maybe_notified, 0);
-        if (which == "within") return run(overflow, 0, 256);
-        if (which == "beyond") return run(overflow, 1, 256);
+        for (const litmus_case& candidate : cases)
+            if (which == candidate.name) return run(candidate, rounds(candidate.rounds));
     } catch (const std::exception& problem) {
         std::fprintf(stderr, "litmus: %s\n", problem.what());
         return 1;
     }
-    std::fprintf(stderr,
-                 "use: litmus notify|barrier|commands|devices|reply|notified|forgotten|within|beyond [rounds]\n");
+    std::fprintf(stderr, "use: litmus CASE [rounds], where CASE is one of");
+    for (const litmus_case& candidate : cases) std::fprintf(stderr, " %s", candidate.name);
+    std::fprintf(stderr, "\n");
     return 2;
 }

@@ -13,24 +13,30 @@ import unittest
 litmus = os.path.abspath(sys.argv[1])
 sanitizer = sys.argv[2] if len(sys.argv) > 2 else ""
 
-# The numbers of dcuda::detail::order_tag, and the case that rests on each. The command ring's tags need more commands
+# The numbers of dcuda::detail::order_tag, and the cases that rest on each. The command ring's tags need more commands
 # than it has slots.
 TAGS = {
-    "notify_publish": (1, "notify"),
-    "notify_observe": (2, "notify"),
-    "barrier_arrive": (3, "barrier"),
-    "barrier_release": (4, "barrier"),
-    "barrier_observe": (5, "barrier"),
-    "device_arrive": (6, "devices"),
-    "device_observe": (7, "devices"),
-    "command_publish": (8, "commands"),
-    "command_observe": (9, "commands"),
-    "reply_publish": (10, "reply"),
-    "reply_observe": (11, "reply"),
-    "slot_free": (12, "commands"),
-    "slot_reuse": (13, "commands"),
+    "notify_publish": (1, ["notify"]),
+    "notify_observe": (2, ["notify"]),
+    "meet_arrive": (3, ["meeting"]),
+    "meet_release": (4, ["meeting"]),
+    "meet_observe": (5, ["meeting"]),
+    "barrier_arrive": (6, ["barrier", "rows", "columns"]),
+    "barrier_observe": (7, ["barrier", "rows", "columns"]),
+    "device_arrive": (8, ["devices"]),
+    "device_observe": (9, ["devices"]),
+    "command_publish": (10, ["commands"]),
+    "command_observe": (11, ["commands"]),
+    "reply_publish": (12, ["reply"]),
+    "reply_observe": (13, ["reply"]),
+    "slot_free": (14, ["commands"]),
+    "slot_reuse": (15, ["commands"]),
+    "mail_publish": (16, ["mail", "vouched"]),
+    "mail_observe": (17, ["mail", "vouched"]),
+    "mail_free": (18, ["ring", "crossing"]),
+    "mail_reuse": (19, ["ring", "crossing"]),
 }
-CASES = sorted({case for _, case in TAGS.values()})
+CASES = sorted({case for _, cases in TAGS.values() for case in cases})
 RACE = "WARNING: ThreadSanitizer: data race"
 
 
@@ -51,8 +57,8 @@ class LitmusTest(unittest.TestCase):
 
     @unittest.skipUnless(sanitizer == "thread", "needs ThreadSanitizer and DCUDA_LITMUS")
     def test_weakened(self):
-        for name, (number, case) in TAGS.items():
-            with self.subTest(name):
+        for name, number, case in [(name, number, case) for name, (number, cases) in TAGS.items() for case in cases]:
+            with self.subTest(name, case=case):
                 status, output = run(case, DCUDA_WEAKEN_ORDER=number)
                 self.assertIn(RACE, output)
                 self.assertNotEqual(status, 0)

@@ -22,7 +22,10 @@ inline constexpr unsigned ranks_per_device = 2;
 class small_device {
 public:
     small_device(unsigned process, unsigned processes)
-        : inbox_(processes * epoch_stride + counter_count), consumed_(counter_count), waits_(ranks_per_device),
+        : counters_(counter_count), barriers_(2 * barrier_kinds * shape.words() * barrier_line),
+          status_(ranks_per_device), mail_(std::size_t(ranks_per_device) * lanes_per_rank * lane_packets),
+          credits_(ranks_per_device * links_per_rank), tag_records_(counter_count),
+          links_(ranks_per_device * links_per_rank), waits_(ranks_per_device),
           meetings_(static_cast<std::size_t>(collective::count)), slots_(2), offers_(ranks_per_device), words_(5 * 32),
           ring_(std::size_t(ring_capacity) * packets_per_command), peers_(processes),
           entries_(slots_.size() * processes * ranks_per_device) {
@@ -33,8 +36,12 @@ public:
         fields_.process_count = processes;
         fields_.tags = tags;
         fields_.max_windows = static_cast<std::uint32_t>(slots_.size());
+        fields_.lane_packets = lane_packets;
+        fields_.small_put_bytes = lane_packets / 4 * 3 * mail_bytes;
+        fields_.barriers = shape;
         fields_.peers = peers_.data();
-        fields_.consumed = consumed_.data();
+        fields_.tag_records = tag_records_.data();
+        fields_.links = links_.data();
         fields_.waits = waits_.data();
         fields_.meetings = meetings_.data();
         fields_.windows = slots_.data();
@@ -47,7 +54,8 @@ public:
     }
 
     void knows(unsigned process, small_device& peer) {
-        peers_[process] = {peer.inbox_.data() + peers_.size() * epoch_stride, peer.inbox_.data()};
+        peers_[process] = {peer.counters_.data(), peer.barriers_.data(), peer.status_.data(), peer.mail_.data(),
+                           peer.credits_.data()};
     }
 
     dcuda::context context() const { return &fields_; }
@@ -67,9 +75,15 @@ public:
     }
 
 private:
-    static constexpr std::uint32_t tags = 4;
+    static constexpr std::uint32_t tags = 4, lane_packets = 8;
     static constexpr std::size_t counter_count = ranks_per_device * tags;
-    std::vector<std::uint32_t> inbox_, consumed_;
+    static constexpr barrier_shape shape{ranks_per_device, 1, ranks_per_device}; // each rank is a row
+    std::vector<std::uint32_t> counters_, barriers_;
+    std::vector<mailbox_status> status_;
+    std::vector<packet> mail_;
+    std::vector<std::uint32_t> credits_;
+    std::vector<tag_record> tag_records_;
+    std::vector<link_record> links_;
     std::vector<wait_record> waits_;
     std::vector<meeting> meetings_;
     std::vector<window_slot> slots_;

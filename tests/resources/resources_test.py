@@ -35,7 +35,7 @@ REGISTERS = {
 # Kernels that are held to so many registers (1024 threads need that) spill at most so many bytes.
 FEW_REGISTERS = 64
 SPILLED_BYTES = 640
-SHARED_BYTES = 2048  # of each rank: dcuda::state
+SHARED_BYTES = 2176  # of each rank: dcuda::state
 STACK_BYTES = 128  # of each thread, of functions that are not inlined
 
 

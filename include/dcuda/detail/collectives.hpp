@@ -51,12 +51,15 @@ DCUDA_DEVICE void meet(rank_state& state, collective kind, const Action& action)
 // its row and its column full knows of everybody. For the world, the rows' first ranks meet in the root, rank 0 of the
 // device tells every row of every device, and the ranks wait for as many devices in the word of their row.
 //
+// Barriers use two sets of words in turn: an arrival for the barrier after the next cannot come before everybody has
+// left this one, so a full word holds the arrivals of this barrier and no others, and all ranks see the same.
+//
 // ORDER barrier-arrive -> barrier-observe (device scope): what a rank did, and what those did whose arrival it has
 // observed, is ordered before its own arrival. Additions form one release sequence, so who has seen a word full has
 // acquired all arrivals. Weaker: a rank may miss what another did before the barrier.
 // ORDER device-arrive -> device-observe (system scope): the same between devices; rank 0 has observed all ranks of its
 // device by then.
-// PERF: 132 ranks 0.84 us (one row), 2112 ranks 1.8 us; grid.sync 0.99 and 4.8 us. H200, 2026-11-21.
+// PERF: 132 ranks 1.1 us (one row), 2112 ranks 2.3 us; grid.sync 0.99 and 4.8 us. H200, 2026-11-21.
 
 struct barrier_words {
     std::uint32_t* base;
@@ -67,16 +70,25 @@ struct barrier_words {
     DCUDA_DEVICE std::uint32_t* release(std::uint32_t row) const { return root() + (1 + row) * barrier_line; }
 };
 
-DCUDA_DEVICE barrier_words words_of(const rank_state& state, collective kind, std::uint32_t process) {
+// Where the words of the barrier with this number are in those of a device.
+DCUDA_DEVICE std::uint32_t barrier_offset(const barrier_shape& shape, collective kind, std::uint32_t epoch) {
+    return (2 * static_cast<std::uint32_t>(kind) + epoch % 2) * shape.words() * barrier_line;
+}
+
+// How often all arrivals of a word have been counted when that barrier is over.
+DCUDA_DEVICE std::uint32_t times_full(std::uint32_t epoch) { return (epoch + 1) / 2; }
+
+DCUDA_DEVICE barrier_words words_of(const rank_state& state, collective kind, std::uint32_t epoch,
+                                    std::uint32_t process) {
     const barrier_shape& shape = state.device.barriers;
     std::uint32_t* const base =
         process < near_processes ? state.near_barriers[process] : state.device.peers[process].barriers;
-    return {base + static_cast<std::uint32_t>(kind) * shape.words() * barrier_line, shape};
+    return {base + barrier_offset(shape, kind, epoch), shape};
 }
 
-DCUDA_DEVICE barrier_words words_of_device(const rank_state& state, collective kind) {
+DCUDA_DEVICE barrier_words words_of_device(const rank_state& state, collective kind, std::uint32_t epoch) {
     const barrier_shape& shape = state.device.barriers;
-    return {state.mine.barriers + static_cast<std::uint32_t>(kind) * shape.words() * barrier_line, shape};
+    return {state.mine.barriers + barrier_offset(shape, kind, epoch), shape};
 }
 
 // Waits until `arrivals` have been counted in the word, over all barriers; the lower half of the word wraps around.
@@ -98,11 +110,10 @@ class device_barrier {
 public:
     DCUDA_DEVICE device_barrier(rank_state& state, collective kind)
         : state_(state), kind_(kind), epoch_(state.generation[static_cast<std::uint32_t>(kind)] + 1),
-          words_(words_of_device(state, kind)), row_(words_.row(state.row.row)) {}
+          words_(words_of_device(state, kind, epoch_)), row_(words_.row(state.row.row)) {}
 
-    // One thread, after the block's barrier. True if any rank has sent mail since the barrier before, which the ranks
-    // then look for, or if the run has ended. An early rank of the next barrier may be taken for one of this; its mail
-    // is then found now.
+    // One thread, after the block's barrier. True if any rank has sent mail since the barrier before, and then for all
+    // ranks; or if the run has ended.
     DCUDA_DEVICE bool meet() {
         const auto index = static_cast<std::uint32_t>(kind_);
         const auto [row, place, members] = state_.row;
@@ -110,10 +121,11 @@ public:
         std::uint32_t mail = 0;
         add_release<order_tag::barrier_arrive>(scope::device, row_,
                                                (state_.mailed & device_bit) != 0 ? barrier_mail + 1 : 1);
-        if (!await_arrivals<order_tag::barrier_observe>(state_, scope::device, kind_, row_, epoch_ * members, mail))
+        if (!await_arrivals<order_tag::barrier_observe>(state_, scope::device, kind_, row_,
+                                                        times_full(epoch_) * members, mail))
             return true;
-        bool any = mail != state_.mail_seen[index][0];
-        state_.mail_seen[index][0] = mail;
+        bool any = mail != state_.mail_seen[index][epoch_ % 2][0];
+        state_.mail_seen[index][epoch_ % 2][0] = mail;
         if (rows > 1) {
             const std::uint32_t arrival = any ? barrier_mail + 1 : 1;
             add_release<order_tag::barrier_arrive>(scope::device, words_.column(place), arrival);
@@ -121,10 +133,10 @@ public:
             for (std::uint32_t other = place + members; other < row_size; other += members)
                 add_release<order_tag::barrier_arrive>(scope::device, words_.column(other), arrival);
             if (!await_arrivals<order_tag::barrier_observe>(state_, scope::device, kind_, words_.column(place),
-                                                            epoch_ * rows, mail))
+                                                            times_full(epoch_) * rows, mail))
                 return true;
-            any = any || mail != state_.mail_seen[index][1];
-            state_.mail_seen[index][1] = mail;
+            any = any || mail != state_.mail_seen[index][epoch_ % 2][1];
+            state_.mail_seen[index][epoch_ % 2][1] = mail;
         }
         state_.generation[index] = epoch_;
         // What went to other devices is released and told by a barrier of the world.
@@ -148,7 +160,7 @@ private:
 DCUDA_DEVICE bool barrier_of_world(const team& all, rank_state& state, collective kind, std::uint32_t epoch) {
     const device_context& device = state.device;
     const auto index = static_cast<std::uint32_t>(kind);
-    const barrier_words words = words_of_device(state, kind);
+    const barrier_words words = words_of_device(state, kind, epoch);
     const std::uint32_t rows = words.shape.rows;
     const auto [row, place, members] = state.row;
     std::uint32_t mail = 0;
@@ -162,33 +174,33 @@ DCUDA_DEVICE bool barrier_of_world(const team& all, rank_state& state, collectiv
         add_release<order_tag::barrier_arrive>(scope::device, words.row(row), state.mailed != 0 ? barrier_mail + 1 : 1);
         if (place == 0) {
             going = await_arrivals<order_tag::barrier_observe>(state, scope::device, kind, words.row(row),
-                                                               epoch * members, mail);
+                                                               times_full(epoch) * members, mail);
             if (going && rows > 1)
                 add_release<order_tag::barrier_arrive>(scope::device, words.root(),
-                                                       arrival_after(state.mail_seen[index][0]));
+                                                       arrival_after(state.mail_seen[index][epoch % 2][0]));
             if (going && rows > 1 && state.device_rank == 0)
                 going = await_arrivals<order_tag::barrier_observe>(state, scope::device, kind, words.root(),
-                                                                   epoch * rows, mail);
+                                                                   times_full(epoch) * rows, mail);
         }
     }
     if (state.device_rank == 0) {
         std::uint32_t arrival = 0;
         if (all.leads() && going) {
             // One row: nobody else has kept what its word counted.
-            arrival = arrival_after(state.mail_seen[index][rows > 1 ? 2 : 0]);
+            arrival = arrival_after(state.mail_seen[index][epoch % 2][rows > 1 ? 2 : 0]);
             fence_release<order_tag::device_arrive>(scope::system);
         }
         arrival = broadcast(all, arrival, 0);
         sync(all);
         for (std::uint32_t process = 0; process < device.process_count && arrival != 0; ++process)
             for (std::uint32_t i = all.index; i < rows; i += all.count)
-                add_after_fence<order_tag::device_arrive>(words_of(state, kind, process).release(i), arrival);
+                add_after_fence<order_tag::device_arrive>(words_of(state, kind, epoch, process).release(i), arrival);
     }
     if (!all.leads()) return false;
     if (!going || !await_arrivals<order_tag::device_observe>(state, scope::system, kind, words.release(row),
-                                                             epoch * device.process_count, mail))
+                                                             times_full(epoch) * device.process_count, mail))
         return true;
-    return arrival_after(state.mail_seen[index][1]) != 1;
+    return arrival_after(state.mail_seen[index][epoch % 2][1]) != 1;
 }
 
 // The same for all of the team.
@@ -207,23 +219,25 @@ DCUDA_COLD bool meet_world(team all, shared_state shared, collective kind) {
 }
 
 // All ranks of the device, or of the world: none returns before all have called it. Then all mail that was sent before
-// has been taken.
+// has been taken: if there was any, the ranks take it and meet once more.
 DCUDA_DEVICE void cross_barrier(rank_state& state, collective kind, communicator comm) {
-    bool more = false; // mail, or the end of the run
-    if (comm == world && state.device.process_count > 1) {
-        exec::sync_block();
-        more = exec::team_then_agree(state.result, [&](const team& all) { return meet_world(all, state, kind); });
-    } else {
-        device_barrier here(state, kind);
-        exec::sync_block();
-        more = exec::leader_then_any(state.result, [&] {
-            exec::complete_copies();
-            return here.meet();
-        });
+    for (;;) {
+        bool more = false; // mail, or the end of the run
+        if (comm == world && state.device.process_count > 1) {
+            exec::sync_block();
+            more = exec::team_then_agree(state.result, [&](const team& all) { return meet_world(all, state, kind); });
+        } else {
+            device_barrier here(state, kind);
+            exec::sync_block();
+            more = exec::leader_then_any(state.result, [&] {
+                exec::complete_copies();
+                return here.meet();
+            });
+        }
+        if (!more) return;
+        leave_if_ended(state);
+        exec::team_then_sync([&](const team& all) { take_mail(all, state, 1); });
     }
-    if (!more) return;
-    leave_if_ended(state);
-    exec::team_then_sync([&](const team& all) { take_mail(all, state); });
 }
 
 DCUDA_DEVICE void init(context device, rank_state& state) {
@@ -246,10 +260,11 @@ DCUDA_DEVICE void init(context device, rank_state& state) {
         state.tag_records = state.device.tag_records + rank * state.device.tags;
         state.status = state.mine.status + rank;
         state.mail = state.mine.mail + rank * lanes_per_rank * state.device.lane_packets;
-        state.unreleased = state.mailed = state.link_count = 0;
+        state.unreleased = state.mailed = state.flushes = state.link_count = 0;
         state.lanes = state.favourite = state.foreseen = state.remote_lanes = 0;
-        for (auto& seen : state.mail_seen)
-            for (std::uint32_t& count : seen) count = 0;
+        for (auto& kind : state.mail_seen)
+            for (auto& turn : kind)
+                for (std::uint32_t& count : turn) count = 0;
         for (unsigned p = 0; p < near_processes && p < state.device.process_count; ++p)
             state.near_barriers[p] = state.device.peers[p].barriers;
         for (inbound_lane& lane : state.inbound) lane = {start, start, nullptr};

@@ -48,7 +48,7 @@ DCUDA_DEVICE std::uint32_t known_counter(const team& all, rank_state& state, std
 // Looks once at everything. True if something has come. The team.
 DCUDA_DEVICE bool look_for_notifications(const team& all, rank_state& state, std::uint32_t tag,
                                          std::uint32_t& counter) {
-    const bool mail = take_mail(all, state);
+    const bool mail = take_mail(all, state, state.device.lane_packets / 2 + 1);
     // ORDER notify-observe: one acquire synchronizes with the releases of all sources that the value counts.
     std::uint32_t now = 0;
     if (all.leads()) now = load_acquire<order_tag::notify_observe>(state.notification_scope, state.counters + tag);
@@ -120,7 +120,7 @@ DCUDA_DEVICE bool await_the_usual(const team& all, rank_state& state, std::uint3
         place_words(state, message.target(), bytes, numbers[i], sources[i], position + 2 + numbers[i], seen[i]);
     if (all.leads()) {
         // ORDER notify-observe: what the source released before this message.
-        if (message.vouches()) acquire_packet<order_tag::mail_observe>(ring + (position & mask));
+        if (message.vouches()) acquire_packet<order_tag::mail_observe>(ring + (position & mask), position + 1);
         const std::uint32_t count = packets_for(bytes);
         state.inbound[favourite].received = position + 1 + count;
         state.foreseen = count;
@@ -199,7 +199,7 @@ DCUDA_DEVICE wait_event watch_mail(const team& all, rank_state& state, std::uint
             place_words(state, message.target(), bytes, numbers[i], sources[i], head + 2 + numbers[i], seen[i]);
         sync(all);
         if (all.leads()) {
-            if (message.vouches()) acquire_packet<order_tag::mail_observe>(packet_at(state, favourite, head));
+            if (message.vouches()) acquire_packet<order_tag::mail_observe>(packet_at(state, favourite, head), head + 1);
             const std::uint32_t count = packets_for(bytes);
             state.inbound[favourite].received = head + 1 + count;
             state.foreseen = count;
@@ -242,7 +242,11 @@ DCUDA_COLD bool await_notifications(team all, shared_state shared, int waited_ta
                 if (all.leads()) count_as_new_wait(state);
                 return consume(all, state, tag, expected, counter, arrived) ? look_result::all : look_result::something;
             },
-            [&] { return vote(all, all.leads() && keep_waiting(state, arrived)) != 0; }, &state.status->bell);
+            [&] {
+                give_credit(all, state, 1);
+                return vote(all, all.leads() && keep_waiting(state, arrived)) != 0;
+            },
+            &state.status->bell);
         if (all.leads()) end_wait(state);
     }
     if (!enough && all.leads() && state.wait.timed_out != 0) {

@@ -123,7 +123,7 @@ DCUDA_COLD void take_message(team all, shared_state shared, std::uint32_t lane, 
     // ORDER notify-observe: what the source released before this message, and before its payload is placed: of two puts
     // to one place the later wins.
     if (message.vouches()) {
-        if (all.leads()) acquire_packet<order_tag::mail_observe>(packet_at(state, lane, position));
+        if (all.leads()) acquire_packet<order_tag::mail_observe>(packet_at(state, lane, position), position + 1);
         sync(all);
     }
     for (std::uint32_t number = all.index; number < packets_for(message.bytes()); number += all.count) {
@@ -153,8 +153,55 @@ DCUDA_DEVICE bool give_credit(const team& all, rank_state& state, std::uint32_t 
     return vote(all, any) != 0;
 }
 
-// Takes all mail that has arrived. True if there was any.
-DCUDA_COLD bool take_mail(team all, shared_state shared) {
+#if defined(__CUDACC__)
+
+// Takes the messages that have arrived in one lane. A full warp. PERF: it loads as many packets as fit into registers,
+// whatever messages they belong to: one trip to the L2 cache for several small messages, or for one large one.
+DCUDA_COLD void take_lane(team all, shared_state shared, std::uint32_t lane) {
+    rank_state& state = shared.get();
+    constexpr std::uint32_t batch = 32 * packets_in_flight;
+    for (;;) {
+        const std::uint32_t position = state.inbound[lane].received;
+        packet seen[packets_in_flight];
+        DCUDA_UNROLL
+        for (unsigned i = 0; i < packets_in_flight; ++i) {
+            const std::uint32_t at = position + all.index + i * 32;
+            seen[i] = load_packet<order_tag::mail_observe>(packet_at(state, lane, at), at + 1);
+        }
+        std::uint32_t taken = 0; // packets of the batch
+        for (;;) {
+            packet first = seen[0];
+            DCUDA_UNROLL
+            for (unsigned i = 1; i < packets_in_flight; ++i)
+                if (taken / 32 == i) first = seen[i];
+            const unsigned holder = taken % 32;
+            const header message{{broadcast(all, first.payload[0], holder), broadcast(all, first.payload[1], holder),
+                                  broadcast(all, first.payload[2], holder)}};
+            if (broadcast(all, first.sequence, holder) != position + taken + 1) return; // nothing (more) has come
+            const std::uint32_t bytes = message.bytes(), count = packets_for(bytes);
+            const bool odd = ((message.words[0] | bytes) & 3) != 0;
+            if (taken + 1 + count > batch || odd || message.is_hello() || message.vouches()) {
+                if (taken != 0) break; // with a batch of its own
+                take_message(all, state, lane, position, message);
+                taken = batch;
+                break;
+            }
+            DCUDA_UNROLL
+            for (unsigned i = 0; i < packets_in_flight; ++i) {
+                const std::uint32_t number = all.index + i * 32 - taken - 1;
+                if (number < count) place_payload(state, lane, position + taken, message, number, seen[i]);
+            }
+            settle_message(all, state, lane, position + taken, message);
+            taken += 1 + count;
+            if (taken >= batch) break;
+        }
+    }
+}
+
+#endif
+
+// Takes all mail that has arrived, and gives credit where at least so many packets are owed. True if either was so.
+DCUDA_COLD bool take_mail(team all, shared_state shared, std::uint32_t least_credit) {
     rank_state& state = shared.get();
     if (state.device.lane_packets == 0) return false;
     if (all.leads()) {
@@ -163,6 +210,23 @@ DCUDA_COLD bool take_mail(team all, shared_state shared) {
     }
     sync(all);
     bool any = false;
+#if defined(__CUDACC__)
+    if (all.count == 32) {
+        // The heads of all lanes at the same time.
+        bool mine = false;
+        if (all.index < state.lanes) {
+            const std::uint32_t position = state.inbound[all.index].received;
+            const packet head =
+                load_packet<order_tag::mail_observe>(packet_at(state, all.index, position), position + 1);
+            mine = head.sequence == position + 1;
+        }
+        for (unsigned full = vote(all, mine); full != 0; full &= full - 1) {
+            take_lane(all, state, lowest(full));
+            any = true;
+        }
+        return give_credit(all, state, least_credit) || any;
+    }
+#endif
     for (std::uint32_t lane = 0; lane < state.lanes; ++lane) {
         for (;;) {
             const std::uint32_t position = state.inbound[lane].received;
@@ -173,7 +237,7 @@ DCUDA_COLD bool take_mail(team all, shared_state shared) {
             any = true;
         }
     }
-    return give_credit(all, state, 1) || any;
+    return give_credit(all, state, least_credit) || any;
 }
 
 // The same by one thread, with few registers: its variables are in shared memory.
@@ -195,7 +259,7 @@ DCUDA_COLD bool receive_meanwhile(shared_state shared) {
                 for (unsigned i = 0; i < 3; ++i) at.message.words[i] = first.payload[i];
             }
             if (state.meanwhile.message.vouches())
-                acquire_packet<order_tag::mail_observe>(packet_at(state, at.lane, at.position));
+                acquire_packet<order_tag::mail_observe>(packet_at(state, at.lane, at.position), at.position + 1);
             at.number = 0;
             while (at.number < packets_for(state.meanwhile.message.bytes())) {
                 packet part{};
@@ -329,11 +393,16 @@ DCUDA_DEVICE void count_as_sent(rank_state& state, link& to, std::byte* home, st
     const std::uint32_t before = to.sent;
     to.sent = before + packets;
     to.direct = 0;
+    to.flushes = state.flushes;
     state.mailed |= 1u << static_cast<unsigned>(to.reach);
+    // Positions are compared by their difference, so `last_put` must not grow old, whatever is sent.
+    if (static_cast<std::int32_t>(to.freed - to.last_put) >= 0) {
+        to.mailed_from = to.mailed_to = nullptr;
+        to.last_put = to.freed;
+    }
     if (bytes != 0) {
-        const bool placed = static_cast<std::int32_t>(to.freed - to.last_put) >= 0; // all puts before
-        to.mailed_from = placed || home < to.mailed_from ? home : to.mailed_from;
-        to.mailed_to = placed || home + bytes > to.mailed_to ? home + bytes : to.mailed_to;
+        to.mailed_from = to.mailed_to == nullptr || home < to.mailed_from ? home : to.mailed_from;
+        to.mailed_to = home + bytes > to.mailed_to ? home + bytes : to.mailed_to;
         to.last_put = before + packets;
     }
     if (DCUDA_BACKEND_CPU) ring_bell_of(state, to);
@@ -347,9 +416,6 @@ DCUDA_COLD void release_puts(team all, shared_state shared, scope reach) {
     if (all.leads()) state.unreleased &= reach == scope::system ? 0 : ~(1u << static_cast<unsigned>(reach));
 }
 
-// A notification alone always vouches, also for what the rank released by other means (flush): only the target's
-// acquire costs anything.
-//
 // Sends a message: `bytes` bytes at `source` for `home` in the target's memory, and a notification.
 //
 // ORDER mail-publish -> mail-observe: each packet vouches for its own payload. Puts that went another way are released
@@ -363,7 +429,7 @@ DCUDA_COLD void send_message(team all, shared_state shared, std::uint32_t slot, 
     const std::uint32_t position = to.sent;
     const std::uint32_t reach_bit = 1u << static_cast<unsigned>(to.reach);
     constexpr unsigned flight = DCUDA_BACKEND_CUDA ? 2 : 1;
-    const std::uint32_t flags = to.direct != 0 || bytes == 0 ? mail_vouches : 0;
+    const std::uint32_t flags = to.direct != 0 || to.flushes != state.flushes ? mail_vouches : 0;
     packet* const ring = to.lane;
     if ((state.unreleased & reach_bit) != 0) release_puts(all, state, to.reach);
     const auto address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(home));
@@ -412,7 +478,8 @@ DCUDA_DEVICE void mail(rank_state& state, link& to, std::byte* home, std::uint32
     const auto address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(home));
     const auto* const words = reinterpret_cast<const std::uint32_t*>(source);
     packet* const ring = to.lane;
-    const std::uint32_t word_count = bytes / 4, flags = to.direct != 0 || bytes == 0 ? mail_vouches : 0;
+    const std::uint32_t word_count = bytes / 4,
+                        flags = to.direct != 0 || to.flushes != state.flushes ? mail_vouches : 0;
     exec::sync_block();
     if (!at_once) return send_message(all, state, slot_of(to), home, bytes, source, tag);
     if (unreleased) release_puts(all, state, to.reach);

@@ -387,9 +387,8 @@ DCUDA_DEVICE packet load_packet(const packet* source, std::uint32_t expected) {
                  : "=l"(low), "=l"(high)
                  : "l"(source)
                  : "memory");
-    // All four words are used here, needed or not: ptxas 13.0 splits a 128-bit load of which only parts are used into
-    // 32-bit loads, which are not atomic together.
-    asm volatile("" ::"l"(low), "l"(high));
+    // Whoever calls this uses all four words: ptxas 13.0 splits a 128-bit load of which only parts are used into 32-bit
+    // loads, which are not atomic together.
     return {{static_cast<std::uint32_t>(low), static_cast<std::uint32_t>(low >> 32), static_cast<std::uint32_t>(high)},
             static_cast<std::uint32_t>(high >> 32)};
 #elif !defined(__CUDACC__)
@@ -415,18 +414,23 @@ DCUDA_DEVICE bool await_packet(const packet* source, std::uint32_t expected, pac
     return true;
 }
 
-// One thread, after a packet was seen: acquires what its source released before it. On the CPU load_packet has done it.
+// One thread, after the packet with this number was seen: acquires what its source released before it. On the CPU
+// load_packet has done it.
+//
+// The value is looked at although it is known: ptxas 13.0 drops an acquiring load whose value is not used, and has been
+// seen to put a wrong predicate on the invalidation of the L1 cache that it leaves behind.
 template <order_tag Tag>
-DCUDA_DEVICE void acquire_packet(const packet* source) {
+DCUDA_DEVICE void acquire_packet(const packet* source, std::uint32_t number) {
 #if defined(__CUDA_ARCH__)
     std::uint64_t low, high;
-    asm volatile("{ .reg .b128 whole; ld.acquire.sys.global.b128 whole, [%2]; mov.b128 {%0, %1}, whole; }"
-                 : "=l"(low), "=l"(high)
-                 : "l"(source)
-                 : "memory");
-    asm volatile("" ::"l"(low), "l"(high));
+    do {
+        asm volatile("{ .reg .b128 whole; ld.acquire.sys.global.b128 whole, [%2]; mov.b128 {%0, %1}, whole; }"
+                     : "=l"(low), "=l"(high)
+                     : "l"(source)
+                     : "memory");
+    } while (static_cast<std::uint32_t>(high >> 32) != number);
 #else
-    (void)source;
+    (void)source, (void)number;
 #endif
 }
 

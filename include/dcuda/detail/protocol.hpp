@@ -56,9 +56,10 @@ struct alignas(128) meeting {
     std::uint32_t generation; // writer: the last rank to arrive; readers: the device's ranks
 };
 
-// The words of one barrier. The device's ranks stand in rows of `row_size`; the last row may be shorter. Words count
-// arrivals in their lower half; a rank that has sent small puts since the last barrier also adds 1 to the upper half.
-// The words are `barrier_line` words apart. home: the device's memory, mapped by peers. Layout:
+// The words of a barrier, of which there are two sets. The device's ranks stand in rows of `row_size`; the last row may
+// be shorter. Words count arrivals in their lower half; a rank that has sent small puts since the last barrier also
+// adds 1 to the upper half. The words are `barrier_line` words apart. home: the device's memory, mapped by peers.
+// Layout:
 //   row[rows]        arrivals of a row.           writers: its ranks; readers: the same
 //   column[row_size] arrivals of rows.            writers: a rank of each row; readers: the column's ranks
 //   root             arrivals of rows.            writers: first ranks of the rows; reader: rank 0 of the device
@@ -112,7 +113,7 @@ struct header {
 struct peer_view {
     std::uint32_t* counters; // [local rank * tags + tag]; notifications of sources that have no lane. writers: local
                              // and peer ranks, by atomic addition; reader: the rank
-    std::uint32_t* barriers; // [collective][barrier_shape]
+    std::uint32_t* barriers; // [collective][turn][barrier_shape]
     mailbox_status* status;  // [local rank]
     packet* mail;            // [local rank][lane][position % lane_packets]; writer: the lane's source; reader: the rank
     std::uint32_t* credits;  // [local rank][link]: packets that the link's target has taken out of our lane.

@@ -40,7 +40,8 @@ struct alignas(16) link {
     std::byte* mailed_to;     // the last of them before position `last_put`; the target may not have placed them yet
     std::uint32_t* counters;  // of the target, [tag]
     const std::uint32_t* credit;
-    std::uint32_t record; // its place in the rank's table of links; links_per_rank: none
+    std::uint32_t record;  // its place in the rank's table of links; links_per_rank: none
+    std::uint32_t flushes; // of this rank, before the last message there
 };
 inline constexpr std::uint32_t no_rank = UINT32_MAX;
 
@@ -99,9 +100,10 @@ struct rank_state {
     std::uint32_t* near_barriers[near_processes]; // the words of the first processes
     std::uint32_t
         generation[static_cast<unsigned>(collective::count)]; // of each meeting and barrier, as this rank counts
-    std::uint32_t mail_seen[barrier_kinds][3];                // upper halves of the words of barriers
+    std::uint32_t mail_seen[barrier_kinds][2][3];             // upper halves of the words of barriers, by turn
     std::uint32_t unreleased; // bit by `scope`: puts went to such targets that no release has covered
     std::uint32_t mailed;     // bit by `scope`: mail was sent to such targets since the last barrier with them
+    std::uint32_t flushes;    // so far: the next message to each target vouches for what they completed
     std::uint32_t link_count; // in the rank's table of links
     scope notification_scope; // whom notifications may come from
     std::uint32_t* counters;  // this rank's, [tag]

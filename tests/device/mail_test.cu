@@ -1,0 +1,506 @@
+// Small puts and notifications by mail, and beside them all that goes other ways: what arrives, in which order, and
+// that nobody waits for ever. Everything runs with mailboxes of several sizes and without any: the results are the
+// same.
+#include "support/device_test.hpp"
+
+using namespace dcuda::test;
+
+namespace {
+
+struct mail_settings {
+    const char* name;
+    const char* packets;         // DCUDA_MAILBOX_PACKETS
+    const char* small_put_bytes; // DCUDA_SMALL_PUT_BYTES
+    const char* counter_start;   // DCUDA_COUNTER_START
+};
+
+void PrintTo(const mail_settings& settings, std::ostream* out) { *out << settings.name; }
+
+// A null setting is not made.
+constexpr mail_settings all_settings[] = {
+    {"Default", nullptr, nullptr, nullptr},    {"NoMail", "0", nullptr, nullptr},
+    {"RingOf8", "8", nullptr, nullptr},        {"RingOf16", "16", nullptr, nullptr},
+    {"OnlyNotifications", "64", "0", nullptr}, {"AcrossTheEnd", "8", nullptr, "4294967280"},
+};
+
+class Mail : public device_test, public testing::WithParamInterface<mail_settings> {
+protected:
+    void SetUp() override {
+        set("DCUDA_MAILBOX_PACKETS", GetParam().packets);
+        set("DCUDA_SMALL_PUT_BYTES", GetParam().small_put_bytes);
+        set("DCUDA_COUNTER_START", GetParam().counter_start);
+    }
+    void TearDown() override {
+        for (const char* variable : {"DCUDA_MAILBOX_PACKETS", "DCUDA_SMALL_PUT_BYTES", "DCUDA_COUNTER_START"})
+            unsetenv(variable);
+    }
+
+    // Ranks of a device, so that all devices together have at least that many.
+    int share_of(int all) { return (all + processes() - 1) / processes(); }
+    int processes() { return job().info().process_count; }
+
+private:
+    static void set(const char* variable, const char* value) {
+        if (value != nullptr) setenv(variable, value, 1);
+    }
+};
+
+INSTANTIATE_TEST_SUITE_P(, Mail, testing::ValuesIn(all_settings),
+                         [](const auto& instance) { return std::string(instance.param.name); });
+
+// --- sizes and alignments ---
+
+constexpr std::size_t largest_size = 1200, slot_bytes = 1224, slab_bytes = (largest_size + 1) * slot_bytes;
+constexpr unsigned char background = 0xee;
+
+// Rank 0 sends every size from and to every place within a word; the bytes around must stay.
+__global__ void every_size(dcuda::context context, findings* found, unsigned char* memory) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int target = self.size() - 1;
+    const bool is_target = self.id() == target;
+    unsigned char *const slab = memory, *const source = memory + slab_bytes;
+    const dcuda::window win = self.create_window(dcuda::world, is_target ? slab : nullptr, is_target ? slab_bytes : 0);
+    for (std::size_t turn = 0; turn < 8; ++turn) {
+        const std::size_t to = turn % 4, from = (3 * turn + turn / 4) % 4;
+        if (is_target) {
+            for_each_thread(slab_bytes, [&](std::size_t i) { slab[i] = background; });
+            self.notify(0, dcuda::world, 0);
+        }
+        if (self.id() == 0) {
+            self.wait_notifications(0, 1);
+            for_each_thread(slot_bytes, [&](std::size_t i) { source[i] = pattern(i, turn); });
+            for (std::size_t size = 0; size <= largest_size; ++size)
+                self.put_notify(win, target, size * slot_bytes + to, size, source + from, 1);
+        }
+        if (!is_target) continue;
+        self.wait_notifications(1, largest_size + 1);
+        for_each_thread(slab_bytes, [&](std::size_t i) {
+            const std::size_t size = i / slot_bytes, place = i % slot_bytes;
+            const bool inside = place >= to && place < to + size;
+            EXPECT_SAME(slab[i], inside ? pattern(place - to + from, turn) : background);
+        });
+    }
+    self.free_window(win);
+}
+
+TEST_P(Mail, EverySize) {
+    const device_vector<unsigned char> memory(slab_bytes + slot_bytes);
+    check(every_size, shape(2, dim3(64)), memory.get());
+}
+
+// --- many sources, many targets ---
+
+// More sources than a mailbox has lanes. Every notification vouches for its own word.
+__global__ void many_sources(dcuda::context context, findings* found, unsigned* inbox, unsigned* outboxes, int rounds) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int ranks = self.size(), rank = self.id();
+    unsigned* const outbox = piece_of(outboxes, rounds, self);
+    const std::size_t bytes = sizeof(unsigned) * static_cast<std::size_t>(ranks * rounds);
+    const dcuda::window win = self.create_window(dcuda::world, rank == 0 ? inbox : nullptr, rank == 0 ? bytes : 0);
+    for_each_thread(rounds, [&](std::size_t i) { outbox[i] = 1000 * rank + static_cast<unsigned>(i) + 1; });
+    for (int round = 0; round < rounds; ++round)
+        self.put_notify(win, 0, (rank * rounds + round) * sizeof(unsigned), sizeof(unsigned), outbox + round, 1 + rank);
+    for (int round = 0; round < rounds && rank == 0; ++round)
+        for (int source = ranks; source-- > 0;) {
+            self.wait_notifications(1 + source, 1);
+            EXPECT_SAME(inbox[source * rounds + round], 1000 * source + round + 1);
+        }
+    self.barrier(dcuda::world);
+    for (int source = 0; source < ranks; ++source) EXPECT_SAME(self.test_notifications(1 + source, 1), false);
+    self.free_window(win);
+}
+
+TEST_P(Mail, MoreSourcesThanLanes) {
+    const int ranks = share_of(20), rounds = 40;
+    const device_vector<unsigned> inbox(ranks * rounds * processes()), outboxes(ranks * rounds);
+    check(many_sources, shape(ranks), inbox.get(), outboxes.get(), rounds);
+}
+
+// More targets than a rank has links, three kinds of messages; all answer.
+__global__ void many_targets(dcuda::context context, findings* found, unsigned* memory, unsigned* outbox, int rounds) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    constexpr unsigned words = 8;
+    const int ranks = self.size(), rank = self.id();
+    unsigned* const inbox = piece_of(memory, words, self);
+    const dcuda::window win = self.create_window(dcuda::world, inbox, words * sizeof(unsigned));
+    for (int round = 0; round < rounds; ++round) {
+        if (rank == 0)
+            for_each_thread(words * ranks, [&](std::size_t i) { outbox[i] = 1000 * round + static_cast<unsigned>(i); });
+        for (int i = 0; i < ranks && rank == 0; ++i) {
+            const int target = (37 * i + round) % ranks;
+            const unsigned* const source = outbox + words * target;
+            if ((target + round) % 3 == 0) {
+                self.put(win, target, 0, words * sizeof(unsigned), source);
+                self.notify(target, dcuda::world, 0);
+            } else {
+                self.put_notify(win, target, 0, ((target + round) % 3 == 1 ? 1 : words) * sizeof(unsigned), source, 0);
+            }
+        }
+        self.wait_notifications(0, 1);
+        for_each_thread((rank + round) % 3 == 1 ? 1 : words,
+                        [&](std::size_t i) { EXPECT_SAME(inbox[i], 1000 * round + words * rank + i); });
+        self.notify(0, dcuda::world, 1);
+        if (rank == 0) self.wait_notifications(1, ranks);
+    }
+    self.free_window(win);
+}
+
+TEST_P(Mail, MoreTargetsThanLinks) {
+    const int ranks = share_of(70);
+    const device_vector<unsigned> memory(8 * ranks), outbox(8 * ranks * processes());
+    check(many_targets, shape(ranks), memory.get(), outbox.get(), 4);
+}
+
+// Everybody sends to everybody, to more targets than are kept near, so what was sent to one is forgotten and looked up
+// again. Each kind of round leaves something behind that must not be forgotten.
+__global__ void all_to_all(dcuda::context context, findings* found, unsigned* memory, int rounds) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int ranks = self.size(), rank = self.id();
+    unsigned* const inbox = piece_of(memory, ranks + 2, self);
+    unsigned* const outbox = inbox + ranks;
+    const dcuda::window win = self.create_window(dcuda::world, inbox, ranks * sizeof(unsigned));
+    for (int round = 0; round < rounds; ++round) {
+        by_one_thread([&] {
+            outbox[0] = 1000 * round + rank;
+            outbox[1] = 999'999;
+        });
+        // 0: by mail. 1: all puts go straight before the first notification leaves. 2: a straight put over one by mail.
+        // 3: the other way round.
+        const int kind = round % 4;
+        for (int i = 0; i < ranks; ++i) {
+            const int target = (rank + i) % ranks;
+            const std::size_t place = rank * sizeof(unsigned), bytes = sizeof(unsigned);
+            if (kind == 0) {
+                self.put_notify(win, target, place, bytes, outbox + 1, 2);
+                self.notify((target + 8) % ranks, dcuda::world, 2); // may take the place that the target's link had
+                self.put_notify(win, target, place, bytes, outbox, 2);
+            }
+            if (kind == 1) self.put(win, target, place, bytes, outbox);
+            if (kind == 2) self.put_notify(win, target, place, bytes, outbox + 1, 2);
+            if (kind == 3) self.put(win, target, place, bytes, outbox + 1);
+        }
+        for (int i = 0; i < ranks && kind != 0; ++i) {
+            const int target = (rank + i) % ranks;
+            const std::size_t place = rank * sizeof(unsigned), bytes = sizeof(unsigned);
+            if (kind == 1) self.notify(target, dcuda::world, 2);
+            if (kind == 2) self.put(win, target, place, bytes, outbox);
+            if (kind == 2) self.notify(target, dcuda::world, 2);
+            if (kind == 3) self.put_notify(win, target, place, bytes, outbox, 2);
+        }
+        self.wait_notifications(2, kind == 0 ? 3 * ranks : kind == 2 ? 2 * ranks : ranks);
+        for_each_thread(ranks, [&](std::size_t i) { EXPECT_SAME(inbox[i], 1000 * round + i); });
+        for (int target = 0; target < ranks; ++target) self.notify(target, dcuda::world, 3);
+        self.wait_notifications(3, ranks);
+    }
+    self.free_window(win);
+}
+
+TEST_P(Mail, AllToAll) {
+    const int ranks = share_of(12);
+    const device_vector<unsigned> memory(ranks * (ranks * processes() + 2));
+    check(all_to_all, shape(ranks), memory.get(), 8);
+}
+
+// --- bursts ---
+
+enum class receiver : int { waits, in_barrier, in_device_barrier, in_create_window, computes, tests, sends_too };
+
+constexpr std::size_t burst_places = 16, burst_bytes = 80, burst_side = burst_places * burst_bytes;
+constexpr std::size_t burst_pool = 256, burst_memory = 2 * burst_side + burst_pool;
+
+DCUDA_DEVICE std::size_t burst_size(int message) { return static_cast<std::size_t>(message) * 13 % 73; }
+
+// Neighbours get many more messages than a lane holds, from both sides, whatever they do meanwhile.
+__global__ void bursts(dcuda::context context, findings* found, unsigned char* memory, int count, receiver how) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int ranks = self.size(), rank = self.id();
+    const int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
+    unsigned char* const inbox = piece_of(memory, burst_memory, self);
+    unsigned char* const pool = inbox + 2 * burst_side;
+    const dcuda::window win = self.create_window(dcuda::world, inbox, 2 * burst_side);
+    for_each_thread(burst_pool, [&](std::size_t i) { pool[i] = pattern(i, rank); });
+    const bool sends = how == receiver::sends_too || rank % 2 == 0, receives = how == receiver::sends_too || !sends;
+    for (int i = 0; i < count && sends; ++i) {
+        const std::size_t place = i % burst_places * burst_bytes + i % 5;
+        self.put_notify(win, next, place, burst_size(i), pool + i % 128, 0);
+        self.put_notify(win, previous, burst_side + place, burst_size(i), pool + i % 128, 0);
+    }
+    if (how == receiver::in_barrier) self.barrier(dcuda::world);
+    if (how == receiver::in_device_barrier) self.barrier(dcuda::device);
+    if (how == receiver::in_create_window) self.free_window(self.create_window(dcuda::world, inbox, 1));
+    if (how == receiver::computes && receives) {
+        unsigned sum = 1;
+        for (unsigned i = 0; i < 100'000; ++i) sum += pattern(i, sum);
+        EXPECT_SAME(sum != 0, true);
+    }
+    if (how == receiver::tests && receives)
+        while (!self.test_notifications(0, count)) {
+        }
+    if (receives) self.wait_notifications(0, how == receiver::tests ? count : 2 * count);
+    for_each_thread(receives ? 2 * burst_side : 0, [&](std::size_t i) {
+        const int source = i < burst_side ? previous : next;
+        const std::size_t place = i % burst_side / burst_bytes, byte = i % burst_bytes;
+        unsigned char expected = 0;
+        for (int message = count; message-- > 0;) { // the last one that wrote it
+            const std::size_t start = message % 5;
+            if (message % burst_places != place || byte < start || byte >= start + burst_size(message)) continue;
+            expected = pattern(message % 128 + byte - start, source);
+            break;
+        }
+        EXPECT_SAME(inbox[i], expected);
+    });
+    EXPECT_SAME(self.test_notifications(0, 1), false);
+    self.free_window(win);
+}
+
+TEST_P(Mail, Bursts) {
+    const device_vector<unsigned char> memory(4 * burst_memory);
+    for (const receiver how : {receiver::waits, receiver::in_barrier, receiver::in_device_barrier,
+                               receiver::in_create_window, receiver::computes, receiver::tests, receiver::sends_too}) {
+        SCOPED_TRACE(static_cast<int>(how));
+        require_cuda(cudaMemset(memory.get(), 0, memory.size()));
+        // On the CPU backend a rank in other operations sleeps between two looks at its mail.
+        const bool looks = how == receiver::waits || how == receiver::computes || how == receiver::tests;
+        check(bursts, shape(4), memory.get(), looks ? 150 : 10, how);
+    }
+}
+
+// --- the last one wins ---
+
+constexpr std::size_t overlay_bytes = 4096, overlay_memory = 6 * overlay_bytes + 64;
+constexpr int overlay_puts = 4;
+
+enum class way : unsigned { small, small_words, large, plain, count };
+
+struct overlay {
+    way kind;
+    std::size_t offset;
+    std::size_t bytes;
+};
+
+// The same on both sides.
+DCUDA_DEVICE overlay overlay_of(int source, int round, int number) {
+    const auto random = [&](unsigned what) {
+        return (pattern(what, source * 77 + round * 5 + number) << 8 | pattern(what + 1, round * 31 + number)) + 0u;
+    };
+    const auto kind = static_cast<way>(random(0) % static_cast<unsigned>(way::count));
+    std::size_t offset = random(2) % 900, bytes = random(4) % 1141;
+    if (kind == way::small_words) offset = offset / 4 * 4, bytes = bytes / 4 * 4;
+    if (kind == way::small) bytes = bytes % 80;
+    if (kind == way::large) bytes += 1141;
+    return {kind, offset, bytes};
+}
+
+// Puts of all kinds over one another; when the notification of the last is seen, the later content stays. One more put
+// needs no copy on one device, where the source writes the window itself.
+__global__ void overlays(dcuda::context context, findings* found, unsigned char* memory, int rounds) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int ranks = self.size(), rank = self.id(), here = self.size(dcuda::device);
+    const int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
+    unsigned char* const inbox = piece_of(memory, overlay_memory, self);
+    unsigned char* const outbox = inbox + overlay_bytes + 64;
+    const dcuda::window win = self.create_window(dcuda::world, inbox, overlay_bytes + 64);
+    unsigned char* const border = next / here == rank / here
+                                      ? memory + overlay_memory * static_cast<std::size_t>(next % here) + overlay_bytes
+                                      : outbox + overlay_puts * overlay_bytes;
+    for_each_thread(overlay_bytes, [&](std::size_t i) { inbox[i] = 0; });
+    self.barrier(dcuda::world);
+    for (int round = 0; round < rounds; ++round) {
+        for_each_thread(overlay_puts * overlay_bytes,
+                        [&](std::size_t i) { outbox[i] = pattern(i, 1000 * rank + round); });
+        for_each_thread(64, [&](std::size_t i) { border[i] = pattern(i, 1000 * rank + round); });
+        for (int number = 0; number < overlay_puts; ++number) {
+            const overlay it = overlay_of(rank, round, number);
+            const unsigned char* const source = outbox + number * overlay_bytes + it.offset;
+            if (it.kind == way::plain) {
+                self.put(win, next, it.offset, it.bytes, source);
+                self.notify(next, dcuda::world, number);
+            } else {
+                self.put_notify(win, next, it.offset, it.bytes, source, number);
+            }
+        }
+        self.put_notify(win, next, overlay_bytes, 64, border, overlay_puts);
+        self.wait_notifications(overlay_puts - 1, 1);
+        for_each_thread(overlay_bytes, [&](std::size_t i) {
+            unsigned char expected = 0;
+            for (int number = 0; number < overlay_puts; ++number) {
+                const overlay it = overlay_of(previous, round, number);
+                if (i >= it.offset && i - it.offset < it.bytes)
+                    expected = pattern(number * overlay_bytes + i, 1000 * previous + round);
+            }
+            EXPECT_SAME(inbox[i], expected);
+        });
+        self.wait_notifications(overlay_puts, 1);
+        for_each_thread(
+            64, [&](std::size_t i) { EXPECT_SAME(inbox[overlay_bytes + i], pattern(i, 1000 * previous + round)); });
+        for (int number = 0; number < overlay_puts - 1; ++number) self.wait_notifications(number, 1);
+        __syncthreads();
+        for_each_thread(overlay_bytes, [&](std::size_t i) { inbox[i] = 0; });
+        self.notify(previous, dcuda::world, overlay_puts + 1);
+        self.wait_notifications(overlay_puts + 1, 1);
+    }
+    self.free_window(win);
+}
+
+TEST_P(Mail, TheLastOneWins) {
+    const device_vector<unsigned char> memory(3 * overlay_memory);
+    check(overlays, shape(3, dim3(64)), memory.get(), 40);
+}
+
+TEST_P(Mail, BlocksOfAllSizes) {
+    const device_vector<unsigned char> memory(2 * overlay_memory);
+    for (const unsigned threads : {1, 4, 31, 32, 33, 128}) {
+        SCOPED_TRACE(threads);
+        check(overlays, shape(2, dim3(threads)), memory.get(), 6);
+    }
+}
+
+// --- tags ---
+
+// Three notifications of every tag, consumed in an order of its own, one and then two.
+__global__ void many_tags(dcuda::context context, findings* found, unsigned* memory, int tags) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int ranks = self.size(), rank = self.id(), next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
+    unsigned* const inbox = piece_of(memory, 6 * tags, self);
+    unsigned* const outbox = inbox + 3 * tags;
+    const dcuda::window win = self.create_window(dcuda::world, inbox, 3 * tags * sizeof(unsigned));
+    for_each_thread(3 * tags, [&](std::size_t i) { outbox[i] = 1000 * rank + static_cast<unsigned>(i); });
+    for (int i = 0; i < 3 * tags; ++i)
+        self.put_notify(win, next, i * sizeof(unsigned), sizeof(unsigned), outbox + i, i % tags);
+    for (int i = 0; i < tags; ++i) {
+        const int tag = (i * 17 + 5) % tags;
+        EXPECT_SAME(self.test_notifications(tag, 4), false);
+        self.wait_notifications(tag, 1);
+        EXPECT_SAME(inbox[tag], 1000 * previous + tag);
+        if (i % 2 == 0)
+            self.wait_notifications(tag, 2);
+        else
+            while (!self.test_notifications(tag, 2)) {
+            }
+        EXPECT_SAME(inbox[2 * tags + tag], 1000 * previous + 2 * tags + tag);
+        EXPECT_SAME(self.test_notifications(tag, 1), false);
+    }
+    self.free_window(win);
+}
+
+TEST_P(Mail, TagsInAnotherOrder) {
+    constexpr int tags = 40;
+    const device_vector<unsigned> memory(3 * 6 * tags);
+    check(many_tags, shape(3), memory.get(), tags);
+}
+
+// --- what nobody waits for ---
+
+// Puts are there after a barrier, and at the end of the kernel.
+__global__ void unwaited(dcuda::context context, findings* found, unsigned* memory, int rounds, bool meets_device) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int ranks = self.size(), rank = self.id();
+    const int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks, far = (rank + ranks / 2) % ranks;
+    unsigned* const inbox = piece_of(memory, 4, self);
+    unsigned* const outbox = inbox + 2;
+    const dcuda::window win = self.create_window(dcuda::world, inbox, 2 * sizeof(unsigned));
+    for (int round = 0; round <= rounds; ++round) {
+        by_one_thread([&] { outbox[0] = 1000 * round + rank; });
+        self.put_notify(win, next, 0, sizeof(unsigned), outbox, 0);
+        self.put_notify(win, far, sizeof(unsigned), sizeof(unsigned), outbox, 0);
+        if (meets_device) self.barrier(dcuda::device);
+        if (round == rounds) break;
+        self.barrier(dcuda::world);
+        EXPECT_SAME(inbox[0], 1000 * round + previous);
+        EXPECT_SAME(inbox[1], 1000 * round + (rank + ranks - ranks / 2) % ranks);
+        self.barrier(dcuda::world);
+    }
+}
+
+TEST_P(Mail, BarriersDeliver) {
+    constexpr int ranks = 3, rounds = 50;
+    for (const bool meets_device : {false, true}) {
+        SCOPED_TRACE(meets_device);
+        const device_vector<unsigned> memory(4 * ranks);
+        check(unwaited, shape(ranks), memory.get(), rounds, meets_device);
+        const dcuda::rank_info info = job().info();
+        const std::vector<unsigned> content = memory.read();
+        const int all = info.rank_count;
+        for (int i = 0; i < ranks; ++i) {
+            const int rank = info.rank_start + i;
+            EXPECT_EQ(content[4 * i], 1000u * rounds + (rank + all - 1) % all);
+            EXPECT_EQ(content[4 * i + 1], 1000u * rounds + (rank + all - all / 2) % all);
+        }
+    }
+}
+
+// The target comes last to every barrier, so it never waits there; nobody else sends.
+__global__ void late_target(dcuda::context context, findings* found, unsigned* memory, int rounds, bool meets_device) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int target = self.size() - 1;
+    unsigned* const inbox = piece_of(memory, 2, self);
+    unsigned* const outbox = inbox + 1;
+    const dcuda::window win = self.create_window(dcuda::world, inbox, sizeof(unsigned));
+    for (int round = 1; round <= rounds; ++round) {
+        by_one_thread([&] { outbox[0] = static_cast<unsigned>(round); });
+        if (self.id() == 0) self.put_notify(win, target, 0, sizeof(unsigned), outbox, 0);
+        if (self.id() == target)
+            by_one_thread([] {
+                const std::uint64_t start_ns = dcuda::detail::clock_ns();
+                while (dcuda::detail::clock_ns() - start_ns < 3'000'000) {
+                }
+            });
+        if (meets_device) self.barrier(dcuda::device);
+        if (round == rounds) break; // then the end of the kernel delivers
+        self.barrier(dcuda::world);
+        if (self.id() == target) EXPECT_SAME(inbox[0], round);
+        self.barrier(dcuda::world);
+    }
+}
+
+TEST_P(Mail, BarriersDeliverToTheLast) {
+    constexpr int rounds = 5;
+    for (const int ranks : {1, 2})
+        for (const bool meets_device : {false, true}) {
+            SCOPED_TRACE(testing::Message() << ranks << " ranks, meets_device " << meets_device);
+            const device_vector<unsigned> memory(2 * ranks);
+            check(late_target, shape(ranks), memory.get(), rounds, meets_device);
+            const dcuda::rank_info info = job().info();
+            const unsigned delivered = memory.read()[2 * (ranks - 1)];
+            if (info.process_index + 1 == info.process_count) {
+                EXPECT_EQ(delivered, 1u * rounds);
+            }
+        }
+}
+
+// After a barrier everybody sees what was put into anybody's window on the device.
+__global__ void others_look(dcuda::context context, findings* found, unsigned* memory, int rounds) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int ranks = self.size(), rank = self.id(), here = self.size(dcuda::device);
+    unsigned* const inbox = piece_of(memory, 2, self);
+    const dcuda::window win = self.create_window(dcuda::world, inbox, sizeof(unsigned));
+    for (int round = 0; round < rounds; ++round) {
+        by_one_thread([&] { inbox[1] = 1000 * round + rank; });
+        self.put_notify(win, (rank + 1) % ranks, 0, sizeof(unsigned), inbox + 1, 0);
+        self.barrier(dcuda::world);
+        for_each_thread(here, [&](std::size_t i) {
+            const int owner = rank / here * here + static_cast<int>(i);
+            EXPECT_SAME(memory[2 * i], 1000 * round + (owner + ranks - 1) % ranks);
+        });
+        self.barrier(dcuda::world);
+    }
+    self.wait_notifications(0, rounds);
+    self.free_window(win);
+}
+
+TEST_P(Mail, BarriersDeliverToEverybody) {
+    const device_vector<unsigned> memory(2 * 6);
+    check(others_look, shape(6), memory.get(), 30);
+}
+
+} // namespace

@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""Checks the mailbox protocol's model with spin, both ways: in every configuration spin visits all states and finds
+nothing wrong; and it finds what is wrong once a rule of the protocol is left out.
+
+    check_model.py [NAME...]        those configurations and mutations alone
+
+Ends with 77 (skipped) without spin or gcc. docs/design/mailbox.md says what the model covers.
+"""
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+MODEL = Path(__file__).with_name("mailbox.pml")
+PAIR, BOTH_WAYS, TWO_SOURCES, TWO_TARGETS = 0b10, 0b110, 0b100100, 0b110  # LINKS, of 2, 2, 3 and 3 ranks
+
+# Small, so that all takes about a minute with compiling. START: sequence numbers wrap around within a run.
+BASE = dict(RANKS=2, PER_DEVICE=2, LINKS=PAIR, LANES=1, RING=2, MODULUS=8, START=6, OPERATIONS=2,
+            PUTS=1, MASKS=1, DIRECT=1, NOTIFY=1, FLUSH=0, BARRIERS=0, EVICT=0)
+CONFIGURATIONS = {
+    # One source: messages of up to 3 packets in a ring of 4.
+    "pair": dict(OPERATIONS=4, RING=4, MODULUS=16, START=14, MASKS=2, FLUSH=1),
+    # So many notifications after a put that positions have gone half around.
+    "long": dict(OPERATIONS=6),
+    # Two ranks put to each other: both lanes may be full.
+    "both_ways": dict(LINKS=BOTH_WAYS),
+    # More sources than lanes, and as many.
+    "one_lane": dict(RANKS=3, PER_DEVICE=3, LINKS=TWO_SOURCES, NOTIFY=0),
+    "two_lanes": dict(RANKS=3, PER_DEVICE=3, LINKS=TWO_SOURCES, LANES=2, OPERATIONS=1),
+    # A source with a target on its own device and one on another; it keeps one link near.
+    "two_targets": dict(RANKS=3, LINKS=TWO_TARGETS, OPERATIONS=3, EVICT=1, NOTIFY=0),
+    "two_notified": dict(RANKS=3, LINKS=TWO_TARGETS, OPERATIONS=3, EVICT=1, PUTS=0),
+    # The same with a barrier of the device in between.
+    "barriers": dict(RANKS=3, LINKS=TWO_TARGETS, BARRIERS=1, NOTIFY=0),
+}
+# Each rule that is left out: in which configuration, and how spin's complaint begins.
+DEADLOCK = "invalid end state"
+OVERWRITTEN_PACKET = r"assertion violated \(stored"
+STALE_PACKET = r"assertion violated \(visible"
+# Overwritten by an earlier put, or not there when its notification is: what spin meets first is a matter of its search.
+WRONG_DATA = r"assertion violated \((window|known)"
+MISSING = r"assertion violated .*consumed.*==issued"
+MUTATIONS = {
+    "NO_CREDIT_CHECK": ("pair", OVERWRITTEN_PACKET),
+    "SEQUENCES_OF_A_RING": ("pair", STALE_PACKET),
+    "NO_FENCE": ("pair", WRONG_DATA),
+    "NO_ACQUIRE": ("pair", WRONG_DATA),
+    "NO_CROSS_WAIT": ("pair", WRONG_DATA),
+    "NO_CREDIT_RELEASE": ("pair", WRONG_DATA),
+    "NO_COUNTER_RELEASE": ("one_lane", WRONG_DATA),
+    "ONLY_LARGE_CREDITS": ("pair", DEADLOCK),
+    "NO_DRAIN": ("both_ways", DEADLOCK),
+    "LAST_PUT_GROWS_OLD": ("long", DEADLOCK),
+    "TICKETS_NOT_ATOMIC": ("two_lanes", OVERWRITTEN_PACKET),
+    "LINK_FORGETS_MAIL": ("two_targets", WRONG_DATA),
+    "LINK_FORGETS_PUTS": ("two_notified", WRONG_DATA),
+    "NO_MAIL_AFTER_BARRIER": ("barriers", f"{WRONG_DATA}|{MISSING}"),
+    "DEVICE_BARRIER_FORGETS_MAIL": ("barriers", f"{WRONG_DATA}|{MISSING}"),
+    "DEVICE_BARRIER_FORGETS_PUTS": ("barriers", WRONG_DATA),
+}
+
+
+def check(configuration, mutation=None, cycles=False):
+    """Lets spin visit all states, or look for cycles; returns what it says."""
+    settings = {**BASE, **CONFIGURATIONS[configuration]}
+    if cycles:
+        settings["OPERATIONS"] = 2 if settings["RANKS"] == 2 and settings["LINKS"] == PAIR else 1
+    defines = [f"-D{name}={value}" for name, value in settings.items()]
+    defines += [f"-D{mutation}"] if mutation else []
+    mode = ["-DNP"] if cycles else ["-DSAFETY"]
+    with tempfile.TemporaryDirectory() as directory:
+
+        def run(*command):
+            result = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=200)
+            output = result.stdout + result.stderr
+            if result.returncode != 0:
+                raise AssertionError(f"{command[0]} failed:\n{output}")
+            return output
+
+        shutil.copy(MODEL, directory)
+        run("spin", "-a", *defines, MODEL.name)
+        optimize = "-O0" if mutation or cycles else "-O1"  # compiling would take longer than running
+        run("gcc", optimize, "-w", *mode, "-DCOLLAPSE", "-DVECTORSZ=1024", "-DMEMLIM=1000", "pan.c", "-o", "pan")
+        return run("./pan", "-m100000", "-w22", *(["-l"] if cycles else []))
+
+
+class ModelTest(unittest.TestCase):
+    def check(self, name, configuration, complaint=None, **how):
+        begin = time.monotonic()
+        output = check(configuration, **how)
+        found = re.search(r"errors: (\d+)", output)
+        states = re.search(r"(\d+) states, stored", output)
+        self.assertTrue(found and states, output)
+        said = re.search(r"pan:\d+: (.*) \(at depth", output)
+        print(f"{name:28} {configuration:12} {int(states[1]):9} states {time.monotonic() - begin:5.1f} s  "
+              f"{said[1][:60] if said else 'nothing wrong'}", flush=True)
+        if complaint is None:
+            self.assertEqual(found[1], "0", output)
+            for incomplete in ("max search depth too small", "Search not completed", "out of memory"):
+                self.assertNotIn(incomplete, output)
+        else:
+            self.assertTrue(said and re.match(complaint, said[1]), f"{name}: not found\n{output}")
+
+
+def add_tests(names):
+    def add(name, *arguments, **how):
+        if not names or name in names:
+            setattr(ModelTest, f"test_{name}", lambda self: self.check(name, *arguments, **how))
+
+    for name in CONFIGURATIONS:
+        add(name, name)
+    for name in ("pair", "both_ways", "one_lane"):
+        add(f"every_run_ends_{name}", name, cycles=True)
+    for name, (configuration, complaint) in MUTATIONS.items():
+        add(name, configuration, complaint, mutation=name)
+
+
+if __name__ == "__main__":
+    for tool in ("spin", "gcc"):
+        if shutil.which(tool) is None:
+            print(f"skipped: {tool} is not installed")
+            sys.exit(77)
+    add_tests(sys.argv[1:])
+    unittest.main(argv=sys.argv[:1], verbosity=0)

@@ -1,0 +1,613 @@
+/* The mailbox protocol (docs/design/mailbox.md, include/dcuda/detail/mailbox.hpp) for spin. check_model.py runs it in
+ * several configurations, and with rules left out, which must fail.
+ *
+ * Ranks run all programs of so many operations, at all speeds. What a rank stores is in flight until it is visible, in
+ * any order, but for stores of one rank to one place. Only a fence waits for it. A rank that has not acquired may
+ * still read what was there before.
+ *
+ * Settings:
+ *   RANKS at most 3; PER_DEVICE
+ *   LINKS             who puts to whom: bit source * RANKS + target
+ *   LANES, RING       lanes of a mailbox, packets of a lane
+ *   MODULUS, START    of positions and sequence numbers: where they wrap around, where they start
+ *   OPERATIONS        of a program, of these kinds (0 or 1 each): PUTS with notification, DIRECT puts without, NOTIFY,
+ *                     FLUSH. MASKS 1: puts to one place of the window, 2: to two, alone or together
+ *   BARRIERS          1: the ranks cross the barrier of their device somewhere in the program. All end with the world's
+ *   EVICT             1: a rank keeps one link near, the others in its table
+ */
+#define PAIRS (RANKS * RANKS)
+#define DEVICES ((RANKS + PER_DEVICE - 1) / PER_DEVICE)
+#define none 255
+
+/* Arithmetic of positions, which wrap around. */
+#define distance(a, b) (((a) + 16 * MODULUS - (b)) % MODULUS)
+#define not_before(a, b) (distance(a, b) < MODULUS / 2)
+
+#define pair(s, t) ((s) * RANKS + (t))
+#define place(s, t, p) (pair(s, t) * 2 + (p))
+#define lane_of(t, l) ((t) * LANES + (l))
+#define slot(where, position) ((where) * RING + (position) % RING)
+#define device_of(r) ((r) / PER_DEVICE)
+#define reach(s, t) (device_of(s) != device_of(t)) /* 0: device, 1: system */
+#define has_link(s, t) (LINKS >> pair(s, t) & 1)
+#define max(a, b) ((a) > (b) -> (a) : (b))
+/* Of a message with payload for these places: bit 0, bit 1. */
+#define packets(mask) (1 + ((mask) & 1) + ((mask) >> 1))
+
+/* --- Memory ------------------------------------------------------------------------------------------------------- */
+
+/* Mail: the number of the packet in a slot, plus 1, as stored and as visible; what it says. */
+byte stored[RANKS * LANES * RING];
+byte visible[RANKS * LANES * RING];
+byte says[RANKS * LANES * RING]; /* header: mask, or 4: hello, | 8: vouches; payload: the value */
+byte lanes_taken[RANKS];
+byte writer[RANKS * LANES]; /* source plus 1: for the model's own use */
+byte credit_stored[PAIRS];  /* [source, target] */
+byte credit[PAIRS];
+byte counter_stored[PAIRS]; /* notifications without mail, [source, target]: a tag per source */
+byte counter[PAIRS];
+/* Two places in each target's window for each source. Values count the source's puts. */
+byte window[PAIRS * 2];
+byte direct_store[PAIRS * 2]; /* of the source, in flight */
+byte placing[PAIRS * 2];      /* of the target, in flight */
+byte known[PAIRS * 2];        /* the oldest value that the target can still read */
+byte in_flight[RANKS * 2];    /* stores of a rank, by reach */
+byte placing_now[RANKS];
+
+#define fence(me, r) (in_flight[(me) * 2] == 0 && ((r) == 0 || in_flight[(me) * 2 + 1] == 0) && placing_now[me] == 0)
+
+/* --- Ranks -------------------------------------------------------------------------------------------------------- */
+
+byte sent[PAIRS];
+byte freed[PAIRS];
+byte last_put[PAIRS];
+byte lane[PAIRS]; /* number + 1; 0: not asked for; none: there was none */
+byte mailed_places[PAIRS];
+bit direct[PAIRS];
+byte near_link[RANKS];
+byte unreleased[RANKS]; /* bit by reach */
+byte mailed[RANKS];     /* bit by reach */
+
+byte received[RANKS * LANES];
+byte credited[RANKS * LANES];
+byte source_of[RANKS * LANES]; /* plus 1; 0: no hello yet */
+
+/* What must hold. */
+byte puts[PAIRS];               /* of a source: the last value */
+byte last[PAIRS * 2];           /* value put there */
+byte issued[PAIRS];             /* notifications */
+byte consumed[PAIRS];
+byte owed[PAIRS * OPERATIONS];  /* both places' values at the time of a notification */
+
+byte arrived[DEVICES + 1]; /* barriers: of devices, of the world */
+byte arrived_mail[DEVICES + 1];
+byte mail_seen[RANKS * (DEVICES + 1)];
+byte epoch[RANKS * (DEVICES + 1)];
+byte before[PAIRS * 4]; /* values put before a barrier, [source, target, of a device or the world, place] */
+
+inline acquire(s, me) {
+    known[place(s, me, 0)] = max(known[place(s, me, 0)], window[place(s, me, 0)]);
+    known[place(s, me, 1)] = max(known[place(s, me, 1)], window[place(s, me, 1)])
+}
+
+/* A packet leaves. What was in the slot must have been taken. */
+inline store_packet(s, t, number, content) {
+    at = slot(lane_of(t, lane[pair(s, t)] - 1), number);
+    assert(stored[at] == visible[at]);
+    assert((number) < received[lane_of(t, lane[pair(s, t)] - 1)] + RING);
+    stored[at] = (number) + 1;
+    says[at] = content;
+    in_flight[(s) * 2 + reach(s, t)]++
+}
+
+#ifdef SEQUENCES_OF_A_RING
+#define SEQUENCES RING
+#else
+#define SEQUENCES MODULUS
+#endif
+#define is_there(where, position) \
+    (visible[slot(where, position)] % SEQUENCES == ((position) + 1) % SEQUENCES)
+
+inline check_packet(where, position) { assert(visible[slot(where, position)] == (position) + 1) }
+
+/* Places one payload packet of the message that is being taken: place p, packet `number` after the header. */
+inline place_payload(p, number) {
+    check_packet(lane_of(me, l), received[lane_of(me, l)] + number);
+    at = place(source_of[lane_of(me, l)] - 1, me, p);
+    value = says[slot(lane_of(me, l), received[lane_of(me, l)] + number)];
+    assert(placing[at] == 0 || placing[at] < value);
+    placing_now[me] = placing_now[me] + (placing[at] == 0);
+    placing[at] = value;
+    known[at] = max(known[at], value);
+    rest = rest & ~(1 << p);
+    at = 0; value = 0
+}
+
+/* The program consumes a notification as soon as it has come: what was put before it is there. */
+inline consume(s) {
+    assert(consumed[pair(s, me)] < issued[pair(s, me)]);
+    assert(known[place(s, me, 0)] >= owed[pair(s, me) * OPERATIONS + consumed[pair(s, me)]] % 16);
+    assert(known[place(s, me, 1)] >= owed[pair(s, me) * OPERATIONS + consumed[pair(s, me)]] / 16);
+    owed[pair(s, me) * OPERATIONS + consumed[pair(s, me)]] = 0;
+    consumed[pair(s, me)]++
+}
+
+#define has_mail(number) \
+    ((number) < lanes_taken[me] && is_there(lane_of(me, number), received[lane_of(me, number)]))
+
+/* The message at the head of any lane. */
+inline take_message() {
+    atomic {
+        if
+        :: has_mail(0) -> l = 0
+#if LANES > 1
+        :: has_mail(1) -> l = 1
+#endif
+        fi;
+        check_packet(lane_of(me, l), received[lane_of(me, l)]);
+        header = says[slot(lane_of(me, l), received[lane_of(me, l)])];
+        rest = header & 3
+    }
+    do
+    :: atomic { (rest & 1) && is_there(lane_of(me, l), received[lane_of(me, l)] + 1) -> place_payload(0, 1) }
+    :: atomic { (rest & 2) && is_there(lane_of(me, l), received[lane_of(me, l)] + packets(header & 3) - 1) ->
+                place_payload(1, packets(header & 3) - 1) }
+    :: d_step { rest == 0 ->
+        if
+        :: header & 4 -> source_of[lane_of(me, l)] = (header >> 4) + 1
+        :: else ->
+            assert(source_of[lane_of(me, l)] != 0);
+#ifndef NO_ACQUIRE
+            if
+            :: header & 8 -> acquire(source_of[lane_of(me, l)] - 1, me)
+            :: else
+            fi;
+#endif
+            consume(source_of[lane_of(me, l)] - 1)
+        fi;
+        /* All packets of the message are taken: their content is no part of the state any more. */
+        do
+        :: taken < packets(header & 3) ->
+            says[slot(lane_of(me, l), received[lane_of(me, l)] + taken)] = 0;
+            taken++
+        :: else -> break
+        od;
+        received[lane_of(me, l)] = received[lane_of(me, l)] + packets(header & 3);
+        taken = 0; header = 0; l = 0 };
+        break
+    od
+}
+
+/* The counter of a source without a lane. */
+inline look_at_counter(s) {
+    d_step { counter[pair(s, me)] > consumed[pair(s, me)] -> acquire(s, me); consume(s) }
+}
+
+#ifdef ONLY_LARGE_CREDITS
+#define LEAST (RING / 2 + 1)
+#else
+#define LEAST 1
+#endif
+#ifdef NO_CREDIT_RELEASE
+#define released_placing(me) true
+#else
+#define released_placing(me) (placing_now[me] == 0)
+#endif
+
+inline give_credit(number) {
+    d_step {
+        source_of[lane_of(me, number)] != 0 && released_placing(me) &&
+        received[lane_of(me, number)] - credited[lane_of(me, number)] >= LEAST ->
+        credited[lane_of(me, number)] = received[lane_of(me, number)];
+        credit_stored[pair(source_of[lane_of(me, number)] - 1, me)] = received[lane_of(me, number)]
+    }
+}
+
+/* One look, at any lane. A rank does it whenever it waits, and whenever the program likes. */
+#if LANES == 1
+#define LOOK :: take_message() :: give_credit(0)
+#else
+#define LOOK :: take_message() :: give_credit(0) :: give_credit(1)
+#endif
+#ifdef NO_DRAIN
+#define LOOK_MEANWHILE
+#else
+#define LOOK_MEANWHILE LOOK
+#endif
+
+inline await_credit(position) {
+    do
+    :: atomic { not_before(credit[pair(me, t)], position) -> freed[pair(me, t)] = credit[pair(me, t)]; break }
+    LOOK_MEANWHILE
+    od
+}
+
+inline release_puts() {
+#ifndef NO_FENCE
+    if
+    :: atomic { (unreleased[me] & (1 << reach(me, t))) == 0 -> skip }
+    :: atomic { (unreleased[me] & (1 << reach(me, t))) != 0 && fence(me, reach(me, t)) ->
+                unreleased[me] = (reach(me, t) -> 0 : unreleased[me] & ~1) }
+    fi
+#else
+    skip
+#endif
+}
+
+inline send_message(mask) {
+#ifndef NO_CREDIT_CHECK
+    if
+    :: distance(sent[pair(me, t)] + packets(mask), freed[pair(me, t)]) > RING ->
+        await_credit(sent[pair(me, t)] + packets(mask) - RING)
+    :: else
+    fi;
+#endif
+    release_puts();
+    d_step { /* in flight together: the order in which they leave is no matter */
+        store_packet(me, t, sent[pair(me, t)], mask + 8 * direct[pair(me, t)]);
+        if
+        :: mask != 0 -> puts[pair(me, t)]++
+        :: else
+        fi;
+        if
+        :: mask & 1 ->
+            store_packet(me, t, sent[pair(me, t)] + 1, puts[pair(me, t)]);
+            last[place(me, t, 0)] = puts[pair(me, t)]
+        :: else
+        fi;
+        if
+        :: mask & 2 ->
+            store_packet(me, t, sent[pair(me, t)] + packets(mask) - 1, puts[pair(me, t)]);
+            last[place(me, t, 1)] = puts[pair(me, t)]
+        :: else
+        fi;
+        /* count_as_sent */
+        sent[pair(me, t)] = sent[pair(me, t)] + packets(mask);
+        direct[pair(me, t)] = 0;
+        mailed[me] = mailed[me] | (1 << reach(me, t));
+#ifdef LAST_PUT_GROWS_OLD
+        if
+        :: mask != 0 && not_before(freed[pair(me, t)], last_put[pair(me, t)]) -> mailed_places[pair(me, t)] = 0
+        :: else
+        fi;
+#else
+        if
+        :: not_before(freed[pair(me, t)], last_put[pair(me, t)]) ->
+            mailed_places[pair(me, t)] = 0;
+            last_put[pair(me, t)] = freed[pair(me, t)]
+        :: else
+        fi;
+#endif
+        if
+        :: mask != 0 ->
+            mailed_places[pair(me, t)] = mailed_places[pair(me, t)] | mask;
+            last_put[pair(me, t)] = sent[pair(me, t)]
+        :: else
+        fi;
+        owe();
+        at = 0
+    }
+}
+
+/* A notification has been issued. */
+inline owe() {
+    owed[pair(me, t) * OPERATIONS + issued[pair(me, t)]] = last[place(me, t, 0)] + 16 * last[place(me, t, 1)];
+    issued[pair(me, t)]++
+}
+
+/* The link to t, near. */
+inline find_link() {
+#if EVICT
+    if
+    :: atomic { near_link[me] != t ->
+        near_link[me] = t;
+        freed[pair(me, t)] = credit[pair(me, t)];
+        last_put[pair(me, t)] = sent[pair(me, t)];
+#ifdef LINK_FORGETS_PUTS
+        direct[pair(me, t)] = 0;
+#endif
+#ifdef LINK_FORGETS_MAIL
+        mailed_places[pair(me, t)] = 0 }
+#else
+        mailed_places[pair(me, t)] = (mailed_places[pair(me, t)] -> 3 : 0) }
+#endif
+    :: else
+    fi;
+#endif
+    if
+    :: lane[pair(me, t)] == 0 ->
+#ifdef TICKETS_NOT_ATOMIC
+        value = lanes_taken[t];
+#endif
+        d_step {
+#ifndef TICKETS_NOT_ATOMIC
+            value = lanes_taken[t];
+#endif
+            lanes_taken[t] = value + 1;
+            if
+            :: value < LANES ->
+                lane[pair(me, t)] = value + 1;
+                writer[lane_of(t, value)] = me + 1;
+                store_packet(me, t, START, 4 + 16 * me);
+                sent[pair(me, t)] = START + 1
+            :: else -> lane[pair(me, t)] = none
+            fi;
+            value = 0; at = 0
+        }
+    :: else
+    fi
+}
+
+/* To the places of the mask. */
+inline put_directly(mask) {
+#ifndef NO_CROSS_WAIT
+    if
+    :: mailed_places[pair(me, t)] & (mask) ->
+        await_credit(last_put[pair(me, t)]);
+        mailed_places[pair(me, t)] = 0
+    :: else
+    fi;
+#endif
+    d_step {
+        puts[pair(me, t)]++;
+        number = 0;
+        do
+        :: number < 2 ->
+            if
+            :: (mask) & (1 << number) ->
+                at = place(me, t, number);
+                last[at] = puts[pair(me, t)];
+                in_flight[me * 2 + reach(me, t)] = in_flight[me * 2 + reach(me, t)] + (direct_store[at] == 0);
+                direct_store[at] = puts[pair(me, t)]
+            :: else
+            fi;
+            number++
+        :: else -> break
+        od;
+        direct[pair(me, t)] = 1;
+        unreleased[me] = unreleased[me] | (1 << reach(me, t));
+        at = 0; number = 0
+    }
+}
+
+/* Of a source without a lane. */
+inline add_to_counter() {
+    d_step {
+#ifndef NO_COUNTER_RELEASE
+        fence(me, reach(me, t)) ->
+#endif
+        counter_stored[pair(me, t)]++;
+        in_flight[me * 2 + reach(me, t)]++;
+        owe()
+    }
+}
+
+inline flush() {
+    d_step { fence(me, 1) -> unreleased[me] = 0 }
+}
+
+#ifdef NO_MAIL_AFTER_BARRIER
+#define mailed_counts 0
+#else
+#define mailed_counts 1
+#endif
+/* b: the number of a device, or DEVICES for the world. The barrier's own words are taken for granted: whoever leaves it
+ * has acquired all arrivals. */
+#define is_in(r, b) ((b) == DEVICES || device_of(r) == (b))
+#define members(b) ((b) == DEVICES -> RANKS : ((b) + 1 < DEVICES -> PER_DEVICE : RANKS - (b) * PER_DEVICE))
+/* A device's barrier has done nothing for other devices. */
+#ifdef DEVICE_BARRIER_FORGETS_MAIL
+#define mail_to_keep(b) 0
+#else
+#define mail_to_keep(b) ((b) == DEVICES -> 0 : 2)
+#endif
+#ifdef DEVICE_BARRIER_FORGETS_PUTS
+#define puts_to_keep(b) 0
+#else
+#define puts_to_keep(b) ((b) == DEVICES -> 0 : 2)
+#endif
+
+inline cross_barrier() {
+    d_step {
+        fence(me, (b) == DEVICES) ->
+        value = (b) == DEVICES;
+        number = 0;
+        do
+        :: number < RANKS ->
+            before[pair(me, number) * 4 + value * 2] = last[place(me, number, 0)];
+            before[pair(me, number) * 4 + value * 2 + 1] = last[place(me, number, 1)];
+            number++
+        :: else -> break
+        od;
+        epoch[me * (DEVICES + 1) + b]++;
+        arrived[b]++;
+        arrived_mail[b] = arrived_mail[b] + ((mailed[me] & ((b) == DEVICES -> 3 : 1)) != 0);
+        mailed[me] = mailed[me] & mail_to_keep(b);
+        unreleased[me] = unreleased[me] & puts_to_keep(b);
+        value = 0; number = 0
+    }
+    do
+    :: d_step { arrived[b] >= epoch[me * (DEVICES + 1) + b] * members(b) ->
+        more = mailed_counts && arrived_mail[b] != mail_seen[me * (DEVICES + 1) + b];
+        mail_seen[me * (DEVICES + 1) + b] = arrived_mail[b];
+        number = 0;
+        do
+        :: number < RANKS ->
+            if
+            :: is_in(number, b) -> acquire(number, me)
+            :: else
+            fi;
+            number++
+        :: else -> break
+        od;
+        number = 0 };
+        break
+    LOOK_MEANWHILE
+    od;
+    do
+    :: more && (has_mail(0) || has_mail(LANES - 1)) -> take_message()
+    :: d_step { !(more && (has_mail(0) || has_mail(LANES - 1))) ->
+        more = 0;
+        value = (b) == DEVICES;
+        number = 0;
+        do
+        :: number < RANKS ->
+            if
+            :: is_in(number, b) ->
+                assert(known[place(number, me, 0)] >= before[pair(number, me) * 4 + value * 2]);
+                assert(known[place(number, me, 1)] >= before[pair(number, me) * 4 + value * 2 + 1])
+            :: else
+            fi;
+            number++
+        :: else -> break
+        od;
+        value = 0; number = 0 };
+        break
+    od
+}
+
+/* A source has either a lane or the counter. */
+#define all_came(s) \
+    ((s) >= RANKS || max(consumed[pair(s, me)], counter[pair(s, me)]) == issued[pair(s, me)])
+
+/* What an operation does: a mask of places to put to, with a notification unless it is more than this. */
+#define only_put 4
+#define only_flush 8
+
+proctype rank(byte me) {
+    byte operations, t, does, l, header, rest, taken, at, value, number, b;
+    bit more, met;
+    operations = ((LINKS >> me * RANKS) % (1 << RANKS) -> OPERATIONS : 0);
+program:
+    do
+    :: atomic { operations > 0 ->
+        operations--;
+        if
+        :: has_link(me, 0) -> t = 0
+#if RANKS > 1
+        :: has_link(me, 1) -> t = 1
+#endif
+#if RANKS > 2
+        :: has_link(me, 2) -> t = 2
+#endif
+        fi;
+        if
+        :: NOTIFY -> does = 0
+        :: PUTS -> does = 1
+        :: PUTS && MASKS > 1 -> does = 2
+        :: PUTS && MASKS > 1 -> does = 3
+        :: DIRECT -> does = only_put + 1
+        :: DIRECT && MASKS > 1 -> does = only_put + 2
+        :: FLUSH -> does = only_flush
+        fi }
+        if
+        :: does == only_flush -> flush()
+        :: else ->
+            find_link();
+            if
+            :: does < only_put && lane[pair(me, t)] != none -> send_message(does)
+            :: else ->
+                if
+                :: does & 3 -> put_directly(does & 3)
+                :: else
+                fi;
+                if
+                :: does < only_put -> add_to_counter()
+                :: else
+                fi
+            fi
+        fi;
+        d_step { t = 0; does = 0 }
+#if LANES < RANKS - 1
+    :: look_at_counter(0)
+    :: look_at_counter(1)
+#endif
+    LOOK
+    :: (operations == 0 || BARRIERS && !met) -> break
+    od;
+    b = (BARRIERS && !met -> device_of(me) : DEVICES);
+    cross_barrier();
+    if
+    :: b != DEVICES -> met = 1; goto program
+    :: else
+    fi;
+    /* After it, everything is there. */
+    assert(all_came(0) && all_came(1) && all_came(2))
+}
+
+/* --- Stores become visible, in any order -------------------------------------------------------------------------- */
+
+#define TIMES16(m) m(0) m(1) m(2) m(3) m(4) m(5) m(6) m(7) m(8) m(9) m(10) m(11) m(12) m(13) m(14) m(15)
+
+#define LAND_PACKET(i) \
+    :: d_step { (i) < RANKS * LANES * RING && stored[i] != visible[i] -> \
+        visible[i] = stored[i]; \
+        s = writer[(i) / RING] - 1; \
+        in_flight[s * 2 + reach(s, (i) / RING / LANES)]--; \
+        s = 0 }
+/* A later put is never overwritten by an earlier one. */
+#define LAND_DATA(i) \
+    :: d_step { (i) < PAIRS * 2 && direct_store[i] != 0 -> \
+        assert(window[i] < direct_store[i]); \
+        window[i] = direct_store[i]; \
+        direct_store[i] = 0; \
+        in_flight[(i) / 2 / RANKS * 2 + reach((i) / 2 / RANKS, (i) / 2 % RANKS)]-- } \
+    :: d_step { (i) < PAIRS * 2 && placing[i] != 0 -> \
+        assert(window[i] < placing[i]); \
+        window[i] = placing[i]; \
+        placing[i] = 0; \
+        placing_now[(i) / 2 % RANKS]-- }
+#define LAND_WORDS(i) \
+    :: d_step { (i) < PAIRS && credit[i] != credit_stored[i] -> credit[i] = credit_stored[i] } \
+    :: d_step { (i) < PAIRS && counter[i] != counter_stored[i] -> \
+        counter[i]++; \
+        in_flight[(i) / RANKS * 2 + reach((i) / RANKS, (i) % RANKS)]-- }
+
+proctype memory() {
+    byte s;
+end:
+    do
+    TIMES16(LAND_PACKET)
+    TIMES16(LAND_DATA)
+    LAND_DATA(16)
+    LAND_DATA(17)
+    TIMES16(LAND_WORDS)
+    od
+}
+
+init {
+    byte i;
+    d_step {
+        do
+        :: i < RANKS * LANES * RING -> stored[i] = START; visible[i] = START; i++
+        :: else -> break
+        od;
+        i = 0;
+        do
+        :: i < RANKS * LANES -> received[i] = START; credited[i] = START; i++
+        :: else -> break
+        od;
+        i = 0;
+        do
+        :: i < PAIRS -> credit_stored[i] = START; credit[i] = START; freed[i] = START; sent[i] = START;
+            last_put[i] = START; i++
+        :: else -> break
+        od;
+        i = 0;
+        do
+        :: i < RANKS -> near_link[i] = none; i++
+        :: else -> break
+        od;
+        i = 0
+    }
+    atomic {
+        run memory();
+        run rank(0);
+#if RANKS > 1
+        run rank(1);
+#endif
+#if RANKS > 2
+        run rank(2)
+#endif
+    }
+}

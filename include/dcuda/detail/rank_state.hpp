@@ -274,3 +274,6 @@ DCUDA_DEVICE void leave_if_ended(rank_state& state) {
 }
 
 } // namespace dcuda::detail
+
+// What the waits above call.
+#include "dcuda/detail/mailbox.hpp"

@@ -38,6 +38,9 @@ struct proposal {
 
 // Chooses this process's device. Returns how many devices it sees.
 int choose_device(const bootstrap::job& job) {
+    // Streams share hardware queues, 8 if nothing is said. What the host copies while the kernel runs must not stand in
+    // the kernel's queue: it would wait for the kernel's end. Too late if the program has used CUDA before.
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     int devices = 0;
     const cudaError_t result = cudaGetDeviceCount(&devices);
     support::require(result == cudaSuccess && devices > 0, error_code::cuda_failure,

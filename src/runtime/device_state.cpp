@@ -97,9 +97,11 @@ device_state::device_state(bootstrap::control& control, const settings& with, in
     share_inbox();
 }
 
-// Packets of a lane: what the user says, else 64 to 1024, as many as fit into 1/256 of the smallest device's memory.
+// Packets of a lane: what the user says, else 64 to 1024, as many as fit into 1/256 of the smallest device's memory. On
+// GPUs only if the user says so: the last changes of the mail path have not run there.
 std::uint32_t device_state::agree_on_lanes(int requested) const {
     if (requested >= 0) return static_cast<std::uint32_t>(requested);
+    if (DCUDA_BACKEND_CUDA) return 0;
     std::size_t free_bytes = 0, total_bytes = 0;
     cuda::check(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for the device's memory");
     const std::size_t lane_bytes = static_cast<std::size_t>(ranks_) * lanes_per_rank * sizeof(packet);

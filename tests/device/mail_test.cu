@@ -18,7 +18,7 @@ void PrintTo(const mail_settings& settings, std::ostream* out) { *out << setting
 
 // A null setting is not made.
 constexpr mail_settings all_settings[] = {
-    {"Default", nullptr, nullptr, nullptr},    {"NoMail", "0", nullptr, nullptr},
+    {"LongRing", "1024", nullptr, nullptr},    {"NoMail", "0", nullptr, nullptr},
     {"RingOf8", "8", nullptr, nullptr},        {"RingOf16", "16", nullptr, nullptr},
     {"OnlyNotifications", "64", "0", nullptr}, {"AcrossTheEnd", "8", nullptr, "4294967280"},
 };

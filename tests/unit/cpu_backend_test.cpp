@@ -293,7 +293,8 @@ TEST(Collectives, RunOnceInOrder) {
                       __shared__ int calls, published;
                       for (int round = 1; round <= 100; ++round) {
                           source[threadIdx.x] = round;
-                          exec::copy_then_run(target.data(), source.data(), sizeof source, [&] { published = round; });
+                          exec::copy(target.data(), source.data(), sizeof source);
+                          exec::sync_then_run([&] { published = round; });
                           exec::sync_block();
                           wrong += target[(threadIdx.x + 1) % 64] != round || published != round;
                           exec::run_then_sync([&] { ++calls; });

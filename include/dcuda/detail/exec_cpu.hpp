@@ -68,21 +68,7 @@ inline void copy(void* target, const void* source, std::size_t bytes) {
     });
 }
 
-// All threads arrive, the block copies, then `publish` runs once.
-template <class F>
-void copy_then_run(void* target, const void* source, std::size_t bytes, F&& publish) {
-    sync_then_run([&] {
-        if (target != source && bytes != 0) std::memcpy(target, source, bytes);
-        publish();
-    });
-}
-
 inline void copy(staging&, void* target, const void* source, std::size_t bytes) { copy(target, source, bytes); }
-template <class F>
-void copy_then_run(staging&, void* target, const void* source, std::size_t bytes, F&& publish) {
-    copy_then_run(target, source, bytes, publish);
-}
-
 // Ends the calling CUDA thread; its destructors run. Barriers no longer wait for it.
 [[noreturn]] void exit_thread();
 

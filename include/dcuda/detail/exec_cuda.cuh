@@ -158,25 +158,6 @@ DCUDA_DEVICE void copy(staging& by, void* target, const void* source, std::size_
     if (is_leader()) copy_by_engine(by, to + cut.head, from + cut.head, cut.inner);
 }
 
-// Either, then publish() runs once, after all threads and the engine have copied.
-template <class F>
-DCUDA_DEVICE void copy_then_run(staging& by, void* target, const void* source, std::size_t bytes, const F& publish) {
-    copy(by, target, source, bytes);
-    sync_then_run([&] {
-        complete_copies();
-        publish();
-    });
-}
-
-template <class F>
-DCUDA_DEVICE void copy_then_run(void* target, const void* source, std::size_t bytes, const F& publish) {
-    copy(target, source, bytes);
-    sync_then_run([&] {
-        complete_copies();
-        publish();
-    });
-}
-
 // Ends the calling thread. Threads that have exited count as arrived in later __syncthreads of the block. Shared memory
 // outlives what the engine still reads there.
 [[noreturn]] DCUDA_DEVICE void exit_thread() {

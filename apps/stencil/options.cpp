@@ -1,9 +1,6 @@
 #include "options.hpp"
 
-#include <algorithm>
 #include <map>
-#include <sstream>
-#include <string_view>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -67,30 +64,20 @@ void declare(CLI::App& app, options& chosen) {
 
 const char* to_string(message kind) { return kind == message::level ? "level" : "plane"; }
 
-bool asks_for_help(int argc, char** argv) {
-    return std::any_of(argv + 1, argv + argc,
-                       [](std::string_view argument) { return argument == "-h" || argument == "--help"; });
-}
-
 command_line parse_command_line(int argc, char** argv) {
     options chosen;
     CLI::App app("Horizontal diffusion of a 3-D field, or of a map, in one long-running kernel per device.\n"
                  "Start one process per device: dcuda-run -n 4 stencil --verify",
                  "stencil");
     declare(app, chosen);
-    command_line result;
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::ParseError& reason) {
-        std::ostringstream out;
-        std::ostringstream err;
-        result.status = app.exit(reason, out, err) == 0 ? 0 : 2;
-        result.text = out.str() + err.str();
+    command_line result = arguments::parse(app, argc, argv, chosen);
+    if (!result.chosen) {
+        result.status = result.status == 0 ? 0 : 2;
         return result;
     }
-    if (chosen.nz == 0) chosen.nz = chosen.input.empty() ? 26 : 1;
-    if (chosen.json == "-") chosen.progress = 0.0; // its lines go to standard output too
-    result.chosen = chosen;
+    options& taken = *result.chosen;
+    if (taken.nz == 0) taken.nz = taken.input.empty() ? 26 : 1;
+    if (taken.json == "-") taken.progress = 0.0; // its lines go to standard output too
     return result;
 }
 

@@ -1,8 +1,9 @@
 // The program's options.
 #pragma once
 
-#include <optional>
 #include <string>
+
+#include "common/command_line.hpp"
 
 namespace stencil {
 
@@ -31,15 +32,9 @@ struct options {
     bool needs_result() const { return verify || !output.empty() || !png.empty(); }
 };
 
-// What the command line leads to: options, or a text to print and the status to exit with.
-struct command_line {
-    std::optional<options> chosen;
-    std::string text;
-    int status = 0;
-};
+using command_line = arguments::command_line<options>;
 command_line parse_command_line(int argc, char** argv);
 
-// Whether the arguments ask for the help text, which needs no device and no other process.
-bool asks_for_help(int argc, char** argv);
+using arguments::asks_for_help;
 
 } // namespace stencil

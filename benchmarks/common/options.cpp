@@ -1,9 +1,5 @@
 #include "common/options.hpp"
 
-#include <algorithm>
-#include <sstream>
-#include <string_view>
-
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
@@ -111,25 +107,7 @@ void add_subcommands(CLI::App& app, options& chosen) {
             if (option->get_name() != "--help") option->capture_default_str();
 }
 
-// Without a text: the program is to run.
-command_line parse(CLI::App& app, int argc, char** argv) {
-    command_line result;
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::ParseError& reason) {
-        std::ostringstream out, err;
-        result.status = app.exit(reason, out, err);
-        result.text = out.str() + err.str();
-    }
-    return result;
-}
-
 } // namespace
-
-bool asks_for_help(int argc, char** argv) {
-    return std::any_of(argv + 1, argv + argc,
-                       [](std::string_view argument) { return argument == "-h" || argument == "--help"; });
-}
 
 command_line parse_command_line(int argc, char** argv) {
     options chosen;
@@ -140,10 +118,8 @@ command_line parse_command_line(int argc, char** argv) {
     add_common(app, chosen);
     add_subcommands(app, chosen);
 
-    command_line result = parse(app, argc, argv);
-    if (result.status != 0 || !result.text.empty()) return result;
-    chosen.subcommand = app.get_subcommands().front()->get_name();
-    result.chosen = chosen;
+    command_line result = arguments::parse(app, argc, argv, chosen);
+    if (result.chosen) result.chosen->subcommand = app.get_subcommands().front()->get_name();
     return result;
 }
 
@@ -154,9 +130,7 @@ command_line parse_rival_command_line(int argc, char** argv, const std::string& 
     CLI::App app(description, program);
     app.add_option("--json", chosen.json, "write the results to this file");
     app.add_option("--commit", chosen.commit, "commit of the sources, for the record")->envname("DCUDA_COMMIT");
-    command_line result = parse(app, argc, argv);
-    if (result.status == 0 && result.text.empty()) result.chosen = chosen;
-    return result;
+    return arguments::parse(app, argc, argv, chosen);
 }
 
 } // namespace benchmark

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "common/command_line.hpp"
 #include "dcuda/config.hpp"
 
 namespace benchmark {
@@ -59,16 +59,11 @@ struct options {
     } waiters;
 };
 
-// How the options were meant: to run, or to end at once with this text and status.
-struct command_line {
-    std::optional<options> chosen;
-    std::string text;
-    int status = 0;
-};
+using command_line = arguments::command_line<options>;
 command_line parse_command_line(int argc, char** argv);
 // The same for a rival's program, which has only the options of its record.
 command_line parse_rival_command_line(int argc, char** argv, const std::string& program,
                                       const std::string& description);
-bool asks_for_help(int argc, char** argv);
+using arguments::asks_for_help;
 
 } // namespace benchmark

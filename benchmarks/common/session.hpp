@@ -11,6 +11,7 @@
 #include "common/device.hpp"
 #include "common/options.hpp"
 #include "common/row.hpp"
+#include "common/samples.hpp"
 #include "dcuda/host.hpp"
 
 namespace benchmark {
@@ -90,19 +91,9 @@ public:
     interval* stamps() const { return stamps_.get(); } // [batch][rank]
     mistake* wrong() const { return wrong_.get(); }
 
-    // Of each batch, from when the first rank began to when the last one ended.
+    // Of each batch.
     std::vector<double> microseconds() const {
-        const std::vector<interval> all = download(stamps_.get(), batches_ * ranks_);
-        std::vector<double> result;
-        for (std::size_t batch = 0; batch < batches_; ++batch) {
-            interval whole = all[batch * ranks_];
-            for (std::size_t rank = 0; rank < ranks_; ++rank) {
-                const interval& one = all[batch * ranks_ + rank];
-                whole = {std::min(whole.start, one.start), std::max(whole.stop, one.stop)};
-            }
-            result.push_back(static_cast<double>(whole.stop - whole.start) * 1e-3);
-        }
-        return result;
+        return microseconds_of_batches(download(stamps_.get(), batches_ * ranks_), ranks_);
     }
     void require_right(const row& where) const { benchmark::require_right(download(wrong_.get(), 1)[0], where); }
 
@@ -111,16 +102,6 @@ private:
     device_array<interval> stamps_;
     device_array<mistake> wrong_;
 };
-
-// Each sample times `factor`, or `amount` by each sample.
-inline std::vector<double> scaled(std::vector<double> samples, double factor) {
-    for (double& sample : samples) sample *= factor;
-    return samples;
-}
-inline std::vector<double> rate(double amount, std::vector<double> samples) {
-    for (double& sample : samples) sample = amount / std::max(sample, 1e-9);
-    return samples;
-}
 
 inline dcuda::launch_config shape(int threads, int ranks) {
     dcuda::launch_config config;

@@ -9,6 +9,7 @@
 #include <nvshmemx.h>
 
 #include "common/ping_pong.hpp"
+#include "common/samples.hpp"
 #include "rivals/rival.hpp"
 
 namespace {
@@ -226,16 +227,7 @@ public:
         std::vector<interval> all(batches_ * blocks_);
         check(cudaMemcpy(all.data(), stamps(), all.size() * sizeof all[0], cudaMemcpyDeviceToHost),
               "cannot copy results");
-        std::vector<double> times;
-        for (std::size_t batch = 0; batch < batches_; ++batch) {
-            interval whole = all[batch * blocks_];
-            for (std::size_t block = 0; block < blocks_; ++block) {
-                const interval& one = all[batch * blocks_ + block];
-                whole = {std::min(whole.start, one.start), std::max(whole.stop, one.stop)};
-            }
-            times.push_back(static_cast<double>(whole.stop - whole.start) * 1e-3);
-        }
-        return times;
+        return microseconds_of_batches(all, blocks_);
     }
 
 private:
@@ -243,11 +235,6 @@ private:
     symmetric_array<interval> stamps_;
     symmetric_array<mistake> wrong_;
 };
-
-std::vector<double> scaled(std::vector<double> samples, double factor) {
-    for (double& sample : samples) sample *= factor;
-    return samples;
-}
 
 constexpr int batches = 12;
 

@@ -1,0 +1,38 @@
+// What a program's command line leads to, for applications and benchmarks.
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace arguments {
+
+// To end at once: a text to print and the status to exit with.
+struct ending {
+    std::string text;
+    int status = 0;
+};
+
+// Options to run with, or none and how to end.
+template <class Options>
+struct command_line : ending {
+    std::optional<Options> chosen;
+};
+
+// Nothing if CLI11 took the arguments.
+std::optional<ending> find_ending(CLI::App& app, int argc, char** argv);
+
+// `chosen` is what the app's options write to.
+template <class Options>
+command_line<Options> parse(CLI::App& app, int argc, char** argv, const Options& chosen) {
+    if (const std::optional<ending> end = find_ending(app, argc, argv)) return {*end, {}};
+    return {{}, chosen};
+}
+
+// Whether the arguments ask for the help text, which needs no device and no other process.
+bool asks_for_help(int argc, char** argv);
+
+} // namespace arguments

@@ -43,6 +43,9 @@ barrier_shape shape_barriers(std::uint32_t ranks, std::uint32_t requested_row) {
     return {ranks, row_size, (ranks + row_size - 1) / row_size};
 }
 
+// Most messages have several packets of payload, but a header each.
+lane_shape shape_lanes(std::uint32_t packets) { return {packets == 0 ? 0 : std::max(8u, packets / 4), packets}; }
+
 std::size_t packets_of(std::size_t count, std::size_t element_bytes) {
     return (count * element_bytes + sizeof(packet) - 1) / sizeof(packet);
 }
@@ -57,10 +60,9 @@ device_state::device_state(bootstrap::control& control, const settings& with, in
     const auto windows = static_cast<std::size_t>(settings_.max_windows);
     fields_.barriers =
         shape_barriers(static_cast<std::uint32_t>(ranks), static_cast<std::uint32_t>(settings_.barrier_row));
-    fields_.lane_packets = agree_on_lanes(settings_.mailbox_packets);
-    // A message never fills more than three quarters of its lane.
+    fields_.lanes = shape_lanes(agree_on_lanes(settings_.mailbox_packets));
     fields_.small_put_bytes =
-        std::min(static_cast<std::uint32_t>(settings_.small_put_bytes), fields_.lane_packets / 4 * 3 * mail_bytes);
+        std::min(static_cast<std::uint32_t>(settings_.small_put_bytes), fields_.lanes.packets * mail_bytes);
     inbox_ = cuda::allocate<packet>(layout().end, "memory for notifications and mail");
     tag_records_ = cuda::allocate<tag_record>(counter_count(), "memory for notifications");
     links_ = cuda::allocate<link_record>(ranks * links_per_rank, "memory for the tables of links");
@@ -97,20 +99,22 @@ device_state::device_state(bootstrap::control& control, const settings& with, in
     share_inbox();
 }
 
-// Packets of a lane: what the user says, else 64 to 1024, as many as fit into 1/256 of the smallest device's memory. On
-// GPUs only if the user says so: the last changes of the mail path have not run there.
+// Payload packets of a lane: what the user says, else 64 to 4096, so that mailboxes take at most 1/128 of the smallest
+// device's memory.
 std::uint32_t device_state::agree_on_lanes(int requested) const {
     if (requested >= 0) return static_cast<std::uint32_t>(requested);
-    if (DCUDA_BACKEND_CUDA) return 0;
     std::size_t free_bytes = 0, total_bytes = 0;
     cuda::check(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for the device's memory");
-    const std::size_t lane_bytes = static_cast<std::size_t>(ranks_) * lanes_per_rank * sizeof(packet);
+    std::uint32_t packets = 4096;
+    const auto mail_size = [&] {
+        return static_cast<std::size_t>(ranks_) * lanes_per_rank * shape_lanes(packets).size() * sizeof(packet);
+    };
+    while (packets > 64 && mail_size() > total_bytes / 128) packets /= 2;
     support::wire_writer message;
-    message.put(std::clamp<std::uint64_t>(std::bit_floor(total_bytes / 256 / lane_bytes), 64, 1024));
-    std::uint64_t smallest = 1024;
+    message.put(packets);
     for (const bootstrap::blob& theirs : control_.allgather(message.bytes(), "agreeing on the mailboxes"))
-        smallest = std::min(smallest, support::wire_reader(theirs).get<std::uint64_t>());
-    return static_cast<std::uint32_t>(smallest);
+        packets = std::min(packets, support::wire_reader(theirs).get<std::uint32_t>());
+    return packets;
 }
 
 device_state::inbox_layout device_state::layout() const {
@@ -121,7 +125,7 @@ device_state::inbox_layout device_state::layout() const {
     at.credits = at.status + ranks;
     at.counters = at.credits + packets_of(ranks * links_per_rank, sizeof(std::uint32_t));
     at.mail = at.counters + packets_of(counter_count(), sizeof(std::uint32_t));
-    at.end = at.mail + ranks * lanes_per_rank * fields_.lane_packets;
+    at.end = at.mail + ranks * lanes_per_rank * fields_.lanes.size();
     return at;
 }
 
@@ -160,7 +164,8 @@ void device_state::share_inbox() {
 // Counters and lanes that do not start from 0: tests of wrap-around.
 void device_state::start_from(std::uint32_t start) {
     const inbox_layout at = layout();
-    const std::vector<std::uint32_t> words((at.end - at.credits) * 4, start); // no packet has that number at first
+    std::vector<std::uint32_t> words((at.end - at.credits) * 4, start); // no packet has that number at first
+    std::fill_n(words.begin(), (at.counters - at.credits) * 4, (start & 0xffff) * 0x10001); // both halves of credits
     upload(reinterpret_cast<std::uint32_t*>(inbox_.get() + at.credits), words.data(), words.size());
     const std::vector<tag_record> tags(counter_count(), {start, start});
     upload(tag_records_.get(), tags.data(), tags.size());

@@ -81,12 +81,13 @@ settings resolve_settings(const options& requested, int* argc, char** argv) {
     result.watchdog_interval = seconds(support::env_seconds("DCUDA_WATCHDOG_INTERVAL").value_or(0.5));
     result.abort_grace = seconds(support::env_seconds("DCUDA_ABORT_GRACE").value_or(5));
     result.peer_allowed = !support::env_flag("DCUDA_DISABLE_PEER").value_or(false);
-    result.mailbox_packets = static_cast<int>(support::env_integer("DCUDA_MAILBOX_PACKETS", 0, 65536).value_or(-1));
+    result.mailbox_packets =
+        static_cast<int>(support::env_integer("DCUDA_MAILBOX_PACKETS", 0, detail::max_lane_packets).value_or(-1));
     support::require(result.mailbox_packets < 8 ? result.mailbox_packets <= 0
                                                 : std::has_single_bit(static_cast<unsigned>(result.mailbox_packets)),
                      error_code::invalid_argument,
-                     "DCUDA_MAILBOX_PACKETS is {}: expected a power of two from 8 to 65536, or 0 for no mailboxes",
-                     result.mailbox_packets);
+                     "DCUDA_MAILBOX_PACKETS is {}: expected a power of two from 8 to {}, or 0 for no mailboxes",
+                     result.mailbox_packets, detail::max_lane_packets);
     result.small_put_bytes =
         static_cast<int>(support::env_integer("DCUDA_SMALL_PUT_BYTES", 0, detail::max_small_put_bytes)
                              .value_or(detail::max_small_put_bytes));

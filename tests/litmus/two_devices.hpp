@@ -23,7 +23,7 @@ class small_device {
 public:
     small_device(unsigned process, unsigned processes)
         : counters_(counter_count), barriers_(2 * barrier_kinds * shape.words() * barrier_line),
-          status_(ranks_per_device), mail_(std::size_t(ranks_per_device) * lanes_per_rank * lane_packets),
+          status_(ranks_per_device), mail_(std::size_t(ranks_per_device) * lanes_per_rank * lanes.size()),
           credits_(ranks_per_device * links_per_rank), tag_records_(counter_count),
           links_(ranks_per_device * links_per_rank), waits_(ranks_per_device),
           meetings_(static_cast<std::size_t>(collective::count)), slots_(2), offers_(ranks_per_device), words_(5 * 32),
@@ -36,8 +36,8 @@ public:
         fields_.process_count = processes;
         fields_.tags = tags;
         fields_.max_windows = static_cast<std::uint32_t>(slots_.size());
-        fields_.lane_packets = lane_packets;
-        fields_.small_put_bytes = lane_packets / 4 * 3 * mail_bytes;
+        fields_.lanes = lanes;
+        fields_.small_put_bytes = lanes.packets * mail_bytes;
         fields_.barriers = shape;
         fields_.peers = peers_.data();
         fields_.tag_records = tag_records_.data();
@@ -75,7 +75,8 @@ public:
     }
 
 private:
-    static constexpr std::uint32_t tags = 4, lane_packets = 8;
+    static constexpr std::uint32_t tags = 4;
+    static constexpr lane_shape lanes{8, 8};
     static constexpr std::size_t counter_count = ranks_per_device * tags;
     static constexpr barrier_shape shape{ranks_per_device, 1, ranks_per_device}; // each rank is a row
     std::vector<std::uint32_t> counters_, barriers_;

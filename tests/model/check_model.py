@@ -19,36 +19,51 @@ MODEL = Path(__file__).with_name("mailbox.pml")
 PAIR, BOTH_WAYS, TWO_SOURCES, TWO_TARGETS = 0b10, 0b110, 0b100100, 0b110  # LINKS, of 2, 2, 3 and 3 ranks
 
 # Small, so that all takes about a minute with compiling. START: sequence numbers wrap around within a run.
-BASE = dict(RANKS=2, PER_DEVICE=2, LINKS=PAIR, LANES=1, RING=2, MODULUS=8, START=6, OPERATIONS=2,
+BASE = dict(RANKS=2, PER_DEVICE=2, LINKS=PAIR, LANES=1, HEADERS=2, RING=2, MODULUS=8, START=6, CREDITS=4, OPERATIONS=2,
             PUTS=1, MASKS=1, DIRECT=1, NOTIFY=1, FLUSH=0, BARRIERS=0, EVICT=0)
 CONFIGURATIONS = {
-    # One source: messages of up to 3 packets in a ring of 4.
-    "pair": dict(OPERATIONS=4, RING=4, MODULUS=16, START=14, MASKS=2, FLUSH=1),
+    # One source: payload of 1 or 2 packets, by mail or, where it does not fit, straight.
+    "pair": dict(OPERATIONS=4, MASKS=2),
+    # Batches of up to 3 messages.
+    "batches": dict(OPERATIONS=4, HEADERS=3, RING=3, FLUSH=1),
+    # 2 packets of payload never fit, 1 does now and then: most go straight.
+    "narrow": dict(OPERATIONS=5, RING=1, MASKS=2, DIRECT=0),
     # So many notifications after a put that positions have gone half around.
-    "long": dict(OPERATIONS=6),
+    "long": dict(OPERATIONS=5, MODULUS=4, START=3),
     # Two ranks put to each other: both lanes may be full.
-    "both_ways": dict(LINKS=BOTH_WAYS),
+    "both_ways": dict(LINKS=BOTH_WAYS, RING=1, NOTIFY=0),
     # More sources than lanes, and as many.
-    "one_lane": dict(RANKS=3, PER_DEVICE=3, LINKS=TWO_SOURCES, NOTIFY=0),
-    "two_lanes": dict(RANKS=3, PER_DEVICE=3, LINKS=TWO_SOURCES, LANES=2, OPERATIONS=1),
+    "one_lane": dict(RANKS=3, PER_DEVICE=3, LINKS=TWO_SOURCES, DIRECT=0, NOTIFY=0),
+    "two_lanes": dict(RANKS=3, PER_DEVICE=3, LINKS=TWO_SOURCES, LANES=2, OPERATIONS=1, NOTIFY=0),
     # A source with a target on its own device and one on another; it keeps one link near.
-    "two_targets": dict(RANKS=3, LINKS=TWO_TARGETS, OPERATIONS=3, EVICT=1, NOTIFY=0),
-    "two_notified": dict(RANKS=3, LINKS=TWO_TARGETS, OPERATIONS=3, EVICT=1, PUTS=0),
+    "two_targets": dict(RANKS=3, LINKS=TWO_TARGETS, RING=1, OPERATIONS=3, EVICT=1, DIRECT=0, NOTIFY=0),
+    "two_notified": dict(RANKS=3, LINKS=TWO_TARGETS, HEADERS=1, OPERATIONS=3, EVICT=1, PUTS=0),
     # The same with a barrier of the device in between.
-    "barriers": dict(RANKS=3, LINKS=TWO_TARGETS, BARRIERS=1, NOTIFY=0),
+    "barriers": dict(RANKS=3, LINKS=TWO_TARGETS, HEADERS=1, RING=1, BARRIERS=1, NOTIFY=0),
+    # Each rank has a device of its own: that barrier does nothing.
+    "two_devices": dict(PER_DEVICE=1, RING=1, OPERATIONS=3, BARRIERS=1),
 }
 # Each rule that is left out: in which configuration, and how spin's complaint begins.
 DEADLOCK = "invalid end state"
-OVERWRITTEN_PACKET = r"assertion violated \(stored"
-STALE_PACKET = r"assertion violated \(visible"
+OVERWRITTEN_PACKET = r"assertion violated \(+(stored|received|payload_received)"
+STALE_PACKET = r"assertion violated \(+visible"
 # Overwritten by an earlier put, or not there when its notification is: what spin meets first is a matter of its search.
-WRONG_DATA = r"assertion violated \((window|known)"
+WRONG_DATA = r"assertion violated \(+(window|known|placing)"
 MISSING = r"assertion violated .*consumed.*==issued"
 MUTATIONS = {
     "NO_CREDIT_CHECK": ("pair", OVERWRITTEN_PACKET),
+    "NO_PAYLOAD_CHECK": ("pair", OVERWRITTEN_PACKET),
+    "CREDIT_BEFORE_PLACING": ("pair", OVERWRITTEN_PACKET),
+    "CREDITS_OF_A_RING": ("pair", OVERWRITTEN_PACKET),
     "SEQUENCES_OF_A_RING": ("pair", STALE_PACKET),
+    "PAYLOAD_SEQUENCES_OF_A_RING": ("pair", STALE_PACKET),
     "NO_FENCE": ("pair", WRONG_DATA),
     "NO_ACQUIRE": ("pair", WRONG_DATA),
+    "BATCH_ACQUIRES_FIRST_ONLY": ("batches", WRONG_DATA),
+    "BATCH_ACQUIRES_LAST": ("batches", WRONG_DATA),
+    "BATCH_IN_ANY_ORDER": ("batches", WRONG_DATA),
+    "STRAIGHT_WITHOUT_VOUCHING": ("narrow", WRONG_DATA),
+    "STRAIGHT_WITHOUT_FENCE": ("narrow", WRONG_DATA),
     "NO_CROSS_WAIT": ("pair", WRONG_DATA),
     "NO_CREDIT_RELEASE": ("pair", WRONG_DATA),
     "NO_COUNTER_RELEASE": ("one_lane", WRONG_DATA),
@@ -57,6 +72,7 @@ MUTATIONS = {
     "LAST_PUT_GROWS_OLD": ("long", DEADLOCK),
     "TICKETS_NOT_ATOMIC": ("two_lanes", OVERWRITTEN_PACKET),
     "LINK_FORGETS_MAIL": ("two_targets", WRONG_DATA),
+    "LINK_FORGETS_POSITION": ("two_targets", DEADLOCK),
     "LINK_FORGETS_PUTS": ("two_notified", WRONG_DATA),
     "NO_MAIL_AFTER_BARRIER": ("barriers", f"{WRONG_DATA}|{MISSING}"),
     "DEVICE_BARRIER_FORGETS_MAIL": ("barriers", f"{WRONG_DATA}|{MISSING}"),
@@ -83,7 +99,7 @@ def check(configuration, mutation=None, cycles=False):
 
         shutil.copy(MODEL, directory)
         run("spin", "-a", *defines, MODEL.name)
-        optimize = "-O0" if mutation or cycles else "-O1"  # compiling would take longer than running
+        optimize = "-O0" if mutation or cycles else "-Og"  # compiling would take longer than running
         run("gcc", optimize, "-w", *mode, "-DCOLLAPSE", "-DVECTORSZ=1024", "-DMEMLIM=1000", "pan.c", "-o", "pan")
         return run("./pan", "-m100000", "-w22", *(["-l"] if cycles else []))
 

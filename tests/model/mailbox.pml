@@ -8,8 +8,10 @@
  * Settings:
  *   RANKS at most 3; PER_DEVICE
  *   LINKS             who puts to whom: bit source * RANKS + target
- *   LANES, RING       lanes of a mailbox, packets of a lane
+ *   LANES             of a mailbox
+ *   HEADERS, RING     of a lane: how many headers, how many payload packets
  *   MODULUS, START    of positions and sequence numbers: where they wrap around, where they start
+ *   CREDITS           where the two positions in a word of credit wrap around
  *   OPERATIONS        of a program, of these kinds (0 or 1 each): PUTS with notification, DIRECT puts without, NOTIFY,
  *                     FLUSH. MASKS 1: puts to one place of the window, 2: to two, alone or together
  *   BARRIERS          1: the ranks cross the barrier of their device somewhere in the program. All end with the world's
@@ -26,24 +28,29 @@
 #define pair(s, t) ((s) * RANKS + (t))
 #define place(s, t, p) (pair(s, t) * 2 + (p))
 #define lane_of(t, l) ((t) * LANES + (l))
-#define slot(where, position) ((where) * RING + (position) % RING)
+/* The slots of both rings of a lane: headers, then payload. */
+#define SLOTS (HEADERS + RING)
+#define header_slot(where, position) ((where) * SLOTS + (position) % HEADERS)
+#define payload_slot(where, position) ((where) * SLOTS + HEADERS + (position) % RING)
 #define device_of(r) ((r) / PER_DEVICE)
 #define reach(s, t) (device_of(s) != device_of(t)) /* 0: device, 1: system */
 #define has_link(s, t) (LINKS >> pair(s, t) & 1)
 #define max(a, b) ((a) > (b) -> (a) : (b))
-/* Of a message with payload for these places: bit 0, bit 1. */
-#define packets(mask) (1 + ((mask) & 1) + ((mask) >> 1))
+/* Of payload for these places: bit 0, bit 1. */
+#define packets(mask) (((mask) & 1) + ((mask) >> 1 & 1))
 
 /* --- Memory ------------------------------------------------------------------------------------------------------- */
 
 /* Mail: the number of the packet in a slot, plus 1, as stored and as visible; what it says. */
-byte stored[RANKS * LANES * RING];
-byte visible[RANKS * LANES * RING];
-byte says[RANKS * LANES * RING]; /* header: mask, or 4: hello, | 8: vouches; payload: the value */
+byte stored[RANKS * LANES * SLOTS];
+byte visible[RANKS * LANES * SLOTS];
+byte says[RANKS * LANES * SLOTS]; /* header: mask, or 4: hello, | 8: vouches; payload: the value */
 byte lanes_taken[RANKS];
 byte writer[RANKS * LANES]; /* source plus 1: for the model's own use */
-byte credit_stored[PAIRS];  /* [source, target] */
+byte credit_stored[PAIRS];  /* [source, target]: what has been taken, of headers and of payload, in one word */
 byte credit[PAIRS];
+byte payload_credit_stored[PAIRS];
+byte payload_credit[PAIRS];
 byte counter_stored[PAIRS]; /* notifications without mail, [source, target]: a tag per source */
 byte counter[PAIRS];
 /* Two places in each target's window for each source. Values count the source's puts. */
@@ -58,10 +65,12 @@ byte placing_now[RANKS];
 
 /* --- Ranks -------------------------------------------------------------------------------------------------------- */
 
-byte sent[PAIRS];
+byte sent[PAIRS];     /* positions of headers, if they do not say payload */
+byte payload_sent[PAIRS];
 byte freed[PAIRS];
-byte last_put[PAIRS];
-byte lane[PAIRS]; /* number + 1; 0: not asked for; none: there was none */
+byte payload_freed[PAIRS];
+byte last_put[PAIRS]; /* after its header */
+byte lane[PAIRS];     /* number + 1; 0: not asked for; none: there was none */
 byte mailed_places[PAIRS];
 bit direct[PAIRS];
 byte near_link[RANKS];
@@ -69,6 +78,7 @@ byte unreleased[RANKS]; /* bit by reach */
 byte mailed[RANKS];     /* bit by reach */
 
 byte received[RANKS * LANES];
+byte payload_received[RANKS * LANES];
 byte credited[RANKS * LANES];
 byte source_of[RANKS * LANES]; /* plus 1; 0: no hello yet */
 
@@ -90,37 +100,93 @@ inline acquire(s, me) {
     known[place(s, me, 1)] = max(known[place(s, me, 1)], window[place(s, me, 1)])
 }
 
-/* A packet leaves. What was in the slot must have been taken. */
-inline store_packet(s, t, number, content) {
-    at = slot(lane_of(t, lane[pair(s, t)] - 1), number);
+/* A packet leaves. What was in its slot must have been taken: all before position `taken` of a ring of `slots` are. */
+inline store_packet(s, t, where, number, taken, slots, content) {
+    at = where;
     assert(stored[at] == visible[at]);
-    assert((number) < received[lane_of(t, lane[pair(s, t)] - 1)] + RING);
+    assert((taken) + (slots) > (number));
     stored[at] = (number) + 1;
     says[at] = content;
     in_flight[(s) * 2 + reach(s, t)]++
 }
 
+inline store_header(s, t, content) {
+    store_packet(s, t, header_slot(lane_of(t, lane[pair(s, t)] - 1), sent[pair(s, t)]), sent[pair(s, t)],
+                 received[lane_of(t, lane[pair(s, t)] - 1)], HEADERS, content);
+    sent[pair(s, t)]++
+}
+
+/* Of the last put, to place p. */
+inline store_payload(s, t, p) {
+    store_packet(s, t, payload_slot(lane_of(t, lane[pair(s, t)] - 1), payload_sent[pair(s, t)]),
+                 payload_sent[pair(s, t)], payload_received[lane_of(t, lane[pair(s, t)] - 1)], RING, puts[pair(s, t)]);
+    last[place(s, t, p)] = puts[pair(s, t)];
+    payload_sent[pair(s, t)]++
+}
+
 #ifdef SEQUENCES_OF_A_RING
-#define SEQUENCES RING
+#define SEQUENCES HEADERS
 #else
 #define SEQUENCES MODULUS
 #endif
-#define is_there(where, position) \
-    (visible[slot(where, position)] % SEQUENCES == ((position) + 1) % SEQUENCES)
+#ifdef PAYLOAD_SEQUENCES_OF_A_RING
+#define PAYLOAD_SEQUENCES RING
+#else
+#define PAYLOAD_SEQUENCES MODULUS
+#endif
+#define is_there(slot, position, sequences) (visible[slot] % (sequences) == ((position) + 1) % (sequences))
+#define header_is_there(where, position) is_there(header_slot(where, position), position, SEQUENCES)
+#define payload_is_there(where, position) is_there(payload_slot(where, position), position, PAYLOAD_SEQUENCES)
 
-inline check_packet(where, position) { assert(visible[slot(where, position)] == (position) + 1) }
+inline check_packet(slot, position) { assert(visible[slot] == (position) + 1) }
 
-/* Places one payload packet of the message that is being taken: place p, packet `number` after the header. */
-inline place_payload(p, number) {
-    check_packet(lane_of(me, l), received[lane_of(me, l)] + number);
-    at = place(source_of[lane_of(me, l)] - 1, me, p);
-    value = says[slot(lane_of(me, l), received[lane_of(me, l)] + number)];
+/* Of the batch that is being taken: the lane, its source, what its messages say, which one is in turn, and where that
+ * one's packet for place p is. */
+#define here lane_of(me, l)
+#define from (source_of[here] - 1)
+#define header(number) says[header_slot(here, received[here] + (number))]
+#ifdef BATCH_IN_ANY_ORDER
+#define in_turn (batch - 1 - done)
+#else
+#define in_turn done
+#endif
+#define part(p) (payload_received[here] + skipped + ((p) & header(in_turn)))
+
+inline begin_message() {
+    rest = header(in_turn) & 3;
+    skipped = 0;
+    number = 0;
+    do /* the header does not say where its payload is */
+    :: number < in_turn -> skipped = skipped + packets(header(number)); number++
+    :: else -> break
+    od;
+    number = 0
+}
+
+/* When all payload of a message is placed, the next one that has some is in turn. */
+inline next_message() {
+    do
+    :: rest == 0 && done + 1 < batch ->
+        done++;
+        begin_message()
+    :: else -> break
+    od
+}
+
+/* Places the packet for place p. What lies there has been acquired, or is older in program order: of two puts the later
+ * wins. */
+inline place_payload() {
+    check_packet(payload_slot(here, part(p)), part(p));
+    at = place(from, me, p);
+    value = says[payload_slot(here, part(p))];
+    assert(known[at] >= window[at]);
     assert(placing[at] == 0 || placing[at] < value);
     placing_now[me] = placing_now[me] + (placing[at] == 0);
     placing[at] = value;
     known[at] = max(known[at], value);
     rest = rest & ~(1 << p);
-    at = 0; value = 0
+    next_message();
+    at = 0; value = 0; p = 0
 }
 
 /* The program consumes a notification as soon as it has come: what was put before it is there. */
@@ -133,10 +199,27 @@ inline consume(s) {
 }
 
 #define has_mail(number) \
-    ((number) < lanes_taken[me] && is_there(lane_of(me, number), received[lane_of(me, number)]))
+    ((number) < lanes_taken[me] && header_is_there(lane_of(me, number), received[lane_of(me, number)]))
 
-/* The message at the head of any lane. */
-inline take_message() {
+#if defined(NO_ACQUIRE) || defined(BATCH_ACQUIRES_LAST)
+#define asked 0
+#elif defined(BATCH_ACQUIRES_FIRST_ONLY)
+#define asked 1
+#else
+#define asked batch
+#endif
+/* Once, if any message of the batch vouches. */
+inline acquire_batch(headers) {
+    do
+    :: number < headers && (header(number) & 8) == 0 -> number++
+    :: number < headers && (header(number) & 8) != 0 -> acquire(from, me); break
+    :: else -> break
+    od;
+    number = 0
+}
+
+/* A batch: any number of messages that have arrived at the head of any lane. */
+inline take_batch() {
     atomic {
         if
         :: has_mail(0) -> l = 0
@@ -144,36 +227,63 @@ inline take_message() {
         :: has_mail(1) -> l = 1
 #endif
         fi;
-        check_packet(lane_of(me, l), received[lane_of(me, l)]);
-        header = says[slot(lane_of(me, l), received[lane_of(me, l)])];
-        rest = header & 3
-    }
-    do
-    :: atomic { (rest & 1) && is_there(lane_of(me, l), received[lane_of(me, l)] + 1) -> place_payload(0, 1) }
-    :: atomic { (rest & 2) && is_there(lane_of(me, l), received[lane_of(me, l)] + packets(header & 3) - 1) ->
-                place_payload(1, packets(header & 3) - 1) }
-    :: d_step { rest == 0 ->
-        if
-        :: header & 4 -> source_of[lane_of(me, l)] = (header >> 4) + 1
-        :: else ->
-            assert(source_of[lane_of(me, l)] != 0);
-#ifndef NO_ACQUIRE
+        do
+        :: batch < HEADERS && header_is_there(here, received[here] + batch) ->
+            check_packet(header_slot(here, received[here] + batch), received[here] + batch);
+            batch++
+        :: batch > 0 -> break
+        od;
+        d_step {
             if
-            :: header & 8 -> acquire(source_of[lane_of(me, l)] - 1, me)
+            :: header(0) & 4 -> source_of[here] = (header(0) >> 4) + 1
             :: else
             fi;
+            assert(source_of[here] != 0);
+#ifdef CREDIT_BEFORE_PLACING
+            do
+            :: number < batch -> rest = rest + packets(header(number)); number++
+            :: else -> break
+            od;
+            store_credit(here, received[here] + batch, payload_received[here] + rest);
+            number = 0;
 #endif
-            consume(source_of[lane_of(me, l)] - 1)
+            begin_message();
+            next_message();
+            acquire_batch(asked) /* before anything is placed */
+        }
+    }
+    do
+    :: atomic {
+        if
+        :: (rest & 1) && payload_is_there(here, part(0)) -> p = 0
+        :: (rest & 2) && payload_is_there(here, part(1)) -> p = 1
         fi;
-        /* All packets of the message are taken: their content is no part of the state any more. */
+        d_step { place_payload() } }
+    :: d_step { rest == 0 ->
+#ifdef BATCH_ACQUIRES_LAST
+        acquire_batch(batch);
+#endif
+        /* All packets of the batch are taken: their content is no part of the state any more. */
         do
-        :: taken < packets(header & 3) ->
-            says[slot(lane_of(me, l), received[lane_of(me, l)] + taken)] = 0;
-            taken++
+        :: number < batch ->
+            if
+            :: header(number) & 4
+            :: else -> consume(from)
+            fi;
+            rest = packets(header(number));
+            header(number) = 0;
+            number++;
+            do
+            :: rest > 0 ->
+                says[payload_slot(here, payload_received[here])] = 0;
+                payload_received[here]++;
+                rest--
+            :: else -> break
+            od
         :: else -> break
         od;
-        received[lane_of(me, l)] = received[lane_of(me, l)] + packets(header & 3);
-        taken = 0; header = 0; l = 0 };
+        received[here] = received[here] + batch;
+        number = 0; batch = 0; done = 0; skipped = 0; l = 0 };
         break
     od
 }
@@ -184,7 +294,7 @@ inline look_at_counter(s) {
 }
 
 #ifdef ONLY_LARGE_CREDITS
-#define LEAST (RING / 2 + 1)
+#define LEAST (HEADERS / 2 + 1)
 #else
 #define LEAST 1
 #endif
@@ -194,20 +304,31 @@ inline look_at_counter(s) {
 #define released_placing(me) (placing_now[me] == 0)
 #endif
 
+#ifdef CREDITS_OF_A_RING
+#define credit_modulus HEADERS
+#else
+#define credit_modulus CREDITS
+#endif
+/* Both positions at once. */
+inline store_credit(where, headers, payload) {
+    credited[where] = headers;
+    credit_stored[pair(source_of[where] - 1, me)] = (headers) % credit_modulus;
+    payload_credit_stored[pair(source_of[where] - 1, me)] = (payload) % CREDITS
+}
+
 inline give_credit(number) {
     d_step {
         source_of[lane_of(me, number)] != 0 && released_placing(me) &&
         received[lane_of(me, number)] - credited[lane_of(me, number)] >= LEAST ->
-        credited[lane_of(me, number)] = received[lane_of(me, number)];
-        credit_stored[pair(source_of[lane_of(me, number)] - 1, me)] = received[lane_of(me, number)]
+        store_credit(lane_of(me, number), received[lane_of(me, number)], payload_received[lane_of(me, number)])
     }
 }
 
 /* One look, at any lane. A rank does it whenever it waits, and whenever the program likes. */
 #if LANES == 1
-#define LOOK :: take_message() :: give_credit(0)
+#define LOOK :: take_batch() :: give_credit(0)
 #else
-#define LOOK :: take_message() :: give_credit(0) :: give_credit(1)
+#define LOOK :: take_batch() :: give_credit(0) :: give_credit(1)
 #endif
 #ifdef NO_DRAIN
 #define LOOK_MEANWHILE
@@ -215,9 +336,24 @@ inline give_credit(number) {
 #define LOOK_MEANWHILE LOOK
 #endif
 
+/* What an operation does: a mask of places to put to, with a notification unless it is more than this. */
+#define only_put 4
+#define only_flush 8
+/* Whether it may go by mail. */
+#define mails (does < only_put && lane[pair(me, t)] != none)
+
+/* Full positions, from those in the word of credit and one's own. */
+#define of_credit(own, word, modulus) ((own) - ((own) + (modulus) - (word)) % (modulus))
+#define headers_freed of_credit(sent[pair(me, t)], credit[pair(me, t)], credit_modulus)
+
+inline read_credit() {
+    freed[pair(me, t)] = headers_freed;
+    payload_freed[pair(me, t)] = of_credit(payload_sent[pair(me, t)], payload_credit[pair(me, t)], CREDITS)
+}
+
 inline await_credit(position) {
     do
-    :: atomic { not_before(credit[pair(me, t)], position) -> freed[pair(me, t)] = credit[pair(me, t)]; break }
+    :: atomic { not_before(headers_freed, position) -> read_credit(); break }
     LOOK_MEANWHILE
     od
 }
@@ -234,35 +370,47 @@ inline release_puts() {
 #endif
 }
 
-inline send_message(mask) {
-#ifndef NO_CREDIT_CHECK
+#ifdef NO_CREDIT_CHECK
+#define header_fits true
+#else
+#define header_fits (distance(sent[pair(me, t)] + 1, freed[pair(me, t)]) <= HEADERS)
+#endif
+#ifdef NO_PAYLOAD_CHECK
+#define payload_fits true
+#else
+#define payload_fits (distance(payload_sent[pair(me, t)] + packets(does), payload_freed[pair(me, t)]) <= RING)
+#endif
+
+/* Room for the header is waited for, room for payload is not. */
+inline make_room() {
     if
-    :: distance(sent[pair(me, t)] + packets(mask), freed[pair(me, t)]) > RING ->
-        await_credit(sent[pair(me, t)] + packets(mask) - RING)
+    :: mails && !header_fits -> await_credit(sent[pair(me, t)] + 1 - HEADERS)
     :: else
     fi;
-#endif
+    if
+    :: d_step { mails && !payload_fits -> read_credit() }
+    :: else
+    fi
+}
+
+/* There is room for it. */
+inline send_message(mask) {
     release_puts();
     d_step { /* in flight together: the order in which they leave is no matter */
-        store_packet(me, t, sent[pair(me, t)], mask + 8 * direct[pair(me, t)]);
+        store_header(me, t, mask + 8 * direct[pair(me, t)]);
         if
         :: mask != 0 -> puts[pair(me, t)]++
         :: else
         fi;
         if
-        :: mask & 1 ->
-            store_packet(me, t, sent[pair(me, t)] + 1, puts[pair(me, t)]);
-            last[place(me, t, 0)] = puts[pair(me, t)]
+        :: mask & 1 -> store_payload(me, t, 0)
         :: else
         fi;
         if
-        :: mask & 2 ->
-            store_packet(me, t, sent[pair(me, t)] + packets(mask) - 1, puts[pair(me, t)]);
-            last[place(me, t, 1)] = puts[pair(me, t)]
+        :: mask & 2 -> store_payload(me, t, 1)
         :: else
         fi;
         /* count_as_sent */
-        sent[pair(me, t)] = sent[pair(me, t)] + packets(mask);
         direct[pair(me, t)] = 0;
         mailed[me] = mailed[me] | (1 << reach(me, t));
 #ifdef LAST_PUT_GROWS_OLD
@@ -301,7 +449,10 @@ inline find_link() {
     if
     :: atomic { near_link[me] != t ->
         near_link[me] = t;
-        freed[pair(me, t)] = credit[pair(me, t)];
+#ifdef LINK_FORGETS_POSITION
+        payload_sent[pair(me, t)] = START;
+#endif
+        read_credit();
         last_put[pair(me, t)] = sent[pair(me, t)];
 #ifdef LINK_FORGETS_PUTS
         direct[pair(me, t)] = 0;
@@ -328,8 +479,7 @@ inline find_link() {
             :: value < LANES ->
                 lane[pair(me, t)] = value + 1;
                 writer[lane_of(t, value)] = me + 1;
-                store_packet(me, t, START, 4 + 16 * me);
-                sent[pair(me, t)] = START + 1
+                store_header(me, t, 4 + 16 * me)
             :: else -> lane[pair(me, t)] = none
             fi;
             value = 0; at = 0
@@ -337,6 +487,18 @@ inline find_link() {
     :: else
     fi
 }
+
+/* A put that finds no room goes straight. The message after it vouches, after a fence, as after any straight put. */
+#ifdef STRAIGHT_WITHOUT_VOUCHING
+#define straight_vouches !mails
+#else
+#define straight_vouches 1
+#endif
+#ifdef STRAIGHT_WITHOUT_FENCE
+#define straight_is_fenced !mails
+#else
+#define straight_is_fenced 1
+#endif
 
 /* To the places of the mask. */
 inline put_directly(mask) {
@@ -364,8 +526,8 @@ inline put_directly(mask) {
             number++
         :: else -> break
         od;
-        direct[pair(me, t)] = 1;
-        unreleased[me] = unreleased[me] | (1 << reach(me, t));
+        direct[pair(me, t)] = direct[pair(me, t)] | straight_vouches;
+        unreleased[me] = unreleased[me] | (straight_is_fenced << reach(me, t));
         at = 0; number = 0
     }
 }
@@ -424,10 +586,11 @@ inline cross_barrier() {
         arrived_mail[b] = arrived_mail[b] + ((mailed[me] & ((b) == DEVICES -> 3 : 1)) != 0);
         mailed[me] = mailed[me] & mail_to_keep(b);
         unreleased[me] = unreleased[me] & puts_to_keep(b);
-        value = 0; number = 0
+        value = 0; number = 0;
+        waits = 1
     }
     do
-    :: d_step { arrived[b] >= epoch[me * (DEVICES + 1) + b] * members(b) ->
+    :: d_step { waits && arrived[b] >= epoch[me * (DEVICES + 1) + b] * members(b) ->
         more = mailed_counts && arrived_mail[b] != mail_seen[me * (DEVICES + 1) + b];
         mail_seen[me * (DEVICES + 1) + b] = arrived_mail[b];
         number = 0;
@@ -440,13 +603,8 @@ inline cross_barrier() {
             number++
         :: else -> break
         od;
-        number = 0 };
-        break
-    LOOK_MEANWHILE
-    od;
-    do
-    :: more && (has_mail(0) || has_mail(LANES - 1)) -> take_message()
-    :: d_step { !(more && (has_mail(0) || has_mail(LANES - 1))) ->
+        number = 0; waits = 0 }
+    :: d_step { !waits && !(more && (has_mail(0) || has_mail(LANES - 1))) ->
         more = 0;
         value = (b) == DEVICES;
         number = 0;
@@ -463,6 +621,7 @@ inline cross_barrier() {
         od;
         value = 0; number = 0 };
         break
+    LOOK
     od
 }
 
@@ -470,13 +629,9 @@ inline cross_barrier() {
 #define all_came(s) \
     ((s) >= RANKS || max(consumed[pair(s, me)], counter[pair(s, me)]) == issued[pair(s, me)])
 
-/* What an operation does: a mask of places to put to, with a notification unless it is more than this. */
-#define only_put 4
-#define only_flush 8
-
 proctype rank(byte me) {
-    byte operations, t, does, l, header, rest, taken, at, value, number, b;
-    bit more, met;
+    byte operations, t, does, l, batch, done, skipped, rest, p, at, value, number, b;
+    bit waits, more, met;
     operations = ((LINKS >> me * RANKS) % (1 << RANKS) -> OPERATIONS : 0);
 program:
     do
@@ -504,17 +659,17 @@ program:
         :: does == only_flush -> flush()
         :: else ->
             find_link();
+            make_room();
             if
-            :: does < only_put && lane[pair(me, t)] != none -> send_message(does)
-            :: else ->
-                if
-                :: does & 3 -> put_directly(does & 3)
-                :: else
-                fi;
-                if
-                :: does < only_put -> add_to_counter()
-                :: else
-                fi
+            :: (does & 3) && !(mails && payload_fits) ->
+                put_directly(does & 3);
+                does = does & ~3
+            :: else
+            fi;
+            if
+            :: atomic { mails -> send_message(does) }
+            :: does < only_put && !mails -> add_to_counter()
+            :: else
             fi
         fi;
         d_step { t = 0; does = 0 }
@@ -537,13 +692,14 @@ program:
 
 /* --- Stores become visible, in any order -------------------------------------------------------------------------- */
 
-#define TIMES16(m) m(0) m(1) m(2) m(3) m(4) m(5) m(6) m(7) m(8) m(9) m(10) m(11) m(12) m(13) m(14) m(15)
+#define TIMES8(m, i) m(i) m(i + 1) m(i + 2) m(i + 3) m(i + 4) m(i + 5) m(i + 6) m(i + 7)
+#define TIMES16(m) TIMES8(m, 0) TIMES8(m, 8)
 
 #define LAND_PACKET(i) \
-    :: d_step { (i) < RANKS * LANES * RING && stored[i] != visible[i] -> \
+    :: d_step { (i) < RANKS * LANES * SLOTS && stored[i] != visible[i] -> \
         visible[i] = stored[i]; \
-        s = writer[(i) / RING] - 1; \
-        in_flight[s * 2 + reach(s, (i) / RING / LANES)]--; \
+        s = writer[(i) / SLOTS] - 1; \
+        in_flight[s * 2 + reach(s, (i) / SLOTS / LANES)]--; \
         s = 0 }
 /* A later put is never overwritten by an earlier one. */
 #define LAND_DATA(i) \
@@ -558,7 +714,9 @@ program:
         placing[i] = 0; \
         placing_now[(i) / 2 % RANKS]-- }
 #define LAND_WORDS(i) \
-    :: d_step { (i) < PAIRS && credit[i] != credit_stored[i] -> credit[i] = credit_stored[i] } \
+    :: d_step { (i) < PAIRS && credit[i] != credit_stored[i] -> \
+        credit[i] = credit_stored[i]; \
+        payload_credit[i] = payload_credit_stored[i] } \
     :: d_step { (i) < PAIRS && counter[i] != counter_stored[i] -> \
         counter[i]++; \
         in_flight[(i) / RANKS * 2 + reach((i) / RANKS, (i) % RANKS)]-- }
@@ -568,6 +726,7 @@ proctype memory() {
 end:
     do
     TIMES16(LAND_PACKET)
+    TIMES8(LAND_PACKET, 16)
     TIMES16(LAND_DATA)
     LAND_DATA(16)
     LAND_DATA(17)
@@ -579,17 +738,20 @@ init {
     byte i;
     d_step {
         do
-        :: i < RANKS * LANES * RING -> stored[i] = START; visible[i] = START; i++
+        :: i < RANKS * LANES * SLOTS -> stored[i] = START; visible[i] = START; i++
         :: else -> break
         od;
         i = 0;
         do
-        :: i < RANKS * LANES -> received[i] = START; credited[i] = START; i++
+        :: i < RANKS * LANES -> received[i] = START; payload_received[i] = START; credited[i] = START; i++
         :: else -> break
         od;
         i = 0;
         do
-        :: i < PAIRS -> credit_stored[i] = START; credit[i] = START; freed[i] = START; sent[i] = START;
+        :: i < PAIRS ->
+            credit_stored[i] = START % credit_modulus; credit[i] = credit_stored[i];
+            payload_credit_stored[i] = START % CREDITS; payload_credit[i] = payload_credit_stored[i];
+            freed[i] = START; payload_freed[i] = START; sent[i] = START; payload_sent[i] = START;
             last_put[i] = START; i++
         :: else -> break
         od;

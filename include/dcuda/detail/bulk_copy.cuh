@@ -16,7 +16,8 @@ struct staging {
     std::uint32_t stages;      // their shared-memory address; a barrier for each lies behind them
     std::uint32_t stage_count; // 0: none, all copies go through registers
     std::uint32_t stage_bytes;
-    std::uint32_t phases; // a bit per stage: parity of the barrier's phase that completes next
+    std::uint32_t phases;  // a bit per stage: parity of the barrier's phase that completes next
+    std::uint32_t pending; // 1: there may be bulk stores that nobody has waited for
 };
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -28,13 +29,19 @@ struct staging {
 // write a target, before ordinary accesses that the program put first.
 DCUDA_DEVICE void order_before_engine() { asm volatile("fence.proxy.async;" ::: "memory"); }
 
-// The bulk stores of this thread are complete; at once if it has none, as all threads but the leader.
+// The bulk stores of the rank are complete, for the leader; other threads have none.
 //
 // ORDER bulk-complete: completion, without .read, means that the writes are made, and includes the proxy fence back to
 // ordinary accesses; what this thread releases next covers them. Weaker: a notification may overtake its data.
 // ORDER bulk-then-words: ordinary stores after the block's next barrier come after them. Weaker: of two puts to one
 // place the earlier may win.
+// PERF: the instruction also invalidates the L1 cache, so only who has copied so executes it.
 DCUDA_DEVICE void complete_copies() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+DCUDA_DEVICE void complete_copies(staging& by, bool is_leader) {
+    if (!is_leader || by.pending == 0) return;
+    complete_copies();
+    by.pending = 0;
+}
 
 // All but the last `Pending` bulk stores of this thread have read their stage.
 template <int Pending>
@@ -79,7 +86,7 @@ DCUDA_DEVICE staging find_staging(const staging_shape& shape) {
     // PERF: stages that do not begin with a line of 128 bytes halve the bandwidth (H200, 2026-11-21). Dynamic shared
     // memory begins wherever the static ends.
     const std::uint32_t first = (shared + shape.offset + stage_alignment - 1) / stage_alignment * stage_alignment;
-    const staging found{first, shape.stage_count, shape.stage_bytes, 0};
+    const staging found{first, shape.stage_count, shape.stage_bytes, 0, 0};
     for (unsigned stage = 0; stage < found.stage_count; ++stage)
         init_stage_barrier(found.stages + found.stage_count * found.stage_bytes + 8 * stage);
     order_before_engine(); // it sees the barriers
@@ -98,6 +105,7 @@ DCUDA_DEVICE void copy_by_engine(staging& by, std::byte* target, const std::byte
     const std::uint32_t stages = by.stages, count = by.stage_count, stage_bytes = by.stage_bytes;
     const std::uint32_t barriers = stages + count * stage_bytes;
     std::uint32_t phases = by.phases;
+    by.pending = 1;
     std::size_t unasked = bytes; // bytes of the source, from `source` on, whose load is not under way
     const auto load = [&](std::uint32_t stage) {
         const auto part = static_cast<std::uint32_t>(unasked < stage_bytes ? unasked : stage_bytes);
@@ -134,6 +142,7 @@ DCUDA_DEVICE void copy_by_engine(staging& by, std::byte* target, const std::byte
 
 DCUDA_DEVICE void order_before_engine() {}
 DCUDA_DEVICE void complete_copies() {}
+DCUDA_DEVICE void complete_copies(staging&, bool) {}
 DCUDA_DEVICE staging find_staging(const staging_shape&) { return {}; }
 DCUDA_DEVICE bool is_engine_copy(const staging&, const void*, const void*, std::size_t, std::size_t) { return false; }
 DCUDA_DEVICE void copy_by_engine(staging&, std::byte*, const std::byte*, std::size_t) {}

@@ -19,7 +19,7 @@ DCUDA_DEVICE void meet(rank_state& state, collective kind, const Action& action)
     meeting& words = state.device.meetings[index];
     exec::sync_block();
     exec::run_then_sync([&] {
-        exec::complete_copies();
+        exec::complete_copies(state.staging, exec::is_leader());
         const std::uint32_t before = fetch_add_acq_rel<order_tag::meet_arrive>(&words.arrived, 1);
         state.last = before + 1 == state.device.ranks_per_device ? 1 : 0;
     });
@@ -146,7 +146,7 @@ public:
     }
 
 private:
-    static constexpr std::uint32_t device_bit = 1u << static_cast<unsigned>(scope::device);
+    static constexpr std::uint32_t device_bit = bit_of(scope::device);
 
     rank_state& state_;
     collective kind_;
@@ -208,7 +208,7 @@ DCUDA_COLD bool meet_world(team all, shared_state shared, collective kind) {
     rank_state& state = shared.get();
     const auto index = static_cast<std::uint32_t>(kind);
     const std::uint32_t epoch = state.generation[index] + 1;
-    exec::complete_copies();
+    exec::complete_copies(state.staging, exec::is_leader());
     const bool mail = barrier_of_world(all, state, kind, epoch);
     sync(all);
     if (all.leads()) {
@@ -230,13 +230,13 @@ DCUDA_DEVICE void cross_barrier(rank_state& state, collective kind, communicator
             device_barrier here(state, kind);
             exec::sync_block();
             more = exec::leader_then_any(state.result, [&] {
-                exec::complete_copies();
+                exec::complete_copies(state.staging, exec::is_leader());
                 return here.meet();
             });
         }
         if (!more) return;
         leave_if_ended(state);
-        exec::team_then_sync([&](const team& all) { take_mail(all, state, 1); });
+        exec::team_then_sync([&](const team& all) { exec::far(take_mail<team>)(all, state, 0); });
     }
 }
 
@@ -245,6 +245,9 @@ DCUDA_DEVICE void init(context device, rank_state& state) {
         state.device = *device;
         state.mine = device->peers[device->process_index];
         state.staging = exec::find_staging(device->staging);
+        // What a usual wait takes at once. PERF: larger ones are faster straight, or by more threads.
+        if (DCUDA_BACKEND_CUDA && state.device.small_put_bytes > exec::block_threads() * packets_in_flight * mail_bytes)
+            state.device.small_put_bytes = exec::block_threads() * packets_in_flight * mail_bytes;
         state.device_rank = exec::block_index();
         state.world_rank = state.device.first_rank + state.device_rank;
         state.ended = state.last = state.result = state.finished = 0;
@@ -259,15 +262,16 @@ DCUDA_DEVICE void init(context device, rank_state& state) {
         state.counters = state.mine.counters + rank * state.device.tags;
         state.tag_records = state.device.tag_records + rank * state.device.tags;
         state.status = state.mine.status + rank;
-        state.mail = state.mine.mail + rank * lanes_per_rank * state.device.lane_packets;
+        state.mail = state.mine.mail + rank * lanes_per_rank * state.device.lanes.size();
         state.unreleased = state.mailed = state.flushes = state.link_count = 0;
         state.lanes = state.favourite = state.foreseen = state.remote_lanes = 0;
+        state.usual_waits = state.called_off = state.batch.count = 0;
         for (auto& kind : state.mail_seen)
             for (auto& turn : kind)
                 for (std::uint32_t& count : turn) count = 0;
         for (unsigned p = 0; p < near_processes && p < state.device.process_count; ++p)
             state.near_barriers[p] = state.device.peers[p].barriers;
-        for (inbound_lane& lane : state.inbound) lane = {start, start, nullptr};
+        for (inbound_lane& lane : state.inbound) lane = {{start, start}, {start, start}, nullptr};
         for (target_entry& entry : state.targets) entry.window = 0;
         for (link& entry : state.links) entry.world_rank = no_rank;
         for (unsigned tag = 0; tag < cached_tags; ++tag) state.tag_cache[tag] = {tag, {start, start}};
@@ -275,7 +279,10 @@ DCUDA_DEVICE void init(context device, rank_state& state) {
     cross_barrier(state, collective::init, world);
 }
 
-DCUDA_DEVICE void finish(rank_state& state) {
+// Not inlined: threads of a warp that leave the kernel in different places must wait at one and the same barrier
+// instruction.
+DCUDA_COLD void finish(shared_state shared) {
+    rank_state& state = shared.get();
     // A thread that leaves the kernel because of an error runs destructors on the CPU backend: nothing to wait for
     // then.
     if (load_relaxed(&state.ended) != 0 || exec::is_unwinding() || state.finished != 0) return;
@@ -335,7 +342,8 @@ DCUDA_DEVICE bool open_on_host(rank_state& state, std::uint32_t slot) {
     return reply % 2 != 0; // the host adds 2, and 1 for success
 }
 
-DCUDA_DEVICE window create_window(rank_state& state, communicator comm, void* base, std::size_t bytes) {
+DCUDA_COLD window create_window(shared_state shared, communicator comm, void* base, std::size_t bytes) {
+    rank_state& state = shared.get();
     check_communicator(state, comm, operation::create_window);
     const device_context& device = state.device;
 #if DCUDA_CHECKS
@@ -380,7 +388,8 @@ DCUDA_DEVICE window_slot find_window(const rank_state& state, window win) {
     return index < state.device.max_windows ? state.device.windows[index] : window_slot{};
 }
 
-DCUDA_DEVICE void free_window(rank_state& state, window win) {
+DCUDA_COLD void free_window(shared_state shared, window win) {
+    rank_state& state = shared.get();
     const window_slot slot = find_window(state, win);
 #if DCUDA_CHECKS
     if (!win || slot.id != win.id) fail(state, fault::window, operation::free_window, win.id, 0, 0, 0, 0);
@@ -397,7 +406,8 @@ DCUDA_DEVICE void free_window(rank_state& state, window win) {
 
 // The host takes the time when the command arrives; both commands take the same way, so the difference is right. On the
 // CPU backend the rank has the CPU's clock itself.
-DCUDA_DEVICE void send_time(rank_state& state, collective kind, opcode code) {
+DCUDA_COLD void send_time(shared_state shared, collective kind, opcode code) {
+    rank_state& state = shared.get();
     meet(state, kind, [&] {
         exec::run_then_sync([&] {
             const std::uint64_t now_ns = DCUDA_BACKEND_CPU ? clock_ns() : 0;

@@ -3,6 +3,7 @@
 
 #include "dcuda/detail/collectives.hpp"
 #include "dcuda/detail/device_log.hpp"
+#include "dcuda/detail/mail_send.hpp"
 #include "dcuda/detail/mail_wait.hpp"
 #include "dcuda/detail/rank_state.hpp"
 
@@ -76,60 +77,126 @@ DCUDA_DEVICE const target_entry& find_target(rank_state& state, operation where,
 // A source has either a lane for a target or none, and uses that for all its notifications there, so they stay in
 // order.
 
+// The team sends a message. All threads have arrived, as send_at_once leaves them.
+DCUDA_DEVICE void send_by_team(rank_state& state, link& to, const letter& what) {
+    exec::as_team([&](const team& all) { send_message(all, state, slot_of(to), what); });
+}
+
 // All threads arrive, then one notifies.
 DCUDA_DEVICE void notify_by(rank_state& state, link& to, std::uint32_t tag) {
-    if (to.lane != nullptr) return mail(state, to, nullptr, 0, nullptr, tag);
+    if (to.lane != nullptr) {
+        const letter what{nullptr, nullptr, nullptr, 0, tag};
+        if (send_at_once(state, to, what) == sending::by_team) send_by_team(state, to, what);
+        return;
+    }
     exec::sync_then_team([&](const team& all) {
         if (!all.leads()) return;
-        exec::complete_copies();
+        exec::complete_copies(state.staging, exec::is_leader());
         add_release<order_tag::notify_publish>(to.reach, to.counters + tag, 1);
         if (DCUDA_BACKEND_CPU) ring_bell_of(state, to);
     });
 }
 
-// Stores straight into the target's memory. When a thread returns, others may still be copying.
+// All threads arrive, then store straight into the target's memory. When a thread returns, others may still be copying.
 DCUDA_DEVICE void put_directly(rank_state& state, link& to, std::byte* target, std::byte* home, const void* source,
                                std::size_t bytes) {
-    exec::sync_block();
-    if (crosses_mail(to, home, bytes)) {
-        exec::run_then_sync([&] { await_placed(state, slot_of(to)); });
+    exec::copy(state.staging, target, source, bytes, [&] {
+        if (!crosses_mail(to, home, bytes)) return;
+        exec::sync_team_sync([&](const team& all) { await_placed(all, state, slot_of(to)); });
         leave_if_ended(state);
-    }
-    exec::copy(state.staging, target, source, bytes);
+    });
     if (exec::is_leader()) {
         to.direct = 1;
-        state.unreleased |= 1u << static_cast<unsigned>(to.reach);
+        state.unreleased |= bit_of(to.reach);
     }
 }
 
-DCUDA_COLD void put(shared_state shared, window win, int target, std::size_t offset, std::size_t bytes,
-                    const void* source) {
+DCUDA_COLD void put_in_general(shared_state shared, window win, int target, std::size_t offset, std::size_t bytes,
+                               const void* source) {
     rank_state& state = shared.get();
     const target_entry& to = find_target(state, operation::put, win, target, offset, bytes);
     put_directly(state, find_link(state, to.world_rank), to.base + offset, to.home + offset, source, bytes);
 }
 
-// Whatever has to be checked, looked up, waited for or copied before.
-DCUDA_COLD void put_notify_in_general(shared_state shared, window win, int target, std::size_t offset,
-                                      std::size_t bytes, const void* source, int tag) {
+DCUDA_DEVICE void put(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes,
+                      const void* source) {
+    put_in_general(state, win, target, offset, bytes, source);
+}
+
+// A notified put straight into the target's memory.
+DCUDA_COLD void put_notify_straight(shared_state shared, window win, int target, std::size_t offset, std::size_t bytes,
+                                    const void* source, int tag) {
     rank_state& state = shared.get();
     check_tag(state, operation::put_notify, tag, target);
     const target_entry& to = find_target(state, operation::put_notify, win, target, offset, bytes);
-    std::byte *const place = to.base + offset, *const home = to.home + offset;
-    const auto number = static_cast<std::uint32_t>(tag);
-    const bool by_mail = bytes < to.small && place != source;
     link& path = find_link(state, to.world_rank);
-    if (by_mail)
-        return mail(state, path, home, static_cast<std::uint32_t>(bytes), static_cast<const std::byte*>(source),
-                    number);
-    put_directly(state, path, place, home, source, bytes);
-    notify_by(state, path, number);
+    put_directly(state, path, to.base + offset, to.home + offset, source, bytes);
+    notify_by(state, path, static_cast<std::uint32_t>(tag));
 }
 
-DCUDA_COLD void notify_in_general(shared_state shared, int target, communicator comm, int tag) {
+// A small notified put: whatever has to be checked, looked up or waited for before. If `by_team` it is the team alone
+// that calls it, after put_at_once. The result is `done`, or `straight` if it is not small or there is no room for its
+// payload: who puts waits for nobody as long as there is room for headers.
+DCUDA_COLD sending put_notify_in_general(shared_state shared, window win, int target, std::size_t offset,
+                                         std::size_t bytes, const void* source, int tag, bool by_team) {
     rank_state& state = shared.get();
-    check_communicator(state, comm, operation::notify);
-    check_tag(state, operation::notify, tag, target);
+    if (!by_team) check_tag(state, operation::put_notify, tag, target);
+    const target_entry& to = find_target(state, operation::put_notify, win, target, offset, bytes);
+    link& path = find_link(state, to.world_rank);
+    const letter what{to.base + offset, to.home + offset, static_cast<const std::byte*>(source),
+                      static_cast<std::uint32_t>(bytes), static_cast<std::uint32_t>(tag)};
+    if (by_team) {
+        send_by_team(state, path, what);
+        return sending::done;
+    }
+    if (bytes >= to.small) return sending::straight;
+    const std::uint32_t packets = packets_for(what.mailed_bytes());
+    sending how = send_at_once(state, path, what);
+    if (how == sending::in_general) {
+        exec::sync_team_sync([&](const team& all) {
+            make_room(all, state, slot_of(path), packets);
+            if (all.leads()) state.result = has_room_for_payload(state, path, packets) ? 1 : 0;
+        });
+        leave_if_ended(state);
+        const bool fits = state.result != 0;
+        exec::sync_block();
+        if (!fits) return sending::straight;
+        how = send_at_once(state, path, what);
+        if (how == sending::in_general) how = sending::by_team; // its bytes are no words
+    }
+    if (how == sending::by_team) send_by_team(state, path, what);
+    return sending::done;
+}
+
+// PERF: the target that was used last takes this short way; it was checked when it came into the cache.
+DCUDA_DEVICE sending put_at_once(shared_state shared, window win, int target, std::size_t offset, std::size_t bytes,
+                                 const void* source, int tag) {
+    rank_state& state = shared.get();
+    const target_entry to = cached_target(state, win.id, static_cast<std::uint32_t>(target));
+    const auto number = static_cast<std::uint32_t>(tag);
+    const bool is_known = (win.id != 0) & (to.window == win.id) & (to.rank == static_cast<std::uint32_t>(target));
+    // Without short cuts, so that nothing is read one after the other.
+    if (is_known & (bytes < to.small) & (offset <= to.bytes - bytes) & (number < state.device.tags))
+        return send_at_once(state, state.links[to.world_rank % cached_links],
+                            {to.base + offset, to.home + offset, static_cast<const std::byte*>(source),
+                             static_cast<std::uint32_t>(bytes), number});
+    return is_known & (bytes >= to.small) ? sending::straight : sending::in_general;
+}
+
+DCUDA_DEVICE void put_notify(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes,
+                             const void* source, int tag) {
+    sending how = put_at_once(state, win, target, offset, bytes, source, tag);
+    if (how == sending::by_team || how == sending::in_general)
+        how = exec::far(put_notify_in_general)(state, win, target, offset, bytes, source, tag, how == sending::by_team);
+    if (how == sending::straight) exec::far(put_notify_straight)(state, win, target, offset, bytes, source, tag);
+}
+
+DCUDA_COLD void notify_in_general(shared_state shared, int target, communicator comm, int tag, bool by_team) {
+    rank_state& state = shared.get();
+    if (!by_team) {
+        check_communicator(state, comm, operation::notify);
+        check_tag(state, operation::notify, tag, target);
+    }
     const auto rank = static_cast<std::uint32_t>(target);
 #if DCUDA_CHECKS
     const auto ranks = static_cast<std::uint32_t>(comm_size(state, comm));
@@ -139,43 +206,36 @@ DCUDA_COLD void notify_in_general(shared_state shared, int target, communicator 
     const target_entry& cached = cached_target(state, key, rank);
     if (cached.window != key || cached.rank != rank)
         load_target(state, key, rank, comm == world ? rank : state.device.first_rank + rank, {});
-    notify_by(state, find_link(state, cached.world_rank), static_cast<std::uint32_t>(tag));
-}
-
-// PERF: the target that was used last takes this short way; it was checked when it came into the cache.
-DCUDA_DEVICE void put_notify(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes,
-                             const void* source, int tag) {
-    const target_entry to = cached_target(state, win.id, static_cast<std::uint32_t>(target));
+    link& to = find_link(state, cached.world_rank);
     const auto number = static_cast<std::uint32_t>(tag);
-    // Without short cuts, so that nothing is read one after the other.
-    if ((win.id != 0) & (to.window == win.id) & (to.rank == static_cast<std::uint32_t>(target)) & (bytes < to.small) &
-        (offset <= to.bytes - bytes) & (number < state.device.tags) & (to.base + offset != source))
-        mail(state, state.links[to.world_rank % cached_links], to.home + offset, static_cast<std::uint32_t>(bytes),
-             static_cast<const std::byte*>(source), number);
+    if (by_team)
+        send_by_team(state, to, {nullptr, nullptr, nullptr, 0, number});
     else
-        put_notify_in_general(state, win, target, offset, bytes, source, tag);
+        notify_by(state, to, number);
 }
 
-DCUDA_DEVICE void notify(rank_state& state, int target, communicator comm, int tag) {
+DCUDA_DEVICE sending notify_at_once(shared_state shared, int target, communicator comm, int tag) {
+    rank_state& state = shared.get();
     const std::uint32_t key = notify_key + static_cast<std::uint32_t>(comm);
     const target_entry& to = cached_target(state, key, static_cast<std::uint32_t>(target));
     const auto number = static_cast<std::uint32_t>(tag);
     if ((to.window == key) & (to.rank == static_cast<std::uint32_t>(target)) & (to.small != 0) &
         (number < state.device.tags))
-        mail(state, state.links[to.world_rank % cached_links], nullptr, 0, nullptr, number);
-    else
-        notify_in_general(state, target, comm, tag);
+        return send_at_once(state, state.links[to.world_rank % cached_links], {nullptr, nullptr, nullptr, 0, number});
+    return sending::in_general;
+}
+
+DCUDA_DEVICE void notify(rank_state& state, int target, communicator comm, int tag) {
+    const sending how = notify_at_once(state, target, comm, tag);
+    if (how != sending::done) exec::far(notify_in_general)(state, target, comm, tag, how == sending::by_team);
 }
 
 DCUDA_DEVICE void wait_notifications(rank_state& state, int tag, int count) {
-    const bool going = exec::team_then_agree(state.result, [&](const team& all) {
 #if defined(__CUDACC__)
-        if (await_the_usual(all, state, static_cast<std::uint32_t>(tag), static_cast<std::uint32_t>(count)))
-            return true;
+    exec::sync_block(); // all read what the leader has left
+    if (await_the_usual(state, static_cast<std::uint32_t>(tag), static_cast<std::uint32_t>(count))) return;
 #endif
-        return await_notifications(all, state, tag, count);
-    });
-    if (!going) exec::exit_thread();
+    exec::far(wait_in_general)(state, tag, count);
 }
 
 DCUDA_DEVICE bool test_notifications(rank_state& state, int tag, int count) {
@@ -185,10 +245,10 @@ DCUDA_DEVICE bool test_notifications(rank_state& state, int tag, int count) {
         const auto wanted = static_cast<std::uint32_t>(tag), expected = static_cast<std::uint32_t>(count);
         std::uint32_t counter = known_counter(all, state, wanted), arrived = 0;
         bool enough = consume(all, state, wanted, expected, counter, arrived);
-        if (!enough && look_for_notifications(all, state, wanted, counter))
+        if (!enough && look_for_notifications(all, state, wanted, counter, false))
             enough = consume(all, state, wanted, expected, counter, arrived);
         if (!enough) {
-            give_credit(all, state, 1); // a source may wait for it, and who tests in vain has the time
+            give_credit(all, state, 0); // a source may wait for it, and who tests in vain has the time
             exec::relax();
         }
         if (all.leads()) state.result = enough ? 1 : 0;
@@ -210,7 +270,7 @@ DCUDA_DEVICE void flush(rank_state& state, window win) {
     // The block's barrier makes the stores of all threads part of what the one thread completes.
     exec::sync_block();
     exec::run_then_sync([&] {
-        exec::complete_copies();
+        exec::complete_copies(state.staging, exec::is_leader());
         complete_writes();
         state.unreleased = 0;
         ++state.flushes;

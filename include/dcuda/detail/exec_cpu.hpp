@@ -43,6 +43,12 @@ void yield_core();
 // __syncthreads.
 inline void sync_block() { __syncthreads(); }
 
+// On a GPU a call that costs few registers; here any call.
+template <class Function>
+Function* far(Function* function) {
+    return function;
+}
+
 // Exactly one thread of the block runs f; no thread returns before f returned.
 template <class F>
 void run_then_sync(F&& f) {
@@ -59,7 +65,7 @@ void sync_then_run(F&& f) {
 // What large copies pass through, and who makes them, on a GPU: detail/bulk_copy.cuh. Here nothing.
 struct staging {};
 inline staging find_staging(const staging_shape&) { return {}; }
-inline void complete_copies() {}
+inline void complete_copies(staging&, bool) {}
 
 // All threads arrive and the block copies; `target` may still be written when a thread returns.
 inline void copy(void* target, const void* source, std::size_t bytes) {
@@ -68,7 +74,14 @@ inline void copy(void* target, const void* source, std::size_t bytes) {
     });
 }
 
-inline void copy(staging&, void* target, const void* source, std::size_t bytes) { copy(target, source, bytes); }
+// The same after before(), which all threads run when all have arrived.
+template <class Before>
+void copy(staging&, void* target, const void* source, std::size_t bytes, const Before& before) {
+    sync_block();
+    before();
+    copy(target, source, bytes);
+}
+
 // Ends the calling CUDA thread; its destructors run. Barriers no longer wait for it.
 [[noreturn]] void exit_thread();
 

@@ -30,18 +30,21 @@ DCUDA_DEVICE bool is_leader() { return thread_index() == 0; }
 
 DCUDA_DEVICE void sync_block() { __syncthreads(); }
 
+// far(f)(...) calls f in a way that costs the caller no registers.
+// PERF: ptxas lets a function that is not inlined use registers that the caller does not, so those of a whole chain of
+// calls add up in the user's kernel, or are spilled there. A function that it does not know it calls by the ABI: the
+// called function saves what it uses, when it is called.
+template <class Result, class... Parameters>
+DCUDA_DEVICE auto far(Result (*function)(Parameters...)) {
+    asm volatile("" : "+l"(function));
+    return function;
+}
+
 // One thread runs f; no thread returns before f has returned.
 template <class F>
 DCUDA_DEVICE void run_then_sync(const F& f) {
     if (is_leader()) f();
     __syncthreads();
-}
-
-// f runs once, after all threads have arrived; threads may return before f does.
-template <class F>
-DCUDA_DEVICE void sync_then_run(const F& f) {
-    __syncthreads();
-    if (is_leader()) f();
 }
 
 // --- Copies --------------------------------------------------------------------------------------------------------
@@ -57,9 +60,9 @@ DCUDA_DEVICE void move_words(std::size_t count, const Load& load, const Store& s
     const unsigned threads = block_threads();
     for (std::size_t i = thread_index(); i < count; i += Flight * threads) {
         decltype(load(i)) words[Flight];
-#pragma unroll
+        DCUDA_UNROLL
         for (unsigned k = 0; k < Flight; ++k) words[k] = load(min(i + k * threads, count - 1));
-#pragma unroll
+        DCUDA_UNROLL
         for (unsigned k = 0; k < Flight; ++k)
             if (i + k * threads < count) store(i + k * threads, words[k]);
     }
@@ -133,29 +136,30 @@ DCUDA_DEVICE void copy_bytes(std::byte* target, const std::byte* source, std::si
     copy_edges(target, source, bytes, cut);
 }
 
-// All threads arrive, then copy. When a thread returns, others may still be copying.
-DCUDA_DEVICE void copy(void* target, const void* source, std::size_t bytes) {
-    complete_copies(); // ORDER bulk-then-words
-    __syncthreads();
-    copy_bytes(static_cast<std::byte*>(target), static_cast<const std::byte*>(source), bytes);
-}
-
-// The same, large copies by the engine if it can. When a thread returns, others or the copy engine may still be
-// copying: the block's barrier and complete_copies() by the leader come before whatever tells of the copy.
-DCUDA_DEVICE void copy(staging& by, void* target, const void* source, std::size_t bytes) {
+// All threads arrive, run before(), and copy, large copies by the engine if it can. When a thread returns, others or
+// the copy engine may still be copying: the block's barrier and complete_copies() by the leader come before whatever
+// tells of the copy.
+template <class Before>
+DCUDA_DEVICE void copy(staging& by, void* target, const void* source, std::size_t bytes, const Before& before) {
     auto* to = static_cast<std::byte*>(target);
     const auto* from = static_cast<const std::byte*>(source);
     // What the threads can copy in one round is done sooner that way.
     if (!is_engine_copy(by, to, from, bytes, std::size_t(block_threads()) * loads_in_flight * 16)) {
-        copy(target, source, bytes);
+        complete_copies(by, is_leader()); // ORDER bulk-then-words
+        __syncthreads();
+        before();
+        copy_bytes(to, from, bytes);
         return;
     }
     const edges cut(to, bytes, 16);
-    if (cut.inner != bytes) complete_copies(); // ORDER bulk-then-words
+    if (cut.inner != bytes) complete_copies(by, is_leader()); // ORDER bulk-then-words
     order_before_engine();
     __syncthreads();
+    before();
     copy_edges(to, from, bytes, cut);
-    if (is_leader()) copy_by_engine(by, to + cut.head, from + cut.head, cut.inner);
+    if (!is_leader()) return;
+    order_before_engine(); // what before() has acquired
+    copy_by_engine(by, to + cut.head, from + cut.head, cut.inner);
 }
 
 // Ends the calling thread. Threads that have exited count as arrived in later __syncthreads of the block. Shared memory

@@ -45,216 +45,208 @@ DCUDA_DEVICE std::uint32_t known_counter(const team& all, rank_state& state, std
     return broadcast(all, all.leads() ? notifications(state, tag).counter : 0, 0);
 }
 
-// Looks once at everything. True if something has come. The team.
-DCUDA_DEVICE bool look_for_notifications(const team& all, rank_state& state, std::uint32_t tag,
-                                         std::uint32_t& counter) {
-    const bool mail = take_mail(all, state, state.device.lane_packets / 2 + 1);
-    // ORDER notify-observe: one acquire synchronizes with the releases of all sources that the value counts.
-    std::uint32_t now = 0;
-    if (all.leads()) now = load_acquire<order_tag::notify_observe>(state.notification_scope, state.counters + tag);
+// Looks once at everything. True if something has come. If `may_share`, all warps may have to help then: state.batch.
+// The team.
+DCUDA_DEVICE bool look_for_notifications(const team& all, rank_state& state, std::uint32_t tag, std::uint32_t& counter,
+                                         bool may_share) {
+    const std::uint32_t* const word = state.counters + tag;
+    // PERF: under way together with the loads of look_at_lanes.
+    std::uint32_t now = all.leads() ? load_relaxed(word) : 0;
+    const unsigned arrived = look_at_lanes(all, state);
     now = broadcast(all, now, 0);
     const bool changed = now != counter;
+    // ORDER notify-observe: one acquire synchronizes with the releases of all sources that the value counts.
+    if (changed && all.leads()) acquire_after<order_tag::notify_observe>(state.notification_scope, word);
     counter = now;
-    return mail || changed;
+    for (unsigned lane = 0; arrived >> lane != 0; ++lane)
+        if ((arrived >> lane & 1) != 0 && take_lane(all, state, lane, may_share)) return true;
+    if (arrived != 0) give_credit(all, state, 2);
+    return arrived != 0 || changed;
 }
 
 #if defined(__CUDACC__)
 
-// Copies the payload packet with this number, if the message has it, to its place. The message is of whole words.
-DCUDA_DEVICE void place_words(rank_state& state, std::byte* target, std::uint32_t bytes, std::uint32_t number,
-                              const packet* source, std::uint32_t sequence, packet& part) {
-    const std::uint32_t begin = number * mail_bytes;
-    if (begin >= bytes) return;
-    if (!await_packet<order_tag::mail_observe>(source, sequence, part, state.device.aborted))
-        store_relaxed(&state.ended, 1);
-    auto* const words = reinterpret_cast<std::uint32_t*>(target + begin);
-    words[0] = part.payload[0];
-    if (begin + 4 < bytes) words[1] = part.payload[1];
-    if (begin + 8 < bytes) words[2] = part.payload[2];
-}
-
 // The usual wait: one notification is missing, it comes with the tag that is waited for, from the source that sent the
-// last one, with at most as much payload, and soon. False if it is not so: then nothing has happened. A full warp.
+// last one, with at most as much payload, and soon. Each thread looks at the header and at its own packets of the
+// payload that is foreseen. False if it is not so: then nothing has happened, whatever has been placed already. All
+// threads of the block, after its barrier.
 //
-// PERF: the threads load the next packet of every lane in use and, with the same instructions, the packets that follow
-// the next one of the lane that brought the last message: to look at the header first and then at the payload costs
-// another trip to the L2 cache, 0.16 us of 0.86 (4 B to a peer, H200, 2026-11-21). All that can be is found before the
-// polling: every instruction after it is latency, and so is a call, hence this function beside await_by_warp.
-DCUDA_DEVICE bool await_the_usual(const team& all, rank_state& state, std::uint32_t tag, std::uint32_t expected) {
-    constexpr unsigned flight = 2;
-    constexpr std::uint32_t none = 1u << 28;
-    tag_entry& entry = state.tag_cache[tag % cached_tags];
+// PERF: to look at the header first and then at the payload costs another trip to the L2 cache, 0.16 us; a warp that
+// places three rows of packets takes 0.4 us longer than three warps. All that can be is found before the polling:
+// instructions after it are latency, about 5 cycles each (H200, 2026-11-21).
+DCUDA_DEVICE bool await_the_usual(shared_state shared, std::uint32_t tag, std::uint32_t expected) {
+    rank_state& state = shared.get();
+    constexpr unsigned most_looks = 64, all_threads = 0xffff'ffff; // looks: about 30 us
+    const unsigned index = exec::thread_index(), in_warp = index % 32, threads = exec::block_threads() / 32 * 32;
+    const tag_entry& entry = state.tag_cache[tag % cached_tags];
     const tag_record known = entry.record;
     const std::uint32_t lanes = state.lanes, favourite = state.favourite, foreseen = state.foreseen;
-    const std::uint32_t position = state.inbound[favourite].received, mask = state.device.lane_packets - 1;
-    if ((all.count != 32) | (entry.tag != tag) | (known.counter - known.consumed + 1 != expected) | (lanes == 0) |
-        (lanes > 8) | (foreseen > 32 * flight - 8))
+    const std::uint32_t number = state.usual_waits + 1;
+    const lane_position begin = state.inbound[favourite].taken;
+    const lane_shape rings = state.device.lanes;
+    if ((entry.tag != tag) | (known.counter - known.consumed + 1 != expected) | (lanes == 0) |
+        (foreseen > packets_in_flight * threads) | (threads == 0))
         return false;
-    const packet* const ring = state.mail + favourite * state.device.lane_packets;
-    const std::uint32_t numbers[flight] = {all.index < lanes ? none : all.index - lanes, 32 - lanes + all.index};
-    const packet* sources[flight];
+    const packet* const lane = lane_at(state, favourite);
+    const packet* const head_place = lane + rings.header(begin.messages);
+    const packet* sources[packets_in_flight];
     DCUDA_UNROLL
-    for (unsigned i = 0; i < flight; ++i)
-        sources[i] = numbers[i] < foreseen ? ring + (position + 1 + numbers[i] & mask) : nullptr;
-    std::uint32_t wanted = 0;
-    if (all.index < lanes) {
-        wanted = state.inbound[all.index].received;
-        sources[0] = packet_at(state, all.index, wanted++);
+    for (unsigned i = 0; i < packets_in_flight; ++i) {
+        const std::uint32_t part = index + i * threads;
+        sources[i] = part < foreseen ? lane + rings.packet(begin.packets + part) : nullptr;
     }
-    const std::uint32_t in_reach = foreseen * mail_bytes;
-    packet seen[flight];
-    const unsigned found = poll_packets<order_tag::mail_observe>(
-        sources, seen, [&](const packet& first) { return (all.index < lanes) & (first.sequence == wanted); },
-        [](unsigned) { return false; });
-    if (found != 1u << favourite) return false;
-    const header message{{broadcast(all, seen[0].payload[0], favourite), broadcast(all, seen[0].payload[1], favourite),
-                          broadcast(all, seen[0].payload[2], favourite)}};
-    const std::uint32_t bytes = message.words[2] & 0xffff;
-    // A hello, bytes that are no words, another tag, more than was foreseen, payload that comes after other puts?
-    if (((message.words[1] & mail_hello) | ((message.words[0] | message.words[2]) & 3) |
-         (message.words[2] >> 16 ^ tag)) != 0 ||
-        bytes > in_reach || (message.vouches() && bytes != 0))
-        return false;
-    DCUDA_UNROLL
-    for (unsigned i = 0; i < flight; ++i)
-        place_words(state, message.target(), bytes, numbers[i], sources[i], position + 2 + numbers[i], seen[i]);
-    if (all.leads()) {
-        // ORDER notify-observe: what the source released before this message.
-        if (message.vouches()) acquire_packet<order_tag::mail_observe>(ring + (position & mask), position + 1);
-        const std::uint32_t count = packets_for(bytes);
-        state.inbound[favourite].received = position + 1 + count;
-        state.foreseen = count;
-        entry.record.consumed = known.counter;
-    }
-    return true;
-}
-
-enum class wait_event { enough, other, ended };
-
-// As before, for as many notifications as are missing, and the threads also look at the mailbox's status and at the
-// counter. Ends with `enough`, which are consumed, or when something comes that is less usual.
-DCUDA_DEVICE wait_event watch_mail(const team& all, rank_state& state, std::uint32_t tag, std::uint32_t expected) {
-    constexpr std::uint32_t first_control = 30; // threads: the counter, the status
-    constexpr std::uint32_t none = 1u << 28;
-    const std::uint32_t* const word = state.counters + tag;
-    const auto* const counters =
-        reinterpret_cast<const packet*>(reinterpret_cast<std::uintptr_t>(word) & ~std::uintptr_t{15});
-    tag_record& record = state.tag_cache[tag % cached_tags].record; // consume() has brought it there
-    for (;;) {
-        give_credit(all, state, state.device.lane_packets / 2);
-        const tag_record known = record;
-        const std::uint32_t missing = expected - (known.counter - known.consumed);
-        const std::uint32_t lanes = state.lanes, favourite = state.favourite;
-        const std::uint32_t foreseen = lanes != 0 ? state.foreseen : 0;
-        const bool is_head = all.index < lanes;
-        // The payload packets of the message that is foreseen: the first ones are those of the threads between heads
-        // and controls.
-        const std::uint32_t received = state.inbound[is_head ? all.index : favourite].received;
-        const std::uint32_t head = broadcast(all, received, favourite); // of the favourite
-        const std::uint32_t in_first = first_control - lanes;
-        const std::uint32_t numbers[packets_in_flight] = {is_head || all.index >= first_control ? none
-                                                                                                : all.index - lanes,
-                                                          in_first + all.index, in_first + 32 + all.index};
-        const packet* sources[packets_in_flight];
-        DCUDA_UNROLL
-        for (unsigned i = 0; i < packets_in_flight; ++i)
-            sources[i] = numbers[i] < foreseen ? packet_at(state, favourite, head + 1 + numbers[i]) : nullptr;
-        if (is_head) sources[0] = packet_at(state, all.index, received);
-        if (all.index == first_control) sources[0] = counters;
-        if (all.index == first_control + 1) sources[0] = reinterpret_cast<const packet*>(state.status);
-        // What a head's packet must show; and what the words of the controls must not show.
-        const std::uint32_t wanted = is_head ? received + 1 : all.index == first_control ? known.counter : lanes;
-        const std::uint32_t place_of_word =
-            all.index == first_control ? static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(word) / 4 % 4) : 0;
-        const bool is_control = all.index == first_control || (all.index > first_control && lanes != lanes_per_rank);
-
-        packet seen[packets_in_flight];
-        bool patient = false;
-        const unsigned found = poll_packets<order_tag::mail_observe>(
-            sources, seen,
-            [&](const packet& first) {
-                const std::uint32_t low = place_of_word == 0 ? first.payload[0] : first.payload[1];
-                const std::uint32_t high = place_of_word == 2 ? first.payload[2] : first.sequence;
-                const std::uint32_t shown = place_of_word < 2 ? low : high;
-                return is_head ? first.sequence == wanted : is_control && shown != wanted;
-            },
-            [&](unsigned looks) {
-                patient = true;
-                give_credit(all, state, looks == 32 ? state.device.lane_packets / 4 : 1);
-                return vote(all, all.leads() && keep_waiting(state, expected - missing)) != 0;
-            });
-        if (found == 0) return wait_event::ended;
-        if (patient && all.leads()) count_as_new_wait(state);
-        const unsigned lane = lowest(found);
-        const header message{{broadcast(all, seen[0].payload[0], lane), broadcast(all, seen[0].payload[1], lane),
-                              broadcast(all, seen[0].payload[2], lane)}};
-        const std::uint32_t bytes = message.words[2] & 0xffff;
-        // As in await_the_usual.
-        if (lane != favourite || lane >= lanes || bytes > mail_bytes * foreseen || (message.vouches() && bytes != 0) ||
-            ((message.words[1] & mail_hello) | ((message.words[0] | message.words[2]) & 3) |
-             (message.words[2] >> 16 ^ tag)) != 0)
-            return wait_event::other;
-        DCUDA_UNROLL
-        for (unsigned i = 0; i < packets_in_flight; ++i)
-            place_words(state, message.target(), bytes, numbers[i], sources[i], head + 2 + numbers[i], seen[i]);
-        sync(all);
-        if (all.leads()) {
-            if (message.vouches()) acquire_packet<order_tag::mail_observe>(packet_at(state, favourite, head), head + 1);
-            const std::uint32_t count = packets_for(bytes);
-            state.inbound[favourite].received = head + 1 + count;
-            state.foreseen = count;
-            record.consumed = missing == 1 ? known.counter : known.consumed - 1;
+    // What ends the wait if it becomes, or no longer is, as given: the other lanes' headers, the counter and the number
+    // of lanes for the first warp, and for the others that this one has called the wait off.
+    const std::uint32_t* word = nullptr;
+    std::uint32_t value = 0;
+    bool becomes = true;
+    if (index < 32) {
+        if (in_warp < lanes && in_warp != favourite) {
+            const std::uint32_t position = state.inbound[in_warp].taken.messages;
+            word = &lane_at(state, in_warp)[rings.header(position)].sequence;
+            value = position + 1;
+        } else if (in_warp >= 30) {
+            word = in_warp == 30 ? state.counters + tag : &state.status->lanes_taken;
+            value = in_warp == 30 ? known.counter : lanes;
+            becomes = false;
+            if (in_warp == 31 && lanes == lanes_per_rank) word = nullptr;
         }
-        sync(all);
-        if (missing == 1) return wait_event::enough;
+        if (index == 0 && owes_credit(state.inbound[favourite], rings, 2)) send_credit(state, favourite);
+    } else if (in_warp == 0) {
+        word = &state.called_off;
+        value = number;
     }
+    std::uint32_t bytes = 0;
+    bool usual = true;
+    if (index < 32 || (index < threads && index - in_warp < foreseen)) { // the other warps have nothing to do
+        packet head, parts[packets_in_flight];
+        for (unsigned looks = 0;; ++looks) {
+            head = load_packet<order_tag::mail_observe>(head_place, 0);
+            DCUDA_UNROLL
+            for (unsigned i = 0; i < packets_in_flight; ++i)
+                if (sources[i] != nullptr) parts[i] = load_packet<order_tag::mail_observe>(sources[i], 0);
+            const std::uint32_t now = word != nullptr ? load_relaxed(word) : 0;
+            bytes = head.payload[2] & 0xffff;
+            bool complete = head.sequence == begin.messages + 1;
+            DCUDA_UNROLL
+            for (unsigned i = 0; i < packets_in_flight; ++i) {
+                const std::uint32_t part = index + i * threads;
+                complete = complete && (sources[i] == nullptr || part * mail_bytes >= bytes ||
+                                        parts[i].sequence == begin.packets + part + 1);
+            }
+            if (__all_sync(all_threads, complete)) break;
+            if (__any_sync(all_threads, word != nullptr && (now == value) == becomes) || looks == most_looks) {
+                usual = false;
+                break;
+            }
+        }
+        const header message{{head.payload[0], head.payload[1], head.payload[2]}};
+        // More than was foreseen, another tag, bytes that are no words, a hello, payload that comes after other puts?
+        usual = usual & (bytes <= foreseen * mail_bytes) & (message.tag() == tag) &
+                (((message.words[0] | message.words[2]) & 3) == 0) & !message.is_hello() &
+                (!message.vouches() | (bytes == 0));
+        if (usual) {
+            DCUDA_UNROLL
+            for (unsigned i = 0; i < packets_in_flight; ++i) {
+                const std::uint32_t at = (index + i * threads) * mail_bytes;
+                if (at >= bytes) break;
+                auto* const words = reinterpret_cast<std::uint32_t*>(message.target() + at);
+                words[0] = parts[i].payload[0];
+                if (at + 4 < bytes) words[1] = parts[i].payload[1];
+                if (at + 8 < bytes) words[2] = parts[i].payload[2];
+            }
+            // ORDER notify-observe: what the source released before this message.
+            if (message.vouches()) acquire_packet<order_tag::mail_observe>(state.notification_scope);
+        } else if (in_warp == 0) {
+            store_relaxed(&state.called_off, number);
+        }
+    }
+    const std::uint32_t packets = packets_for(bytes);
+    exec::sync_block();
+    usual = load_in_block(&state.called_off) != number;
+    if (index == 0) {
+        state.usual_waits = number;
+        if (usual) {
+            state.inbound[favourite].taken = {begin.messages + 1, begin.packets + packets};
+            state.foreseen = packets;
+            state.tag_cache[tag % cached_tags].record.consumed = known.counter;
+        }
+    }
+    return usual;
 }
 
 #endif
 
-// The team of wait_notifications. False if the run has ended.
-DCUDA_COLD bool await_notifications(team all, shared_state shared, int waited_tag, int count) {
+// What a wait has come to: the run has ended; all that was waited for is there; all warps are to place state.batch.
+enum class wait_verdict : std::uint32_t { ended, enough, share };
+
+// The team of wait_notifications; again after a batch was shared.
+DCUDA_COLD wait_verdict await_notifications(team all, shared_state shared, int waited_tag, int count, bool again) {
     rank_state& state = shared.get();
     check_count(state, operation::wait_notifications, waited_tag, count);
     const auto tag = static_cast<std::uint32_t>(waited_tag), expected = static_cast<std::uint32_t>(count);
-    std::uint32_t counter = known_counter(all, state, tag), arrived = 0;
-    if (consume(all, state, tag, expected, counter, arrived)) return true; // they came while we waited for others
-    if (all.leads()) begin_wait(state, waiting::notifications, tag, 0, expected);
-    bool enough = false;
 #if defined(__CUDACC__)
-    for (wait_event event = wait_event::other; all.count == 32;) {
-        event = watch_mail(all, state, tag, expected);
-        if (event == wait_event::other) {
-            look_for_notifications(all, state, tag, counter);
-            if (!consume(all, state, tag, expected, counter, arrived)) continue;
-            event = wait_event::enough;
-        }
-        if (all.leads()) end_wait(state);
-        enough = event == wait_event::enough;
-        break;
+    if (again) {
+        settle_shared_batch(all, state);
+        if (all.leads()) count_as_new_wait(state);
+    } else if (all.leads()) {
+        state.batch.count = 0; // what another wait has left to this one
     }
-    if (all.count != 32)
+    const bool may_share = all.count == 32;
+#else
+    const bool may_share = false;
 #endif
-    {
-        enough = look_until(
-            [&](unsigned) {
-                if (!look_for_notifications(all, state, tag, counter)) return look_result::nothing;
-                if (all.leads()) count_as_new_wait(state);
-                return consume(all, state, tag, expected, counter, arrived) ? look_result::all : look_result::something;
-            },
-            [&] {
-                give_credit(all, state, 1);
-                return vote(all, all.leads() && keep_waiting(state, arrived)) != 0;
-            },
-            &state.status->bell);
-        if (all.leads()) end_wait(state);
+    std::uint32_t counter = known_counter(all, state, tag), arrived = 0;
+    if (consume(all, state, tag, expected, counter, arrived)) {
+        if (again && all.leads()) end_wait(state);
+        return wait_verdict::enough; // they came while we waited for others, or shared
     }
-    if (!enough && all.leads() && state.wait.timed_out != 0) {
+    if (!again && all.leads()) begin_wait(state, waiting::notifications, tag, expected);
+    give_credit(all, state, 2);
+    wait_verdict verdict = wait_verdict::ended;
+    look_until(
+        [&](unsigned) {
+            if (!look_for_notifications(all, state, tag, counter, may_share)) return look_result::nothing;
+            if (all.leads()) count_as_new_wait(state);
+            if (consume(all, state, tag, expected, counter, arrived)) {
+                verdict = wait_verdict::enough;
+                return look_result::all;
+            }
+            if (broadcast(all, state.batch.count, 0) == 0) return look_result::something;
+            verdict = wait_verdict::share;
+            return look_result::all;
+        },
+        [&] {
+            give_credit(all, state, 0);
+            return vote(all, all.leads() && keep_waiting(state, arrived)) != 0;
+        },
+        &state.status->bell);
+    if (verdict == wait_verdict::share) return verdict;
+    if (all.leads()) end_wait(state);
+    if (verdict == wait_verdict::ended && all.leads() && state.wait.timed_out != 0) {
         report_fault(state, fault::timeout, operation::wait_notifications, 0, tag, state.wait.seen, expected,
                      state.device.wait_timeout_ns);
         store_relaxed(&state.ended, 1);
     }
-    return enough;
+    return verdict;
+}
+
+// Waits in all cases. All threads of the rank.
+DCUDA_COLD void wait_in_general(shared_state shared, int tag, int count) {
+    rank_state& state = shared.get();
+    for (bool again = false;; again = true) {
+        // All threads have read the state that now changes, or have placed their share.
+        exec::sync_team_sync([&](const team& all) {
+            const wait_verdict verdict = await_notifications(all, state, tag, count, again);
+            if (all.leads()) state.result = static_cast<std::uint32_t>(verdict);
+        });
+        const auto verdict = static_cast<wait_verdict>(state.result);
+        if (verdict == wait_verdict::enough) return;
+        if (verdict == wait_verdict::ended) exec::exit_thread();
+#if defined(__CUDACC__)
+        place_shared_batch(state);
+#endif
+    }
 }
 
 } // namespace dcuda::detail

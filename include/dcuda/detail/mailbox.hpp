@@ -1,5 +1,6 @@
 // Small puts and notifications by mail: payload and sequence number travel in the same 128-bit packets, so nothing
-// waits for an acknowledgement before it notifies. docs/design/mailbox.md has the protocol and its argument.
+// waits for an acknowledgement before it notifies. docs/design/mailbox.md has the protocol and its argument. Here is
+// what a mailbox holds and how its rank takes it; mail_send.hpp sends.
 //
 // A source writes messages into its lane of the target's mailbox. The target looks at its mailbox whenever it waits,
 // copies payload into its windows and counts notifications. A lane has one writer and one reader and is a queue; so the
@@ -13,7 +14,7 @@
 
 namespace dcuda::detail {
 
-// Packets that one thread of a warp has in flight.
+// Payload packets that each thread takes at once in the usual wait (await_the_usual).
 inline constexpr unsigned packets_in_flight = 3;
 
 // --- Payload -------------------------------------------------------------------------------------------------------
@@ -27,12 +28,7 @@ DCUDA_DEVICE bool is_odd(const std::byte* place, std::uint32_t bytes) {
     return ((static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(place)) | bytes) & 3) != 0;
 }
 
-// At most 12 bytes of a payload. Neighbouring threads load neighbouring chunks.
-DCUDA_DEVICE chunk load_chunk(const std::byte* source, std::uint32_t bytes) {
-    if (!is_odd(source, bytes)) {
-        const auto* words = reinterpret_cast<const std::uint32_t*>(source);
-        return {{words[0], bytes > 4 ? words[1] : 0, bytes > 8 ? words[2] : 0}};
-    }
+DCUDA_COLD chunk load_odd_chunk(const std::byte* source, std::uint32_t bytes) {
     chunk result{};
     for (std::uint32_t i = bytes; i-- > 0;) { // the words move through the chunk, which has no index
         result.words[2] = result.words[2] << 8 | result.words[1] >> 24;
@@ -42,21 +38,29 @@ DCUDA_DEVICE chunk load_chunk(const std::byte* source, std::uint32_t bytes) {
     return result;
 }
 
-DCUDA_DEVICE void store_chunk(std::byte* target, std::uint32_t bytes, const std::uint32_t (&content)[3]) {
-    if (!is_odd(target, bytes)) {
-        auto* words = reinterpret_cast<std::uint32_t*>(target);
-        words[0] = content[0];
-        if (bytes > 4) words[1] = content[1];
-        if (bytes > 8) words[2] = content[2];
-        return;
-    }
-    std::uint32_t a = content[0], b = content[1], c = content[2];
+// At most 12 bytes of a payload. Neighbouring threads load neighbouring chunks.
+DCUDA_DEVICE chunk load_chunk(const std::byte* source, std::uint32_t bytes) {
+    if (is_odd(source, bytes)) return load_odd_chunk(source, bytes);
+    const auto* words = reinterpret_cast<const std::uint32_t*>(source);
+    return {{words[0], bytes > 4 ? words[1] : 0, bytes > 8 ? words[2] : 0}};
+}
+
+DCUDA_COLD void store_odd_chunk(std::byte* target, std::uint32_t bytes, std::uint32_t a, std::uint32_t b,
+                                std::uint32_t c) {
     for (std::uint32_t i = 0; i < bytes; ++i) {
         target[i] = static_cast<std::byte>(a);
         a = a >> 8 | b << 24;
         b = b >> 8 | c << 24;
         c >>= 8;
     }
+}
+
+DCUDA_DEVICE void store_chunk(std::byte* target, std::uint32_t bytes, const std::uint32_t (&content)[3]) {
+    if (is_odd(target, bytes)) return store_odd_chunk(target, bytes, content[0], content[1], content[2]);
+    auto* words = reinterpret_cast<std::uint32_t*>(target);
+    words[0] = content[0];
+    if (bytes > 4) words[1] = content[1];
+    if (bytes > 8) words[2] = content[2];
 }
 
 DCUDA_DEVICE std::uint32_t packets_for(std::uint32_t bytes) { return (bytes + mail_bytes - 1) / mail_bytes; }
@@ -79,433 +83,288 @@ DCUDA_DEVICE tag_record& notifications(rank_state& state, std::uint32_t tag) {
     return entry.record;
 }
 
-DCUDA_DEVICE const packet* packet_at(const rank_state& state, std::uint32_t lane, std::uint32_t position) {
-    return state.mail + (lane * state.device.lane_packets + (position & (state.device.lane_packets - 1)));
+// A lane of this rank's mailbox.
+DCUDA_DEVICE const packet* lane_at(const rank_state& state, std::uint32_t lane) {
+    return state.mail + lane * state.device.lanes.size();
 }
 
-// Copies one payload packet of the message at `position` to its place; waits for it if it is still on its way.
-DCUDA_DEVICE void place_payload(rank_state& state, std::uint32_t lane, std::uint32_t position, const header& message,
-                                std::uint32_t number, packet& part) {
-    const std::uint32_t at = position + 1 + number;
-    if (await_packet<order_tag::mail_observe>(packet_at(state, lane, at), at + 1, part, state.device.aborted))
-        store_chunk(message.target() + number * mail_bytes, chunk_bytes(message.bytes(), number), part.payload);
-    else
-        store_relaxed(&state.ended, 1);
-}
-
-// After the payload is in place: counts the notification and takes the message out of the lane.
-DCUDA_DEVICE void settle_message(const team& all, rank_state& state, std::uint32_t lane, std::uint32_t position,
-                                 const header& message) {
-    sync(all); // all have read the state that now changes, and all payload is in place
-    if (all.leads()) {
-        inbound_lane& from = state.inbound[lane];
-        const std::uint32_t count = packets_for(message.bytes());
-        if (message.is_hello()) {
-            const std::uint32_t process = message.words[2] / state.device.ranks_per_device;
-            const std::uint32_t source = message.words[2] % state.device.ranks_per_device;
-            from.credit = state.device.peers[process].credits + source * links_per_rank + message.words[0];
-            if (process != state.device.process_index) state.remote_lanes |= 1u << lane;
-        } else {
-            // One more has come than the program has consumed.
-            --notifications(state, message.tag()).consumed;
+// Looks which lanes have mail; bit by lane.
+template <class Team>
+DCUDA_DEVICE unsigned look_at_lanes(const Team& all, rank_state& state) {
+    const lane_shape rings = state.device.lanes;
+    if (rings.packets == 0) return 0;
+    for (;;) {
+        const std::uint32_t known = state.lanes;
+        // PERF: these loads are under way at the same time.
+        std::uint32_t taken = all.leads() ? load_relaxed(&state.status->lanes_taken) : 0;
+        unsigned arrived = 0;
+        for (std::uint32_t begin = 0; begin < known; begin += all.count) {
+            const std::uint32_t lane = begin + all.index;
+            bool mine = false;
+            if (lane < known) {
+                const std::uint32_t position = state.inbound[lane].taken.messages;
+                mine = load_relaxed(&lane_at(state, lane)[rings.header(position)].sequence) == position + 1;
+            }
+            arrived |= vote(all, mine) << begin;
         }
-        from.received = position + 1 + count;
-        state.favourite = lane;
-        state.foreseen = count;
-    }
-    sync(all);
-}
-
-// Takes the message at this position out of the lane, one packet per thread at a time.
-DCUDA_COLD void take_message(team all, shared_state shared, std::uint32_t lane, std::uint32_t position,
-                             header message) {
-    rank_state& state = shared.get();
-    // ORDER notify-observe: what the source released before this message, and before its payload is placed: of two puts
-    // to one place the later wins.
-    if (message.vouches()) {
-        if (all.leads()) acquire_packet<order_tag::mail_observe>(packet_at(state, lane, position), position + 1);
+        taken = broadcast(all, taken, 0);
+        if (taken > lanes_per_rank) taken = lanes_per_rank;
+        if (taken == known) return arrived;
+        sync(all);
+        if (all.leads()) state.lanes = taken;
         sync(all);
     }
-    for (std::uint32_t number = all.index; number < packets_for(message.bytes()); number += all.count) {
-        packet part{};
-        part.sequence = position; // none that is expected
-        place_payload(state, lane, position, message, number, part);
-    }
-    settle_message(all, state, lane, position, message);
 }
 
-// Tells sources what we have taken, in lanes where that is at least `least` packets that they do not know of. True if
-// there was such a lane.
+// A hello says who writes into the lane, and where that rank learns what has been taken. One thread.
+DCUDA_DEVICE void meet_source(rank_state& state, std::uint32_t lane, const header& hello) {
+    const std::uint32_t process = hello.words[2] / state.device.ranks_per_device;
+    const std::uint32_t source = hello.words[2] % state.device.ranks_per_device;
+    state.inbound[lane].credit = state.device.peers[process].credits + source * links_per_rank + hello.words[0];
+    if (process != state.device.process_index) state.remote_lanes |= 1u << lane;
+}
+
+// The next message is expected in that lane, with so much payload.
+DCUDA_DEVICE void foresee(rank_state& state, std::uint32_t lane, std::uint32_t packets) {
+    state.favourite = lane;
+    state.foreseen = packets;
+}
+
+// Takes all messages that have arrived in one lane. One thread, with few registers: this is called in the middle of
+// waits, whose registers it adds its own to. Its variables are in shared memory.
+DCUDA_COLD bool take_lane(lone_thread, shared_state shared, std::uint32_t number, bool) {
+    rank_state& state = shared.get();
+    in_memory<courier>& at = state.meanwhile;
+    for (at.lane = number;;) {
+        at.position = state.inbound[at.lane].taken.messages;
+        {
+            const packet head = load_packet<order_tag::mail_observe>(
+                lane_at(state, at.lane) + state.device.lanes.header(at.position), at.position + 1);
+            if (head.sequence != at.position + 1) return false;
+            for (unsigned i = 0; i < 3; ++i) at.message.words[i] = head.payload[i];
+        }
+        // ORDER notify-observe: what the source released before this message, and before its payload is placed: of two
+        // puts to one place the later wins.
+        if (state.meanwhile.message.vouches()) acquire_packet<order_tag::mail_observe>(state.notification_scope);
+        at.position = state.inbound[at.lane].taken.packets;
+        at.number = 0;
+        while (at.number < packets_for(state.meanwhile.message.bytes())) {
+            packet part{};
+            part.sequence = at.position; // none that is expected
+            if (await_packet<order_tag::mail_observe>(lane_at(state, at.lane) + state.device.lanes.packet(at.position),
+                                                      at.position + 1, part, state.device.aborted))
+                store_chunk(state.meanwhile.message.target() + at.number * mail_bytes,
+                            chunk_bytes(state.meanwhile.message.bytes(), at.number), part.payload);
+            else
+                store_relaxed(&state.ended, 1);
+            at.position = at.position + 1;
+            at.number = at.number + 1;
+        }
+        if (state.meanwhile.message.is_hello())
+            meet_source(state, at.lane, state.meanwhile.message);
+        else // One more has come than the program has consumed.
+            --notifications(state, state.meanwhile.message.tag()).consumed;
+        state.inbound[at.lane].taken.packets = at.position;
+        ++state.inbound[at.lane].taken.messages;
+        foresee(state, at.lane, at.number);
+    }
+}
+
+DCUDA_DEVICE bool owes_credit(const inbound_lane& to, const lane_shape& rings, std::uint32_t share) {
+    const std::uint32_t messages = to.taken.messages - to.credited.messages;
+    const std::uint32_t packets = to.taken.packets - to.credited.packets;
+    const bool much = share == 0 || messages * share > rings.headers || packets * share > rings.packets;
+    return to.credit != nullptr && messages != 0 && much;
+}
+
+// Tells the source of a lane what we have taken. One thread.
+DCUDA_DEVICE void send_credit(rank_state& state, std::uint32_t lane) {
+    inbound_lane& to = state.inbound[lane];
+    to.credited = to.taken;
+    const scope reach = (state.remote_lanes >> lane & 1) != 0 ? scope::system : scope::device;
+    store_release<order_tag::mail_free>(reach, to.credit, credit_of(to.taken));
+}
+
+// Tells sources what we have taken, in lanes where they do not know of messages that fill more than 1 / `share` of a
+// ring; with 0: of any. True if there was such a lane.
 //
 // ORDER mail-free -> mail-reuse: what the team has read out of the packets and written into windows is ordered before
 // the credit (the team's sync, then release), hence before whatever the source does on the strength of it.
-DCUDA_DEVICE bool give_credit(const team& all, rank_state& state, std::uint32_t least) {
+template <class Team>
+DCUDA_DEVICE bool give_credit(const Team& all, rank_state& state, std::uint32_t share) {
     sync(all);
     bool any = false;
-    for (std::uint32_t lane = all.index; lane < state.lanes; lane += all.count) {
-        inbound_lane& to = state.inbound[lane];
-        if (to.credit == nullptr || to.received - to.credited < least) continue;
-        any = true;
-        to.credited = to.received;
-        const scope reach = (state.remote_lanes >> lane & 1) != 0 ? scope::system : scope::device;
-        store_release<order_tag::mail_free>(reach, to.credit, to.received);
-    }
+    for (std::uint32_t lane = all.index; lane < state.lanes; lane += all.count)
+        if (owes_credit(state.inbound[lane], state.device.lanes, share)) {
+            any = true;
+            send_credit(state, lane);
+        }
     return vote(all, any) != 0;
 }
 
 #if defined(__CUDACC__)
 
-// Takes the messages that have arrived in one lane. A full warp. PERF: it loads as many packets as fit into registers,
-// whatever messages they belong to: one trip to the L2 cache for several small messages, or for one large one.
-DCUDA_COLD void take_lane(team all, shared_state shared, std::uint32_t lane) {
-    rank_state& state = shared.get();
-    constexpr std::uint32_t batch = 32 * packets_in_flight;
-    for (;;) {
-        const std::uint32_t position = state.inbound[lane].received;
-        packet seen[packets_in_flight];
-        DCUDA_UNROLL
-        for (unsigned i = 0; i < packets_in_flight; ++i) {
-            const std::uint32_t at = position + all.index + i * 32;
-            seen[i] = load_packet<order_tag::mail_observe>(packet_at(state, lane, at), at + 1);
-        }
-        std::uint32_t taken = 0; // packets of the batch
-        for (;;) {
-            packet first = seen[0];
-            DCUDA_UNROLL
-            for (unsigned i = 1; i < packets_in_flight; ++i)
-                if (taken / 32 == i) first = seen[i];
-            const unsigned holder = taken % 32;
-            const header message{{broadcast(all, first.payload[0], holder), broadcast(all, first.payload[1], holder),
-                                  broadcast(all, first.payload[2], holder)}};
-            if (broadcast(all, first.sequence, holder) != position + taken + 1) return; // nothing (more) has come
-            const std::uint32_t bytes = message.bytes(), count = packets_for(bytes);
-            const bool odd = ((message.words[0] | bytes) & 3) != 0;
-            if (taken + 1 + count > batch || odd || message.is_hello() || message.vouches()) {
-                if (taken != 0) break; // with a batch of its own
-                take_message(all, state, lane, position, message);
-                taken = batch;
-                break;
-            }
-            DCUDA_UNROLL
-            for (unsigned i = 0; i < packets_in_flight; ++i) {
-                const std::uint32_t number = all.index + i * 32 - taken - 1;
-                if (number < count) place_payload(state, lane, position + taken, message, number, seen[i]);
-            }
-            settle_message(all, state, lane, position + taken, message);
-            taken += 1 + count;
-            if (taken >= batch) break;
-        }
+// The messages of a lane that a team takes together: each of its threads has the header of one.
+struct batch {
+    unsigned count;
+    header mine;
+    std::uint32_t packets; // of payload, up to and with this thread's message
+};
+
+// Messages that have arrived, from the next one on; count is 0 if there is none. With a count, these.
+DCUDA_DEVICE batch look_at_batch(const team& all, const rank_state& state, std::uint32_t lane,
+                                 unsigned known_count = 0) {
+    const std::uint32_t at = state.inbound[lane].taken.messages + all.index;
+    const packet head =
+        load_packet<order_tag::mail_observe>(lane_at(state, lane) + state.device.lanes.header(at), at + 1);
+    const unsigned count = known_count != 0 ? known_count : agreeing(all, head.sequence == at + 1);
+    batch found{count, {{head.payload[0], head.payload[1], head.payload[2]}}, 0};
+    if (all.index >= count) found.mine = {{0, 0, 0}};
+    found.packets = packets_for(found.mine.bytes());
+    for (unsigned step = 1; step < 32; step *= 2) {
+        const std::uint32_t before = shift_up(all, found.packets, step);
+        if (all.index >= step) found.packets += before;
+    }
+    return found;
+}
+
+DCUDA_DEVICE std::uint32_t packets_of(const team& all, const batch& messages) {
+    return broadcast(all, messages.packets, messages.count - 1);
+}
+
+// Whether no payload overlaps another: each lies behind those before. Then they may be placed at the same time.
+DCUDA_DEVICE bool are_disjoint(const team& all, const batch& messages) {
+    // By the lower half of their addresses; all of them within 4 GiB.
+    const std::uint32_t bytes = messages.mine.bytes(), begin = messages.mine.words[0];
+    const unsigned with_payload = vote(all, bytes != 0);
+    std::uint32_t end = bytes != 0 ? begin + bytes : 0;
+    const bool wraps = bytes != 0 && end < begin;
+    for (unsigned step = 1; step < 32; step *= 2) {
+        const std::uint32_t before = shift_up(all, end, step);
+        if (all.index >= step && before > end) end = before;
+    }
+    const std::uint32_t before = shift_up(all, end, 1);
+    const std::uint32_t upper = broadcast(all, messages.mine.words[1], with_payload != 0 ? lowest(with_payload) : 0);
+    const bool overlaps = bytes != 0 && (wraps || ((upper ^ messages.mine.words[1]) & 0xfffff) != 0 ||
+                                         (all.index != 0 && begin < before));
+    return vote(all, overlaps) == 0;
+}
+
+// Copies packets of a batch's payload to their places: of those in [begin, end), counted from the batch's first one,
+// every `threads`-th from `first` on is this thread's. Waits for what is still on its way.
+DCUDA_DEVICE void place_packets(const team& all, rank_state& state, std::uint32_t number, const batch& messages,
+                                std::uint32_t begin, std::uint32_t end, std::uint32_t first, std::uint32_t threads) {
+    const packet* const lane = lane_at(state, number);
+    const lane_shape rings = state.device.lanes;
+    const std::uint32_t position = state.inbound[number].taken.packets;
+    for (; begin < end; begin += threads) { // the same for all of the team
+        const std::uint32_t at = begin + first;
+        packet part{};
+        if (at < end) part = load_packet<order_tag::mail_observe>(lane + rings.packet(position + at), 0);
+        // Whose packet is it? The first message up to and with which there are more.
+        unsigned owner = 0;
+        for (unsigned step = 16; step != 0; step /= 2)
+            if (broadcast(all, messages.packets, owner + step - 1) <= at && owner + step < messages.count)
+                owner += step;
+        const header message{{broadcast(all, messages.mine.words[0], owner),
+                              broadcast(all, messages.mine.words[1], owner),
+                              broadcast(all, messages.mine.words[2], owner)}};
+        const std::uint32_t after = broadcast(all, messages.packets, owner);
+        if (at >= end) continue;
+        const std::uint32_t bytes = message.bytes(), number = at + packets_for(bytes) - after;
+        if (await_packet<order_tag::mail_observe>(lane + rings.packet(position + at), position + at + 1, part,
+                                                  state.device.aborted))
+            store_chunk(message.target() + number * mail_bytes, chunk_bytes(bytes, number), part.payload);
+        else
+            store_relaxed(&state.ended, 1);
     }
 }
 
-#endif
-
-// Takes all mail that has arrived, and gives credit where at least so many packets are owed. True if either was so.
-DCUDA_COLD bool take_mail(team all, shared_state shared, std::uint32_t least_credit) {
-    rank_state& state = shared.get();
-    if (state.device.lane_packets == 0) return false;
+// After the payload of a batch is in place: counts the notifications and takes the messages out of the lane.
+DCUDA_DEVICE void settle_batch(const team& all, rank_state& state, std::uint32_t number, const batch& messages) {
+    const bool valid = all.index < messages.count;
+    const header& mine = messages.mine;
+    const std::uint32_t packets = packets_of(all, messages);
+    const std::uint32_t last = broadcast(all, packets_for(mine.bytes()), messages.count - 1);
+    if (valid && mine.is_hello()) meet_source(state, number, mine);
+    sync(all); // all have read the state that now changes, and all payload is in place
+    unsigned rest = vote(all, valid && !mine.is_hello());
+    while (rest != 0) { // one tag after the other
+        const std::uint32_t tag = broadcast(all, mine.tag(), lowest(rest));
+        const unsigned same = rest & vote(all, mine.tag() == tag);
+        if (all.leads()) notifications(state, tag).consumed -= bits_in(same);
+        rest &= ~same;
+    }
     if (all.leads()) {
-        const std::uint32_t taken = load_relaxed(&state.status->lanes_taken);
-        state.lanes = taken < lanes_per_rank ? taken : lanes_per_rank;
+        lane_position& taken = state.inbound[number].taken;
+        taken = {taken.messages + messages.count, taken.packets + packets};
+        foresee(state, number, last);
     }
     sync(all);
-    bool any = false;
-#if defined(__CUDACC__)
-    if (all.count == 32) {
-        // The heads of all lanes at the same time.
-        bool mine = false;
-        if (all.index < state.lanes) {
-            const std::uint32_t position = state.inbound[all.index].received;
-            const packet head =
-                load_packet<order_tag::mail_observe>(packet_at(state, all.index, position), position + 1);
-            mine = head.sequence == position + 1;
-        }
-        for (unsigned full = vote(all, mine); full != 0; full &= full - 1) {
-            take_lane(all, state, lowest(full));
-            any = true;
-        }
-        return give_credit(all, state, least_credit) || any;
-    }
-#endif
-    for (std::uint32_t lane = 0; lane < state.lanes; ++lane) {
-        for (;;) {
-            const std::uint32_t position = state.inbound[lane].received;
-            const packet first = load_packet<order_tag::mail_observe>(packet_at(state, lane, position), position + 1);
-            // All, or it has only just come: then it is left for the next time.
-            if (vote(all, first.sequence != position + 1) != 0) break;
-            take_message(all, state, lane, position, {{first.payload[0], first.payload[1], first.payload[2]}});
-            any = true;
-        }
-    }
-    return give_credit(all, state, least_credit) || any;
 }
 
-// The same by one thread, with few registers: its variables are in shared memory.
-DCUDA_COLD bool receive_meanwhile(shared_state shared) {
+// The same as above by the team, as many messages at a time as it has threads. If `may_share`, a large batch is left
+// for all warps: then it is in state.batch, and the result is true.
+DCUDA_COLD bool take_lane(team all, shared_state shared, std::uint32_t number, bool may_share) {
     rank_state& state = shared.get();
-    if (state.device.lane_packets == 0) return false;
-    const std::uint32_t taken = load_relaxed(&state.status->lanes_taken);
-    state.lanes = taken < lanes_per_rank ? taken : lanes_per_rank;
-    in_memory<courier>& at = state.meanwhile;
-    at.any = 0;
-    at.lane = 0;
-    while (at.lane < state.lanes) {
-        for (;;) {
-            at.position = state.inbound[at.lane].received;
-            {
-                const packet first =
-                    load_packet<order_tag::mail_observe>(packet_at(state, at.lane, at.position), at.position + 1);
-                if (first.sequence != at.position + 1) break;
-                for (unsigned i = 0; i < 3; ++i) at.message.words[i] = first.payload[i];
-            }
-            if (state.meanwhile.message.vouches())
-                acquire_packet<order_tag::mail_observe>(packet_at(state, at.lane, at.position), at.position + 1);
-            at.number = 0;
-            while (at.number < packets_for(state.meanwhile.message.bytes())) {
-                packet part{};
-                part.sequence = at.position; // none that is expected
-                place_payload(state, at.lane, at.position, state.meanwhile.message, at.number, part);
-                at.number = at.number + 1;
-            }
-            settle_message(team{0, 1}, state, at.lane, at.position, state.meanwhile.message);
-            at.any = 1;
-        }
-        at.lane = at.lane + 1;
-    }
-    return give_credit(team{0, 1}, state, 1) || at.any != 0;
-}
-
-// --- The sending side ----------------------------------------------------------------------------------------------
-
-DCUDA_DEVICE std::uint32_t slot_of(const link& entry) { return entry.world_rank % cached_links; }
-
-// Finds the link to a rank that is not near: in the rank's table, or a new one. All threads of the rank.
-DCUDA_COLD void load_link(shared_state shared, std::uint32_t world_rank) {
-    rank_state& state = shared.get();
-    exec::sync_block(); // no thread still reads what the entry holds now
-    exec::team_then_sync([&](const team& all) {
-        const device_context& device = state.device;
-        link& entry = state.links[world_rank % cached_links];
-        link_record* const records = device.links + std::size_t(state.device_rank) * links_per_rank;
-        if (all.leads())
-            for (target_entry& target : state.targets)
-                if (target.world_rank % cached_links == world_rank % cached_links) target.window = 0;
-        if (all.leads() && entry.world_rank != no_rank && entry.record != links_per_rank) {
-            link_record& old = records[entry.record];
-            old.sent = entry.sent;
-            old.puts =
-                (entry.direct != 0 ? direct_puts : no_puts) | (entry.mailed_to != nullptr ? mailed_puts : no_puts);
-        }
+    for (;;) {
+        const batch messages = look_at_batch(all, state, number);
+        if (messages.count == 0) return false;
+        // ORDER notify-observe: as above, once for all of them.
+        if (messages.mine.vouches()) acquire_packet<order_tag::mail_observe>(state.notification_scope);
+        const std::uint32_t packets = packets_of(all, messages);
         sync(all);
-        std::uint32_t record = links_per_rank;
-        for (std::uint32_t begin = 0; begin < state.link_count && record == links_per_rank; begin += all.count) {
-            const std::uint32_t mine = begin + all.index;
-            const unsigned hits = vote(all, mine < state.link_count && records[mine].world_rank == world_rank);
-            if (hits != 0) record = begin + lowest(hits);
-        }
-        sync(all);
-        if (!all.leads()) return;
-        const std::uint32_t process = world_rank / state.device.ranks_per_device,
-                            rank = world_rank % state.device.ranks_per_device;
-        const peer_view& peer = device.peers[process];
-        const std::uint32_t start = device.counter_start;
-        const bool is_new = record == links_per_rank;
-        if (is_new && state.device.lane_packets != 0 && state.link_count < links_per_rank) {
-            // Relaxed: the lane's words are nobody else's, and nothing was written there.
-            const std::uint32_t lane = fetch_add_relaxed_system(&peer.status[rank].lanes_taken, 1);
-            record = state.link_count++;
-            records[record] = {world_rank, lane < lanes_per_rank ? lane : no_lane, start, no_puts};
-        }
-        link found{};
-        found.world_rank = world_rank;
-        found.record = record;
-        found.counters = peer.counters + std::size_t(rank) * state.device.tags;
-        found.reach = process == device.process_index ? scope::device : scope::system;
-        if (record != links_per_rank && records[record].lane != no_lane) {
-            const link_record& known = records[record];
-            found.lane = peer.mail + (std::size_t(rank) * lanes_per_rank + known.lane) * state.device.lane_packets;
-            found.credit = state.mine.credits + std::size_t(state.device_rank) * links_per_rank + record;
-            found.sent = found.last_put = known.sent;
-            found.freed = load_acquire<order_tag::mail_reuse>(found.reach, found.credit);
-            found.direct = (known.puts & direct_puts) != 0 ? 1 : 0;
-            // Where is forgotten: anywhere.
-            if ((known.puts & mailed_puts) != 0) found.mailed_to = reinterpret_cast<std::byte*>(~std::uintptr_t{0});
-            if (is_new) {
-                store_packet<order_tag::mail_publish>(found.lane + (start & (state.device.lane_packets - 1)), record,
-                                                      mail_hello, state.world_rank, start + 1);
-                ++found.sent;
+        if (packets != 0) {
+            const bool disjoint = are_disjoint(all, messages);
+            if (may_share && disjoint && packets > 4 * all.count && exec::block_threads() >= 64) {
+                if (all.leads()) state.batch = {number, messages.count};
+                return true;
+            }
+            std::uint32_t begin = 0;
+            for (unsigned i = disjoint ? messages.count - 1 : 0; i < messages.count; ++i) {
+                const std::uint32_t end = broadcast(all, messages.packets, i);
+                place_packets(all, state, number, messages, begin, end, all.index, all.count);
+                begin = end;
+                sync(all); // of two that overlap the later stays
             }
         }
-        entry = found;
-    });
+        settle_batch(all, state, number, messages);
+        if (messages.count < all.count) return false;
+    }
 }
 
-// All threads of the rank, with the same result.
-DCUDA_DEVICE link& find_link(rank_state& state, std::uint32_t world_rank) {
-    link& entry = state.links[world_rank % cached_links];
-    if (entry.world_rank != world_rank) load_link(state, world_rank);
-    return entry;
-}
-
-// Waits until the target has taken all packets before `position` out of our lane. False if the run ended. One thread.
-DCUDA_COLD bool await_credit(shared_state shared, std::uint32_t slot, std::uint32_t position) {
+// All warps of the block place state.batch. A barrier of the block comes before and after.
+DCUDA_COLD void place_shared_batch(shared_state shared) {
     rank_state& state = shared.get();
-    link& to = state.links[slot];
-    return wait_for_word<order_tag::mail_reuse>(
-        state, scope::system, to.credit,
-        [&](std::uint32_t freed) {
-            to.freed = freed;
-            return static_cast<std::int32_t>(freed - position) >= 0;
-        },
-        waiting::mailbox, to.world_rank);
+    const unsigned index = exec::thread_index(), threads = exec::block_threads() / 32 * 32;
+    if (index >= threads) return;
+    const team all{index % 32, 32};
+    const batch messages = look_at_batch(all, state, state.batch.lane, state.batch.count);
+    place_packets(all, state, state.batch.lane, messages, 0, packets_of(all, messages), index, threads);
 }
 
-// Whether a put straight into the target's memory, to these bytes as the target addresses them, might be overwritten by
-// one that went there by mail before. All threads of the rank, after the block's barrier.
-DCUDA_DEVICE bool crosses_mail(const link& to, const std::byte* home, std::size_t bytes) {
-    return home < to.mailed_to && to.mailed_from < home + bytes;
+// The team, after that.
+DCUDA_DEVICE void settle_shared_batch(const team& all, rank_state& state) {
+    const auto [number, count] = state.batch;
+    if (count == 0) return;
+    settle_batch(all, state, number, look_at_batch(all, state, number, count));
+    if (all.leads()) state.batch.count = 0;
+    give_credit(all, state, 2);
 }
 
-// Waits until nothing that went by mail can overwrite later puts any more. One thread.
-DCUDA_COLD void await_placed(shared_state shared, std::uint32_t slot) {
-    rank_state& state = shared.get();
-    link& to = state.links[slot];
-    if (await_credit(state, slot, to.last_put)) to.mailed_from = to.mailed_to = nullptr;
-}
-
-DCUDA_DEVICE void ring_bell_of(const rank_state& state, const link& to) {
-    const peer_view& peer = state.device.peers[to.world_rank / state.device.ranks_per_device];
-    ring_bell(&peer.status[to.world_rank % state.device.ranks_per_device].bell);
-}
-
-// Makes room for packets in the lane. False if the run ended.
-DCUDA_DEVICE bool make_room(const team& all, rank_state& state, link& to, std::uint32_t packets) {
-    if (to.sent + packets - to.freed <= state.device.lane_packets) return true;
-    bool free = false;
-    if (all.leads()) free = await_credit(state, slot_of(to), to.sent + packets - state.device.lane_packets);
-    sync(all);
-    return vote(all, free) != 0;
-}
-
-// After the packets of a message have left. One thread.
-DCUDA_DEVICE void count_as_sent(rank_state& state, link& to, std::byte* home, std::uint32_t bytes,
-                                std::uint32_t packets) {
-    const std::uint32_t before = to.sent;
-    to.sent = before + packets;
-    to.direct = 0;
-    to.flushes = state.flushes;
-    state.mailed |= 1u << static_cast<unsigned>(to.reach);
-    // Positions are compared by their difference, so `last_put` must not grow old, whatever is sent.
-    if (static_cast<std::int32_t>(to.freed - to.last_put) >= 0) {
-        to.mailed_from = to.mailed_to = nullptr;
-        to.last_put = to.freed;
-    }
-    if (bytes != 0) {
-        to.mailed_from = to.mailed_to == nullptr || home < to.mailed_from ? home : to.mailed_from;
-        to.mailed_to = home + bytes > to.mailed_to ? home + bytes : to.mailed_to;
-        to.last_put = before + packets;
-    }
-    if (DCUDA_BACKEND_CPU) ring_bell_of(state, to);
-}
-
-// Orders puts that went straight into the memory of targets of this reach before the messages that follow.
-DCUDA_COLD void release_puts(team all, shared_state shared, scope reach) {
-    rank_state& state = shared.get();
-    exec::complete_copies();
-    fence_release<order_tag::mail_publish>(reach);
-    if (all.leads()) state.unreleased &= reach == scope::system ? 0 : ~(1u << static_cast<unsigned>(reach));
-}
-
-// Sends a message: `bytes` bytes at `source` for `home` in the target's memory, and a notification.
-//
-// ORDER mail-publish -> mail-observe: each packet vouches for its own payload. Puts that went another way are released
-// before the header leaves, if there were any: fence, then the header's strong store; the target acquires the header.
-DCUDA_COLD void send_message(team all, shared_state shared, std::uint32_t slot, std::byte* home, std::uint32_t bytes,
-                             const std::byte* source, std::uint32_t tag) {
-    rank_state& state = shared.get();
-    link& to = state.links[slot];
-    const std::uint32_t count = packets_for(bytes), mask = state.device.lane_packets - 1;
-    if (!make_room(all, state, to, 1 + count)) return;
-    const std::uint32_t position = to.sent;
-    const std::uint32_t reach_bit = 1u << static_cast<unsigned>(to.reach);
-    constexpr unsigned flight = DCUDA_BACKEND_CUDA ? 2 : 1;
-    const std::uint32_t flags = to.direct != 0 || to.flushes != state.flushes ? mail_vouches : 0;
-    packet* const ring = to.lane;
-    if ((state.unreleased & reach_bit) != 0) release_puts(all, state, to.reach);
-    const auto address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(home));
-    for (std::uint32_t begin = all.index; begin <= count; begin += flight * all.count) {
-        chunk parts[flight];
-        DCUDA_UNROLL
-        for (unsigned u = 0; u < flight; ++u) {
-            const std::uint32_t number = begin + u * all.count;
-            if (number == 0)
-                parts[u] = {{static_cast<std::uint32_t>(address), static_cast<std::uint32_t>(address >> 32) | flags,
-                             tag << 16 | bytes}};
-            else if (number <= count)
-                parts[u] = load_chunk(source + (number - 1) * mail_bytes, chunk_bytes(bytes, number - 1));
-        }
-        DCUDA_UNROLL
-        for (unsigned u = 0; u < flight; ++u) {
-            const std::uint32_t number = begin + u * all.count, at = position + number;
-            if (number <= count)
-                store_packet<order_tag::mail_publish>(ring + (at & mask), parts[u].words[0], parts[u].words[1],
-                                                      parts[u].words[2], at + 1);
-        }
-    }
-    sync(all);
-    if (!all.leads()) return;
-    count_as_sent(state, to, home, bytes, 1 + count);
-}
-
-// All threads of the rank arrive, then the team sends a message.
-DCUDA_DEVICE void mail(rank_state& state, link& to, std::byte* home, std::uint32_t bytes, const std::byte* source,
-                       std::uint32_t tag) {
-#if defined(__CUDACC__)
-    // A full warp sends it at once if one round of stores will do: there is room, and the message is of whole words.
-    // PERF: all that need not wait for the other threads comes before the block's barrier; what lies between that and
-    // the stores is latency.
-    const unsigned index = exec::thread_index();
-    if (index >= 32) {
-        exec::sync_block();
-        return;
-    }
-    const team all{index, exec::block_threads() < 32 ? exec::block_threads() : 32};
-    sync(all); // the leader has counted the message before
-    const std::uint32_t packets = 1 + packets_for(bytes), position = to.sent, mask = state.device.lane_packets - 1;
-    const bool at_once = (all.count == 32) & (packets <= 32 * packets_in_flight) &
-                         (position + packets - to.freed <= state.device.lane_packets) & !is_odd(source, bytes);
-    const bool unreleased = (state.unreleased >> static_cast<unsigned>(to.reach) & 1) != 0;
-    const auto address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(home));
-    const auto* const words = reinterpret_cast<const std::uint32_t*>(source);
-    packet* const ring = to.lane;
-    const std::uint32_t word_count = bytes / 4,
-                        flags = to.direct != 0 || to.flushes != state.flushes ? mail_vouches : 0;
-    exec::sync_block();
-    if (!at_once) return send_message(all, state, slot_of(to), home, bytes, source, tag);
-    if (unreleased) release_puts(all, state, to.reach);
-    chunk parts[packets_in_flight];
-    DCUDA_UNROLL
-    for (unsigned i = 0; i < packets_in_flight; ++i) {
-        const std::uint32_t word = 3 * (index + i * 32 - 1); // huge for the header
-        if (word < word_count) parts[i].words[0] = words[word];
-        if (word < word_count && word + 1 < word_count) parts[i].words[1] = words[word + 1];
-        if (word < word_count && word + 2 < word_count) parts[i].words[2] = words[word + 2];
-    }
-    if (index == 0)
-        parts[0] = {{static_cast<std::uint32_t>(address), static_cast<std::uint32_t>(address >> 32) | flags,
-                     tag << 16 | bytes}};
-    // The header last: who sees it will find the payload.
-    DCUDA_UNROLL
-    for (unsigned i = packets_in_flight; i-- > 0;) {
-        const std::uint32_t number = index + i * 32, at = position + number;
-        if (number < packets)
-            store_packet<order_tag::mail_publish>(ring + (at & mask), parts[i].words[0], parts[i].words[1],
-                                                  parts[i].words[2], at + 1);
-    }
-    if (index == 0) count_as_sent(state, to, home, bytes, packets);
-#else
-    exec::sync_then_team([&](const team& all) { send_message(all, state, slot_of(to), home, bytes, source, tag); });
 #endif
+
+// Takes all mail that has arrived, and gives credit (see there). True if there was any mail or credit.
+template <class Team>
+DCUDA_COLD bool take_mail(Team all, shared_state shared, std::uint32_t share) {
+    rank_state& state = shared.get();
+    if (state.device.lanes.packets == 0) return false;
+    const unsigned arrived = look_at_lanes(all, state);
+    for (unsigned lane = 0; arrived >> lane != 0; ++lane)
+        if ((arrived >> lane & 1) != 0) take_lane(all, state, lane, false);
+    return give_credit(all, state, share) || arrived != 0;
 }
+
+DCUDA_COLD bool receive_meanwhile(shared_state shared) { return take_mail(lone_thread{}, shared, 0); }
 
 } // namespace dcuda::detail

@@ -27,6 +27,9 @@ namespace dcuda::detail {
 // Who must see an operation: the threads of this device, or also those of other devices and of the host.
 enum class scope { device, system };
 
+// For words that remember something of each.
+DCUDA_HOST_DEVICE constexpr std::uint32_t bit_of(scope reach) { return 1u << static_cast<unsigned>(reach); }
+
 // The ordering steps of the protocol.
 enum class order_tag : int {
     none,            // relaxed on purpose: nothing is read or written on the strength of it
@@ -91,24 +94,49 @@ __device__ __forceinline__ void store_release(scope s, std::uint32_t* word, std:
         asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
 }
 
+// After this thread has read the word relaxed: what was released before the value that it read, or before one of the
+// additions that made it, is ordered before what the thread does next.
+// PERF: on sm_90 it only invalidates the L1 cache. Loading the word again with acquire takes another trip to the L2
+// cache, 0.2 us; and ptxas 13.0 drops an acquiring load whose value is not used, and has been seen to put a wrong
+// predicate on the invalidation that it leaves behind.
+template <order_tag Tag>
+__device__ __forceinline__ void acquire_after(scope s, const std::uint32_t*) {
+#if __CUDA_ARCH__ >= 900
+    if (s == scope::device)
+        asm volatile("fence.acquire.gpu;" ::: "memory");
+    else
+        asm volatile("fence.acquire.sys;" ::: "memory");
+#else
+    if (s == scope::device)
+        asm volatile("fence.acq_rel.gpu;" ::: "memory");
+    else
+        asm volatile("fence.acq_rel.sys;" ::: "memory");
+#endif
+}
+
+// A release in two parts: this, then a relaxed store or addition of the same thread.
+template <order_tag Tag>
+__device__ __forceinline__ void fence_release(scope reach) {
+#if __CUDA_ARCH__ >= 900
+    if (reach == scope::device)
+        asm volatile("fence.release.gpu;" ::: "memory");
+    else
+        asm volatile("fence.release.sys;" ::: "memory");
+#else
+    if (reach == scope::device)
+        asm volatile("fence.acq_rel.gpu;" ::: "memory");
+    else
+        asm volatile("fence.acq_rel.sys;" ::: "memory");
+#endif
+}
+
 // Sources on this device and on others add to the same word. The addition itself therefore always has system scope, or
 // it would be no morally strong operation with those of other devices; only the release before it is as narrow as the
 // reach allows. This is what red.release compiles to, with the two scopes apart.
 template <order_tag Tag>
 __device__ __forceinline__ void add_release(scope reach, std::uint32_t* word, std::uint32_t value) {
-    if (reach == scope::device)
-        asm volatile("fence.acq_rel.gpu; red.relaxed.sys.global.add.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
-    else
-        asm volatile("red.release.sys.global.add.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
-}
-
-// A release in two parts, for several additions after one fence: fence_release, then add_after_fence.
-template <order_tag Tag>
-__device__ __forceinline__ void fence_release(scope reach) {
-    if (reach == scope::device)
-        asm volatile("fence.acq_rel.gpu;" ::: "memory");
-    else
-        asm volatile("fence.acq_rel.sys;" ::: "memory");
+    fence_release<Tag>(reach);
+    asm volatile("red.relaxed.sys.global.add.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
 }
 
 template <order_tag Tag>
@@ -205,6 +233,13 @@ inline std::uint32_t load_acquire(scope, const std::uint32_t* word) {
     return atomic(word).load(order<Tag>(std::memory_order_acquire));
 }
 
+// ThreadSanitizer does not understand fences. By coherence this load reads the value that was seen or a later one; in
+// either case it synchronizes with the releases of the one that was seen.
+template <order_tag Tag>
+inline void acquire_after(scope, const std::uint32_t* word) {
+    (void)load_acquire<Tag>(scope::system, word);
+}
+
 inline std::uint32_t load_relaxed(const std::uint32_t* word) { return atomic(word).load(std::memory_order_relaxed); }
 
 inline std::uint32_t load_in_block(const std::uint32_t* word) { return load_relaxed(word); }
@@ -279,17 +314,14 @@ inline std::uint64_t clock_ns() {
 // Polls the word until ready(value). Every so often it asks patience(value) whether to go on; returns false when that
 // says no. One thread of a rank. What ready() has once accepted it accepts for ever.
 //
-// ORDER: it polls relaxed and acquires once, at the end. By coherence that load reads the value that was accepted or a
-// later one; in either case it synchronizes with the releases that ready() counted on. Nobody needs its value.
-// PERF: an acquire invalidates the L1 cache; doing so in every turn delays the next look. Notification to a peer,
-// one-way: 1.63 us that way, 1.71 us if the value of the last load is waited for, 1.51 us so (H200, 2026-11-21).
+// ORDER: it polls relaxed and acquires once, at the end: acquire_after.
 template <order_tag Tag, class Ready, class Patience>
 DCUDA_DEVICE bool poll(scope s, const std::uint32_t* word, const Ready& ready, const Patience& patience) {
 #if defined(__CUDA_ARCH__)
     for (unsigned polls = 1;; ++polls) {
         const std::uint32_t value = load_relaxed(word);
         if (ready(value)) {
-            (void)load_acquire<Tag>(s, word);
+            acquire_after<Tag>(s, word);
             return true;
         }
         // PERF: 64 polls are about 40 us; a check of the abort word every time would double the traffic of a wait.
@@ -300,7 +332,7 @@ DCUDA_DEVICE bool poll(scope s, const std::uint32_t* word, const Ready& ready, c
     for (unsigned polls = 1;; ++polls) {
         const std::uint32_t value = load_relaxed(word);
         if (ready(value)) {
-            (void)load_acquire<Tag>(s, word);
+            acquire_after<Tag>(s, word);
             return true;
         }
         if (polls < 32) continue;
@@ -414,45 +446,16 @@ DCUDA_DEVICE bool await_packet(const packet* source, std::uint32_t expected, pac
     return true;
 }
 
-// One thread, after the packet with this number was seen: acquires what its source released before it. On the CPU
-// load_packet has done it.
-//
-// The value is looked at although it is known: ptxas 13.0 drops an acquiring load whose value is not used, and has been
-// seen to put a wrong predicate on the invalidation of the L1 cache that it leaves behind.
+// After this thread has seen a packet's number: what its source released before it is ordered before what the thread
+// does next. On the CPU load_packet has done it.
 template <order_tag Tag>
-DCUDA_DEVICE void acquire_packet(const packet* source, std::uint32_t number) {
+DCUDA_DEVICE void acquire_packet(scope s) {
 #if defined(__CUDA_ARCH__)
-    std::uint64_t low, high;
-    do {
-        asm volatile("{ .reg .b128 whole; ld.acquire.sys.global.b128 whole, [%2]; mov.b128 {%0, %1}, whole; }"
-                     : "=l"(low), "=l"(high)
-                     : "l"(source)
-                     : "memory");
-    } while (static_cast<std::uint32_t>(high >> 32) != number);
+    acquire_after<Tag>(s, nullptr);
 #else
-    (void)source, (void)number;
+    (void)s;
 #endif
 }
-
-#if defined(__CUDACC__)
-// A full warp. Each thread loads its packets (null: none) again and again, all threads at the same time, until
-// found(first packet) is true in some thread; the result says in which. 0: patience() has given up; it is asked after
-// every 32nd look, first.
-template <order_tag Tag, unsigned Count, class Found, class Patience>
-DCUDA_DEVICE unsigned poll_packets(const packet* const (&sources)[Count], packet (&seen)[Count], const Found& found,
-                                   const Patience& patience) {
-    for (unsigned looks = 1;; ++looks) {
-        DCUDA_UNROLL
-        for (unsigned i = 0; i < Count; ++i)
-            if (sources[i] != nullptr) seen[i] = load_packet<Tag>(sources[i], 0);
-        const unsigned threads = __ballot_sync(0xffff'ffff, found(seen[0]));
-        if (threads != 0) return threads;
-        if (looks % 32 == 0 && !patience(looks)) return 0;
-        // PERF: the first looks last some 15 us. Who waits longer than that can afford to leave the memory to others.
-        if (looks > 32) __nanosleep(100);
-    }
-}
-#endif
 
 #if !defined(__CUDA_ARCH__)
 // Host. True if the packet with this number has arrived; then its payload has, too.

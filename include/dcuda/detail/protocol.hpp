@@ -74,13 +74,30 @@ inline constexpr std::uint32_t barrier_line = 64;
 inline constexpr std::uint32_t barrier_mail = 1u << 16;
 
 // The mailbox of a rank takes small puts and notifications of other ranks: payload and sequence number in one packet.
-// It has `lanes_per_rank` lanes; a lane is a ring of packets with one writer, the source that took it.
+// It has `lanes_per_rank` lanes. A lane has one writer, the source that took it, and two rings of packets: headers, one
+// per message, and payload.
 inline constexpr std::uint32_t lanes_per_rank = 16;
 inline constexpr std::uint32_t links_per_rank = 64; // targets in whose mailboxes a rank can have lanes
 inline constexpr std::uint32_t no_lane = UINT32_MAX;
-// PERF: a message of up to 96 packets leaves a warp in one round. 1 KiB to a peer by mail 1.7 us, straight 2.4 us; 4
-// KiB by mail 6.8 us (H200, 2026-11-21).
-inline constexpr std::uint32_t max_small_put_bytes = 95 * 12;
+inline constexpr std::uint32_t max_lane_packets = 32768; // credits have 16 bits
+inline constexpr std::uint32_t max_small_put_bytes = 4096;
+
+// The rings of a lane, of sizes that are powers of two: first the headers, then the payload.
+struct lane_shape {
+    std::uint32_t headers;
+    std::uint32_t packets; // of payload; 0: no mail
+    DCUDA_HOST_DEVICE std::uint32_t size() const { return headers + packets; }
+    DCUDA_HOST_DEVICE std::uint32_t header(std::uint32_t position) const { return position & (headers - 1); }
+    DCUDA_HOST_DEVICE std::uint32_t packet(std::uint32_t position) const {
+        return headers + (position & (packets - 1));
+    }
+};
+
+// How far somebody is in a lane: messages and packets of payload, from the start of the run; they wrap around.
+struct lane_position {
+    std::uint32_t messages;
+    std::uint32_t packets;
+};
 
 // writers: sources, by atomic addition; reader: the rank; home: the inbox.
 struct alignas(16) mailbox_status {
@@ -89,7 +106,7 @@ struct alignas(16) mailbox_status {
     std::uint32_t unused[2];
 };
 
-// A message is a header packet and payload packets of 12 bytes each. The header's payload:
+// A message is a header and the next packets of payload, of 12 bytes each. The header's words:
 //   [0]      the place of the payload, as the target addresses it, low 32 bits; in a hello: the source's link
 //   [1]      20 more bits of it, and flags
 //   [2]      tag in the upper half, bytes in the lower; in a hello: the source's world rank
@@ -115,9 +132,9 @@ struct peer_view {
                              // and peer ranks, by atomic addition; reader: the rank
     std::uint32_t* barriers; // [collective][turn][barrier_shape]
     mailbox_status* status;  // [local rank]
-    packet* mail;            // [local rank][lane][position % lane_packets]; writer: the lane's source; reader: the rank
-    std::uint32_t* credits;  // [local rank][link]: packets that the link's target has taken out of our lane.
-                             // writer: the target; reader: the rank
+    packet* mail;            // [local rank][lane][lane_shape]; writer: the lane's source; reader: the rank
+    std::uint32_t* credits;  // [local rank][link]: what the link's target has taken out of our lane: messages in the
+                             // lower half, packets in the upper. writer: the target; reader: the rank
 };
 
 // What a rank keeps of a target while its shared memory holds other targets. writer and reader: the rank; home: device
@@ -125,8 +142,8 @@ struct peer_view {
 struct alignas(16) link_record {
     std::uint32_t world_rank;
     std::uint32_t lane; // or no_lane
-    std::uint32_t sent; // packets
     std::uint32_t puts; // of link_puts
+    lane_position sent;
 };
 enum link_puts : std::uint32_t { no_puts = 0, direct_puts = 1, mailed_puts = 2 };
 
@@ -203,7 +220,7 @@ struct device_context {
     std::uint32_t tags;
     std::uint32_t max_windows;
     std::uint32_t counter_start;   // what notification counters and lanes start from: tests of wrap-around set it
-    std::uint32_t lane_packets;    // of one lane; a power of two; 0: no mail
+    lane_shape lanes;              // of mailboxes
     std::uint32_t small_put_bytes; // notified puts up to this size go by mail
     barrier_shape barriers;
     staging_shape staging;

@@ -27,17 +27,17 @@ struct alignas(16) target_entry {
 // In place of a window: notifications alone, by communicator.
 inline constexpr std::uint32_t notify_key = 0xffff'fff0;
 
-// What this rank and one target have with each other. Positions in a lane count packets and wrap around.
+// What this rank and one target have with each other.
 struct alignas(16) link {
-    packet* lane;         // in the target's mailbox, as mapped here; null: notifications go to the counters
-    std::uint32_t sent;   // position of the next packet
-    std::uint32_t freed;  // position up to which the target has taken packets out, as last seen
-    scope reach;          // who sees what is published there
-    std::uint32_t direct; // 1: puts went straight into the target's memory for which no message has vouched yet
-    std::uint32_t last_put;
+    packet* lane;             // in the target's mailbox, as mapped here; null: notifications go to the counters
+    lane_position sent;       // of the next message
+    lane_position freed;      // up to which the target has taken messages out, as last seen
+    scope reach;              // who sees what is published there
+    std::uint32_t direct;     // 1: puts went straight into the target's memory for which no message has vouched yet
+    std::uint32_t last_put;   // puts that went by mail before this message (a position)
     std::uint32_t world_rank; // of the target; no_rank: this entry is empty
-    std::byte* mailed_from;   // puts that went by mail wrote somewhere between these, as the target addresses it,
-    std::byte* mailed_to;     // the last of them before position `last_put`; the target may not have placed them yet
+    std::byte* mailed_from;   // wrote somewhere between these, as the target addresses it;
+    std::byte* mailed_to;     // the target may not have placed them yet
     std::uint32_t* counters;  // of the target, [tag]
     const std::uint32_t* credit;
     std::uint32_t record;  // its place in the rank's table of links; links_per_rank: none
@@ -47,10 +47,15 @@ inline constexpr std::uint32_t no_rank = UINT32_MAX;
 
 // A lane of this rank's own mailbox.
 struct inbound_lane {
-    std::uint32_t received; // position of the next packet
-    std::uint32_t credited; // position up to which its source knows that we have taken packets out
+    lane_position taken;    // of the next message
+    lane_position credited; // up to which its source knows that we have taken messages out
     std::uint32_t* credit;  // where the source learns it; null until its hello has come
 };
+
+// The word that tells a source what has been taken.
+DCUDA_DEVICE std::uint32_t credit_of(const lane_position& taken) {
+    return (taken.messages & 0xffff) | taken.packets << 16;
+}
 
 // Where this rank stands in barriers.
 struct barrier_place {
@@ -68,7 +73,6 @@ struct tag_entry {
 struct current_wait {
     waiting what;
     std::uint32_t detail;
-    std::uint32_t base;
     std::uint32_t expected;
     std::uint32_t seen;      // when the user's bound ended the wait
     std::uint32_t timed_out; // 1: that has happened
@@ -76,13 +80,18 @@ struct current_wait {
     std::uint64_t start_ns;  // of the first of them; 0: none yet
 };
 
-// What receive_meanwhile is at. It is called in the middle of waits, whose registers it would add its own to.
+// What one thread alone is taking out of a lane.
 struct courier {
+    header message;
     std::uint32_t lane;
     std::uint32_t position;
     std::uint32_t number; // of the payload packet
-    header message;
-    std::uint32_t any;
+};
+
+// Messages that all warps of the block place together: the next ones of a lane.
+struct shared_batch {
+    std::uint32_t lane;
+    std::uint32_t count; // 0: there is no such batch
 };
 
 // One per rank, in the block's shared memory. Written by one thread or the team where the block's barrier orders it,
@@ -110,9 +119,12 @@ struct rank_state {
     tag_record* tag_records;  // this rank's, [tag], where they are not cached
     mailbox_status* status;   // this rank's mailbox
     packet* mail;
-    std::uint32_t lanes;        // in use, of the mailbox
-    std::uint32_t favourite;    // the lane that brought the last message,
-    std::uint32_t foreseen;     // and that message's payload packets: the next one will be alike
+    std::uint32_t lanes;       // in use, of the mailbox
+    std::uint32_t favourite;   // the lane that brought the last message,
+    std::uint32_t foreseen;    // and that message's payload packets: the next one will be alike
+    std::uint32_t usual_waits; // so far,
+    std::uint32_t called_off;  // and the number of the last one that was called off
+    shared_batch batch;
     std::uint32_t remote_lanes; // bit by lane: its source is on another device
     exec::staging staging;
     current_wait wait;
@@ -157,9 +169,8 @@ inline constexpr std::uint32_t calls_per_publication = 1; // the CPU backend sle
 #endif
 
 // One thread. What is waited for: protocol.hpp, wait_record.
-DCUDA_DEVICE void begin_wait(rank_state& state, waiting what, std::uint32_t detail, std::uint32_t base = 0,
-                             std::uint32_t expected = 0) {
-    state.wait = {what, detail, base, expected, 0, 0, 0, 0};
+DCUDA_DEVICE void begin_wait(rank_state& state, waiting what, std::uint32_t detail, std::uint32_t expected = 0) {
+    state.wait = {what, detail, expected, 0, 0, 0, 0};
 }
 
 // Something has happened in the wait that may end that of another rank: it is no longer the same wait.
@@ -173,7 +184,7 @@ DCUDA_DEVICE void count_as_new_wait(rank_state& state) {
 DCUDA_COLD bool keep_waiting(shared_state shared, std::uint32_t value) {
     rank_state& state = shared.get();
     current_wait& wait = state.wait;
-    if (wait.what != waiting::notifications && receive_meanwhile(state)) count_as_new_wait(state);
+    if (wait.what != waiting::notifications && exec::far(receive_meanwhile)(state)) count_as_new_wait(state);
 #if DCUDA_CHECKS
     if (load_relaxed(state.device.aborted) != 0) {
         store_relaxed(&state.ended, 1);
@@ -185,7 +196,7 @@ DCUDA_COLD bool keep_waiting(shared_state shared, std::uint32_t value) {
         if (wait.calls == calls_per_publication) count_as_new_wait(state);
         store_relaxed(&record.detail, wait.detail);
         store_relaxed(&record.expected, wait.expected);
-        store_relaxed(&record.seen, value - wait.base);
+        store_relaxed(&record.seen, value);
         store_relaxed(&record.what, static_cast<std::uint32_t>(wait.what));
         store_relaxed(&record.heartbeat, load_relaxed(&record.heartbeat) + 1);
     }
@@ -195,7 +206,7 @@ DCUDA_COLD bool keep_waiting(shared_state shared, std::uint32_t value) {
     if (wait.start_ns == 0) wait.start_ns = now_ns;
     if (now_ns - wait.start_ns < bound_ns) return true;
     wait.timed_out = 1;
-    wait.seen = value - wait.base;
+    wait.seen = value;
     return false;
 #else
     (void)value;

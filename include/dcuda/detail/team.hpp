@@ -2,11 +2,30 @@
 // it), or one thread alone; on the CPU backend always one thread.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "dcuda/detail/exec.hpp"
 
 namespace dcuda::detail {
+
+// One thread as a team. Functions that know it need fewer registers.
+struct lone_thread {
+    static constexpr unsigned index = 0, count = 1;
+    DCUDA_DEVICE bool leads() const { return true; }
+};
+
+// For any team, all threads of it:
+// Bit i: what thread i says.
+DCUDA_DEVICE unsigned vote(lone_thread, bool mine) { return mine ? 1 : 0; }
+// How many of the first threads say yes, without a gap.
+DCUDA_DEVICE unsigned agreeing(lone_thread, bool mine) { return mine ? 1 : 0; }
+// All get the value of thread `from`.
+DCUDA_DEVICE std::uint32_t broadcast(lone_thread, std::uint32_t value, unsigned) { return value; }
+// Orders what they do before and after.
+DCUDA_DEVICE void sync(lone_thread) {}
+
+#if defined(__CUDACC__)
 
 struct team {
     unsigned index; // of the calling thread
@@ -14,26 +33,30 @@ struct team {
     DCUDA_DEVICE bool leads() const { return index == 0; }
 };
 
-#if defined(__CUDACC__)
-
 DCUDA_DEVICE unsigned mask_of(const team& all) { return all.count == 32 ? 0xffff'ffffu : (1u << all.count) - 1; }
-
-// All threads of the team. Bit i: what thread i says.
 DCUDA_DEVICE unsigned vote(const team& all, bool mine) { return __ballot_sync(mask_of(all), mine); }
-
-// All threads of the team get the value of thread `from`.
 DCUDA_DEVICE std::uint32_t broadcast(const team& all, std::uint32_t value, unsigned from) {
     return __shfl_sync(mask_of(all), value, static_cast<int>(from));
 }
-
-// All threads of the team; orders what they do before and after.
 DCUDA_DEVICE void sync(const team& all) { __syncwarp(mask_of(all)); }
+// The value of the thread `by` before this one; the first ones get their own.
+DCUDA_DEVICE std::uint32_t shift_up(const team& all, std::uint32_t value, unsigned by) {
+    return __shfl_up_sync(mask_of(all), value, by);
+}
 
-// Number of the lowest bit that is set.
+// Number of the lowest bit that is set; how many are set.
 DCUDA_DEVICE unsigned lowest(unsigned bits) { return static_cast<unsigned>(__ffs(static_cast<int>(bits))) - 1; }
+DCUDA_DEVICE unsigned bits_in(unsigned bits) { return static_cast<unsigned>(__popc(bits)); }
+
+DCUDA_DEVICE unsigned agreeing(const team& all, bool mine) {
+    const unsigned others = ~vote(all, mine);
+    return others == 0 ? 32 : lowest(others);
+}
 
 namespace exec {
 
+// The team runs f. All threads of the block have arrived (on the CPU backend: they arrive here), or only those of the
+// team matter.
 template <class F>
 DCUDA_DEVICE void as_team(const F& f) {
     const unsigned index = thread_index();
@@ -81,26 +104,31 @@ DCUDA_DEVICE void sync_team_sync(const F& f) {
 
 #else
 
-inline unsigned vote(const team&, bool mine) { return mine ? 1 : 0; }
-inline std::uint32_t broadcast(const team&, std::uint32_t value, unsigned) { return value; }
-inline void sync(const team&) {}
-inline unsigned lowest(unsigned) { return 0; }
+using team = lone_thread;
+
+inline unsigned lowest(unsigned bits) { return static_cast<unsigned>(std::countr_zero(bits)); }
+inline unsigned bits_in(unsigned bits) { return static_cast<unsigned>(std::popcount(bits)); }
 
 namespace exec {
 
 template <class F>
+void as_team(const F& f) {
+    sync_then_run([&] { f(team{}); });
+}
+
+template <class F>
 void sync_then_team(const F& f) {
-    sync_then_run([&] { f(team{0, 1}); });
+    as_team(f);
 }
 
 template <class F>
 void team_then_sync(const F& f) {
-    run_then_sync([&] { f(team{0, 1}); });
+    run_then_sync([&] { f(team{}); });
 }
 
 template <class F>
 bool team_then_agree(std::uint32_t& word, const F& f) {
-    run_then_sync([&] { word = f(team{0, 1}) ? 1 : 0; });
+    run_then_sync([&] { word = f(team{}) ? 1 : 0; });
     return word != 0;
 }
 
@@ -112,7 +140,7 @@ bool leader_then_any(std::uint32_t& word, const F& f) {
 
 template <class F>
 void sync_team_sync(const F& f) {
-    run_then_sync([&] { f(team{0, 1}); }); // it waits for all threads before, too
+    run_then_sync([&] { f(team{}); }); // it waits for all threads before, too
 }
 
 } // namespace exec

@@ -77,8 +77,8 @@ __global__ void use_timers(dcuda::context context, int pairs, int batches, std::
 __global__ void write_log(dcuda::context context, int lines, int batches, interval* stamps) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
-    if (self.id() != 0 || threadIdx.x != 0) return;
-    for (int batch = -1; batch < batches; ++batch) {
+    const bool writes = self.id() == 0 && threadIdx.x == 0;
+    for (int batch = -1; writes && batch < batches; ++batch) {
         std::uint64_t spent = 0;
         for (int i = 0; i < lines; ++i) {
             const std::uint64_t start = now_ns();

@@ -180,4 +180,29 @@ TEST_F(Launch, LogLinesAreWholeAndInOrder) {
     for (const int count : next) EXPECT_EQ(count, lines);
 }
 
+// The destructor's barrier is one for all threads, wherever they leave the kernel.
+__global__ void leaves_early(dcuda::context context, findings*, unsigned* marks) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    if (threadIdx.x % 3 == 1) return;
+    if (threadIdx.x == 0) {
+        for (unsigned i = 0; i < 1000; ++i) marks[self.id(dcuda::device)] += i;
+        self.log() << "thread 0 of " << self.id();
+        return;
+    }
+    marks[4 + self.id(dcuda::device)] = 1;
+}
+
+TEST_F(Launch, ThreadsMayLeaveInDifferentPlaces) {
+    const device_vector<unsigned> marks(8);
+    testing::internal::CaptureStdout();
+    check(leaves_early, shape(4, dim3(96)), marks.get());
+    testing::internal::GetCapturedStdout();
+    const std::vector<unsigned> seen = marks.read();
+    for (int i = 0; i < 4; ++i) {
+        EXPECT_EQ(seen[i], 499'500u);
+        EXPECT_EQ(seen[4 + i], 1u);
+    }
+}
+
 } // namespace

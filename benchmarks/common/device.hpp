@@ -28,6 +28,18 @@ DCUDA_DEVICE std::uint64_t now_ns() {
 #endif
 }
 
+// The number of the multiprocessor that the block runs on; on the CPU backend each rank has its own.
+DCUDA_DEVICE int multiprocessor(int rank) {
+#if defined(__CUDA_ARCH__)
+    (void)rank;
+    unsigned number;
+    asm volatile("mov.u32 %0, %%smid;" : "=r"(number));
+    return static_cast<int>(number);
+#else
+    return rank;
+#endif
+}
+
 // The bound of kernels of which many ranks are to share a multiprocessor: it keeps them at 64 registers a thread. Where
 // latency counts they have as many as they like.
 inline constexpr int most_threads = 1024;

@@ -6,6 +6,7 @@ namespace benchmark {
 namespace {
 
 constexpr int tag = 0;
+constexpr int most_multiprocessors = 1024;
 
 struct work {
     unsigned char* buffers; // of each busy rank: two, to copy from one to the other
@@ -13,22 +14,43 @@ struct work {
     int newton;             // iterations; 0: none
     int busy;               // ranks; the others of the device wait
     int repetitions, batches;
-    std::uint32_t* tokens; // one of each rank
+    int per_multiprocessor; // busy ranks there
+    int* places;            // ranks on each multiprocessor so far, then how many work and how many wait
+    int* ranks;             // by number: those that work, then those that wait
+    std::uint32_t* tokens;  // one of each rank
     interval* stamps;
     mistake* wrong;
 };
 
-// Ranks 0 to busy - 1 of every device work. Then each puts the number of the batch to its share of the others, which
-// have waited for it since the beginning.
+// A rank's number: below `busy` it works, else it waits. Those that work are spread over the multiprocessors, alone as
+// beside others: ranks with neighbouring numbers may share one. One thread.
+DCUDA_DEVICE int choose_number(const work& of, int rank, int size) {
+    const int place = atomicAdd(&of.places[multiprocessor(rank) % most_multiprocessors], 1);
+    int *const working = of.places + most_multiprocessors, *const waiting = working + 1;
+    int number = place < of.per_multiprocessor ? atomicAdd(working, 1) : of.busy;
+    if (number < of.busy) return number;
+    number = of.busy + atomicAdd(waiting, 1);
+    return number < size ? number : atomicAdd(working, 1);
+}
+
+// The busy ranks work. Then each puts the number of the batch to its share of the others, which have waited for it
+// since the beginning.
 __global__ void __launch_bounds__(most_threads) work_beside_waiters(dcuda::context context, work of) {
     __shared__ dcuda::state state;
+    __shared__ int number;
     dcuda::rank self(context, state);
-    const int id = self.id(dcuda::device), size = self.size(dcuda::device);
-    std::uint32_t* const token = of.tokens + id;
+    const int rank = self.id(dcuda::device), size = self.size(dcuda::device);
+    if (threadIdx.x == 0) {
+        number = choose_number(of, rank, size);
+        of.ranks[number] = rank;
+    }
+    __syncthreads();
+    const int id = number;
+    std::uint32_t* const token = of.tokens + rank;
     unsigned char* const from = of.buffers + 2 * of.bytes * static_cast<std::size_t>(id);
     unsigned char* const to = from + of.bytes;
     const double square = 2.0 + 1e-3 * static_cast<double>(threadIdx.x);
-    const dcuda::window window = self.create_window(dcuda::device, token, sizeof *token);
+    const dcuda::window window = self.create_window(dcuda::device, token, sizeof *token); // all know their numbers then
     for (int batch = -1; batch < of.batches; ++batch) {
         if (id < of.busy) fill(from, of.bytes, batch, id);
         self.barrier(dcuda::device);
@@ -52,7 +74,7 @@ __global__ void __launch_bounds__(most_threads) work_beside_waiters(dcuda::conte
             compare(of.wrong, to, of.bytes, batch, id);
             if (threadIdx.x == 0) *token = stamp_of(static_cast<std::uint32_t>(batch));
             for (int waiting = of.busy + id; waiting < size; waiting += of.busy)
-                self.put_notify(window, waiting, 0, sizeof *token, token, tag);
+                self.put_notify(window, of.ranks[waiting], 0, sizeof *token, token, tag);
         }
         self.barrier(dcuda::device);
     }
@@ -82,12 +104,17 @@ void measure_waiters(session& with) {
             }
             const results measured(batches, busy);
             const auto tokens = allocate<std::uint32_t>(static_cast<std::size_t>(busy + waiting));
+            const auto ranks = allocate<int>(static_cast<std::size_t>(busy + waiting));
+            const auto places = allocate<int>(most_multiprocessors + 2);
             const work of{buffers.get(),
                           bytes,
                           copies ? 0 : by_backend(2000, 500),
                           busy,
                           repetitions,
                           batches,
+                          (busy + with.multiprocessors - 1) / with.multiprocessors,
+                          places.get(),
+                          ranks.get(),
                           tokens.get(),
                           measured.stamps(),
                           measured.wrong()};

@@ -16,8 +16,6 @@ cd "$(dirname "$0")/.." || exit
 DCUDA_COMMIT=${DCUDA_COMMIT:-$(git rev-parse --short HEAD 2>/dev/null || true)}
 export DCUDA_COMMIT
 export NVSHMEM_DISABLE_NVLS=1 NCCL_NVLS_ENABLE=0
-# Small puts by mail, which GPUs do only if asked to.
-export DCUDA_MAILBOX_PACKETS=${DCUDA_MAILBOX_PACKETS:-1024}
 status=0
 rm -f "$out"/{alone,together,unchecked_alone,unchecked_together,nvshmem,nccl}.{json,txt}
 

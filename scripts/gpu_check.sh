@@ -134,6 +134,8 @@ build() {
     grep -q '^CMAKE_GENERATOR:INTERNAL=Ninja' "$dir/CMakeCache.txt" && keep_going+=(0)
     attempt "build" 900 build.log cmake --build "$dir" --parallel "$(nproc)" "${keep_going[@]}" ||
         grep -E 'error|FAILED|CMake Error' "$out/build.log" | head -n 20
+    attempt "build of the benchmarks without checks" 300 build.log cmake --build "$dir" --parallel "$(nproc)" \
+        --target dcuda-bench-unchecked
 }
 
 tests() {

@@ -89,6 +89,46 @@ TEST_P(Mail, EverySize) {
     check(every_size, shape(2, dim3(64)), memory.get());
 }
 
+// Larger ones, up to what goes straight, by all threads.
+constexpr int large_sizes = 81;
+constexpr std::size_t large_step = 37, large_slot = 1200 + large_sizes * large_step + 8;
+
+__global__ void large_puts(dcuda::context context, findings* found, unsigned char* memory) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int target = self.size() - 1;
+    const bool is_target = self.id() == target;
+    unsigned char *const slab = memory, *const source = memory + large_sizes * large_slot;
+    const dcuda::window win =
+        self.create_window(dcuda::world, is_target ? slab : nullptr, is_target ? large_sizes * large_slot : 0);
+    for (std::size_t turn = 0; turn < 3; ++turn) { // words, words that lie otherwise, bytes
+        const std::size_t to = turn, from = turn == 0 ? 4 : 1, step = turn == 0 ? 36 : large_step;
+        if (is_target) {
+            for_each_thread(large_sizes * large_slot, [&](std::size_t i) { slab[i] = background; });
+            self.notify(0, dcuda::world, 0);
+        }
+        if (self.id() == 0) {
+            self.wait_notifications(0, 1);
+            for_each_thread(large_slot, [&](std::size_t i) { source[i] = pattern(i, turn); });
+            for (int number = 0; number < large_sizes; ++number)
+                self.put_notify(win, target, number * large_slot + to, 1200 + number * step, source + from, 1);
+        }
+        if (!is_target) continue;
+        self.wait_notifications(1, large_sizes);
+        for_each_thread(large_sizes * large_slot, [&](std::size_t i) {
+            const std::size_t size = 1200 + i / large_slot * step, place = i % large_slot;
+            const bool inside = place >= to && place < to + size;
+            EXPECT_SAME(slab[i], inside ? pattern(place - to + from, turn) : background);
+        });
+    }
+    self.free_window(win);
+}
+
+TEST_P(Mail, LargerSizes) {
+    const device_vector<unsigned char> memory((large_sizes + 1) * large_slot);
+    check(large_puts, shape(2, dim3(128)), memory.get());
+}
+
 // --- many sources, many targets ---
 
 // More sources than a mailbox has lanes. Every notification vouches for its own word.

@@ -68,10 +68,10 @@ DCUDA_DEVICE const target_entry& find_target(rank_state& state, operation where,
 //
 // ORDER notify-publish -> notify-observe: all threads of the source copy; the block's barrier orders their stores
 // before the one thread that releases: by an addition to the target's counter, or, where the source has a lane, by a
-// fence before the message (device scope for a target on this device, system scope for one on another). The target's
-// one thread loads the counter, or the message's header, with acquire at a scope that includes the source, and its
-// block's barrier orders that before what all its threads do next. So whoever has seen the notification reads the data,
-// also that of earlier puts of the source, since the release covers all of the block's earlier stores.
+// fence before the message (device scope for a target on this device, system scope for one on another). Who sees the
+// counter, or the message's header, acquires at a scope that includes the source (on a GPU by a fence after the load),
+// and the block's barrier orders that before what all its threads do next. So whoever has seen the notification reads
+// the data, also that of earlier puts of the source, since the release covers all of the block's earlier stores.
 // Weaker: the target may read the window's old content.
 //
 // A source has either a lane for a target or none, and uses that for all its notifications there, so they stay in
@@ -136,7 +136,7 @@ DCUDA_COLD void put_notify_straight(shared_state shared, window win, int target,
 
 // A small notified put: whatever has to be checked, looked up or waited for before. If `by_team` it is the team alone
 // that calls it, after put_at_once. The result is `done`, or `straight` if it is not small or there is no room for its
-// payload: who puts waits for nobody as long as there is room for headers.
+// payload: who puts waits for nobody as long as there is room for headers, unless it crosses mail.
 DCUDA_COLD sending put_notify_in_general(shared_state shared, window win, int target, std::size_t offset,
                                          std::size_t bytes, const void* source, int tag, bool by_team) {
     rank_state& state = shared.get();

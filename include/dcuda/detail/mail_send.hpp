@@ -115,7 +115,7 @@ DCUDA_DEVICE bool await_credit(const Team& all, rank_state& state, link& to, con
     if (all.leads()) begin_wait(state, waiting::mailbox, to.world_rank);
     const bool there = look_until(
         [&](unsigned looks) {
-            if (looks % 4 == 0) take_mail(all, state, 0);
+            if (looks % 4 == 0 && take_mail(all, state, 0) && all.leads()) count_as_new_wait(state);
             return look(looks);
         },
         [&] { return vote(all, all.leads() && keep_waiting(state, credit_of(to.freed))) != 0; }, to.credit);
@@ -227,7 +227,7 @@ DCUDA_COLD void make_room(team all, shared_state shared, std::uint32_t slot, std
 }
 
 // Sends a message. If its payload does not fit into the lane, that goes straight into the target's memory: who puts
-// waits for nobody as long as there is room for headers.
+// waits for nobody as long as there is room for headers, unless it crosses mail.
 //
 // ORDER mail-publish -> mail-observe: each packet vouches for its own payload. Puts that went another way are released
 // before the header leaves, if there were any: fence, then the header's strong store; the target acquires after the

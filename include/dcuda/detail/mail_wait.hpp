@@ -217,7 +217,7 @@ DCUDA_COLD wait_verdict await_notifications(team all, shared_state shared, int w
             return look_result::all;
         },
         [&] {
-            give_credit(all, state, 0);
+            if (give_credit(all, state, 0) && all.leads()) count_as_new_wait(state);
             return vote(all, all.leads() && keep_waiting(state, arrived)) != 0;
         },
         &state.status->bell);

@@ -1,8 +1,8 @@
 // The memory model of the protocol: the only file with atomics, fences, spin loops and PTX.
 //
 // Every operation that orders something names its order_tag; docs/design/memory-model.md has the argument per tag and
-// tests/litmus the test that fails when the tag is weakened. Order is on the operation, never in a fence of its own, so
-// that ThreadSanitizer on the CPU backend checks the very protocol that the GPU runs.
+// tests/litmus the test that fails when the tag is weakened. On the CPU order is on the operation, never in a fence,
+// so that ThreadSanitizer checks the very protocol that the GPU runs.
 #pragma once
 
 #include <cstddef>

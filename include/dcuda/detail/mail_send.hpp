@@ -55,8 +55,7 @@ DCUDA_COLD void load_link(shared_state shared, std::uint32_t world_rank) {
         }
         sync(all);
         if (!all.leads()) return;
-        const std::uint32_t process = world_rank / state.device.ranks_per_device,
-                            rank = world_rank % state.device.ranks_per_device;
+        const auto [process, rank] = place_of(state, world_rank);
         const peer_view& peer = device.peers[process];
         const std::uint32_t start = device.counter_start;
         const bool is_new = record == links_per_rank;
@@ -140,8 +139,8 @@ DCUDA_COLD void await_placed(team all, shared_state shared, std::uint32_t slot) 
 }
 
 DCUDA_DEVICE void ring_bell_of(const rank_state& state, const link& to) {
-    const peer_view& peer = state.device.peers[to.world_rank / state.device.ranks_per_device];
-    ring_bell(&peer.status[to.world_rank % state.device.ranks_per_device].bell);
+    const auto [process, rank] = place_of(state, to.world_rank);
+    ring_bell(&state.device.peers[process].status[rank].bell);
 }
 
 // A message: `bytes` bytes at `source` go to `home` in the target's memory, which is `place` here; then a notification.

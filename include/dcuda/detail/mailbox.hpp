@@ -118,8 +118,7 @@ DCUDA_DEVICE unsigned look_at_lanes(const Team& all, rank_state& state) {
 
 // A hello says who writes into the lane, and where that rank learns what has been taken. One thread.
 DCUDA_DEVICE void meet_source(rank_state& state, std::uint32_t lane, const header& hello) {
-    const std::uint32_t process = hello.words[2] / state.device.ranks_per_device;
-    const std::uint32_t source = hello.words[2] % state.device.ranks_per_device;
+    const auto [process, source] = place_of(state, hello.words[2]);
     state.inbound[lane].credit = state.device.peers[process].credits + source * links_per_rank + hello.words[0];
     if (process != state.device.process_index) state.remote_lanes |= 1u << lane;
 }
@@ -271,10 +270,10 @@ DCUDA_DEVICE void place_packets(const team& all, rank_state& state, std::uint32_
                               broadcast(all, messages.mine.words[2], owner)}};
         const std::uint32_t after = broadcast(all, messages.packets, owner);
         if (at >= end) continue;
-        const std::uint32_t bytes = message.bytes(), number = at + packets_for(bytes) - after;
+        const std::uint32_t bytes = message.bytes(), which = at + packets_for(bytes) - after;
         if (await_packet<order_tag::mail_observe>(lane + rings.packet(position + at), position + at + 1, part,
                                                   state.device.aborted))
-            store_chunk(message.target() + number * mail_bytes, chunk_bytes(bytes, number), part.payload);
+            store_chunk(message.target() + which * mail_bytes, chunk_bytes(bytes, which), part.payload);
         else
             store_relaxed(&state.ended, 1);
     }

@@ -135,6 +135,15 @@ struct rank_state {
     tag_entry tag_cache[cached_tags]; // of the tags with the same remainder, the one used last
 };
 
+// Where a rank is: its process, and its number there.
+struct rank_place {
+    std::uint32_t process;
+    std::uint32_t rank;
+};
+DCUDA_DEVICE rank_place place_of(const rank_state& state, std::uint32_t world_rank) {
+    return {world_rank / state.device.ranks_per_device, world_rank % state.device.ranks_per_device};
+}
+
 // How functions that are not inlined, and the user's rank, hold the state.
 // PERF: on a GPU as an address in shared memory that the compiler takes from a register. It would otherwise work out
 // the address of a __shared__ variable at every use, and would not know that a reference is one to shared memory.

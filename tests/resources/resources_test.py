@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 BOUND_FOR = "sm_90"
@@ -69,8 +70,10 @@ def main():
     if shutil.which(nvcc) is None:
         print(f"skipped: there is no {nvcc}")
         sys.exit(77)
-    found = measure(nvcc, include, architecture)
-    held = measure(nvcc, include, architecture, f"--maxrregcount={FEW_REGISTERS}")
+    with ThreadPoolExecutor() as pool:
+        as_liked = pool.submit(measure, nvcc, include, architecture)
+        held = measure(nvcc, include, architecture, f"--maxrregcount={FEW_REGISTERS}")
+        found = as_liked.result()
     problems = [f"{name}: no bound" for name in found.keys() - REGISTERS.keys()]
     problems += [f"{name}: not compiled" for name in REGISTERS.keys() - found.keys()]
     print(f"{architecture:22}  registers  at most  stack B  spilled B  shared B  spilled B with {FEW_REGISTERS} registers")

@@ -246,8 +246,8 @@ DCUDA_DEVICE void init(context device, rank_state& state) {
         state.mine = device->peers[device->process_index];
         state.staging = exec::find_staging(device->staging);
         // What a usual wait takes at once. PERF: larger ones are faster straight, or by more threads.
-        if (DCUDA_BACKEND_CUDA && state.device.small_put_bytes > exec::block_threads() * packets_in_flight * mail_bytes)
-            state.device.small_put_bytes = exec::block_threads() * packets_in_flight * mail_bytes;
+        const std::uint32_t most = exec::block_threads() * packets_in_flight * mail_bytes;
+        if (DCUDA_BACKEND_CUDA && state.device.small_put_bytes > most) state.device.small_put_bytes = most;
         state.device_rank = exec::block_index();
         state.world_rank = state.device.first_rank + state.device_rank;
         state.ended = state.last = state.result = state.finished = 0;

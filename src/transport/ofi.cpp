@@ -1,0 +1,261 @@
+// The network path over libfabric (OpenFabrics Interfaces): writes with remote completion data, fi_writedata, over the
+// provider that the machine has: tcp and shm anywhere, verbs, efa, cxi on clusters.
+#include "support/check.hpp"
+#include "transport/network.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <deque>
+#include <filesystem>
+#include <map>
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+#include <vector>
+
+namespace dcuda::transport {
+
+namespace {
+
+template <class Object>
+struct closer {
+    void operator()(Object* object) const { fi_close(&object->fid); }
+};
+template <class Object>
+using owned = std::unique_ptr<Object, closer<Object>>;
+
+struct info_deleter {
+    void operator()(fi_info* info) const { fi_freeinfo(info); }
+};
+using owned_info = std::unique_ptr<fi_info, info_deleter>;
+
+constexpr std::uint32_t api_version = FI_VERSION(1, 11);
+constexpr std::size_t poll_batch = 16;
+
+void check(long result, const char* what) {
+    support::require(result >= 0, error_code::no_path, "libfabric: {}: {}", what,
+                     fi_strerror(static_cast<int>(-result)));
+}
+
+class ofi final : public network {
+public:
+    explicit ofi(const network_request& request) : own_process_(request.process) {
+        find_provider(request);
+        fid_fabric* fabric = nullptr;
+        check(fi_fabric(info_->fabric_attr, &fabric, nullptr), "opening the fabric");
+        fabric_.reset(fabric);
+        fid_domain* domain = nullptr;
+        check(fi_domain(fabric, info_.get(), &domain, nullptr), "opening the domain");
+        domain_.reset(domain);
+        fi_cq_attr queue{};
+        queue.format = FI_CQ_FORMAT_DATA;
+        queue.wait_obj = FI_WAIT_NONE;
+        fid_cq* completions = nullptr;
+        check(fi_cq_open(domain, &queue, &completions, nullptr), "opening the completion queue");
+        completions_.reset(completions);
+        fi_av_attr addresses{};
+        addresses.type = FI_AV_TABLE;
+        fid_av* table = nullptr;
+        check(fi_av_open(domain, &addresses, &table, nullptr), "opening the table of addresses");
+        table_.reset(table);
+        fid_ep* endpoint = nullptr;
+        check(fi_endpoint(domain, info_.get(), &endpoint, nullptr), "opening the endpoint");
+        endpoint_.reset(endpoint);
+        check(fi_ep_bind(endpoint, &table->fid, 0), "binding the table of addresses");
+        check(fi_ep_bind(endpoint, &completions->fid, FI_TRANSMIT | FI_RECV), "binding the completion queue");
+        check(fi_enable(endpoint), "enabling the endpoint");
+    }
+
+    std::string name() const override { return std::string("ofi (") + info_->fabric_attr->prov_name + ")"; }
+
+    std::string invite(int) override {
+        std::string address(256, '\0');
+        std::size_t bytes = address.size();
+        check(fi_getname(&endpoint_->fid, address.data(), &bytes), "asking for the own address");
+        address.resize(bytes);
+        return address;
+    }
+
+    void connect(int peer, std::string_view invitation) override {
+        const std::string address(invitation);
+        fi_addr_t handle = FI_ADDR_UNSPEC;
+        support::require(fi_av_insert(table_.get(), address.data(), 1, &handle, 0, nullptr) == 1, error_code::no_path,
+                         "libfabric: {} does not take the address of process {}", name(), peer);
+        peers_[peer] = handle;
+    }
+
+    remote_memory expose(void* base, std::size_t bytes, std::uint32_t) override {
+        fid_mr* const region = add_memory(base, bytes, FI_REMOTE_WRITE | FI_WRITE);
+        const bool is_virtual = (info_->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0;
+        return {is_virtual ? reinterpret_cast<std::uintptr_t>(base) : 0, fi_mr_key(region)};
+    }
+
+    void add_source(const void* base, std::size_t bytes) override {
+        if ((info_->domain_attr->mr_mode & FI_MR_LOCAL) == 0) return;
+        sources_[static_cast<const std::byte*>(base)] = {
+            bytes, fi_mr_desc(add_memory(const_cast<void*>(base), bytes, FI_WRITE))};
+    }
+
+    bool write(int peer, const remote_memory& where, std::size_t offset, const void* source, std::size_t bytes,
+               std::uint32_t number, std::uint64_t token) override {
+        const fi_addr_t to = peers_.at(peer);
+        const std::uint64_t target = where.address + offset;
+        if (bytes <= info_->tx_attr->inject_size) {
+            const auto result = fi_inject_writedata(endpoint_.get(), source, bytes, number, to, target, where.key);
+            if (result == -FI_EAGAIN) return false;
+            check_write(result, peer);
+            sent_.push_back(token); // its source may change at once
+            return true;
+        }
+        operation* const context = take_operation();
+        context->peer = peer;
+        context->token = token;
+        const auto result = fi_writedata(endpoint_.get(), source, bytes, descriptor_of(source), number, to, target,
+                                         where.key, &context->library);
+        if (result == -FI_EAGAIN) {
+            free_.push_back(context);
+            return false;
+        }
+        check_write(result, peer);
+        return true;
+    }
+
+    bool poll(network_event& event) override {
+        if (!sent_.empty()) {
+            event = {network_event::kind::sent, sent_.front()};
+            sent_.pop_front();
+            return true;
+        }
+        while (next_ == count_) {
+            const auto got = fi_cq_read(completions_.get(), entries_.data(), entries_.size());
+            if (got == -FI_EAGAIN) return false;
+            if (got == -FI_EAVAIL) report_error();
+            check(got, "reading the completion queue");
+            next_ = 0;
+            count_ = static_cast<std::size_t>(got);
+        }
+        const fi_cq_data_entry& entry = entries_[next_++];
+        if ((entry.flags & FI_REMOTE_CQ_DATA) != 0) {
+            event = {network_event::kind::arrived, entry.data};
+            return true;
+        }
+        auto* const context = reinterpret_cast<operation*>(entry.op_context);
+        event = {network_event::kind::sent, context->token};
+        free_.push_back(context);
+        return true;
+    }
+
+private:
+    // What the library keeps of a write, and what we do.
+    struct operation {
+        fi_context2 library; // first: the completion has its address
+        int peer;
+        std::uint64_t token;
+    };
+    struct source_memory {
+        std::size_t bytes;
+        void* descriptor;
+    };
+
+    void find_provider(const network_request& request) {
+        // Debian's build waits 20 s for PSM hardware that is not there.
+        if (!std::filesystem::exists("/dev/hfi1_0") && !std::filesystem::exists("/dev/ipath"))
+            setenv("FI_PROVIDER", "^psm,psm2", 0);
+        const owned_info hints(fi_allocinfo());
+        support::require(hints != nullptr, error_code::out_of_resources, "libfabric: no memory");
+        hints->caps = FI_RMA | FI_WRITE | FI_REMOTE_WRITE;
+        hints->mode = FI_CONTEXT | FI_CONTEXT2;
+        hints->ep_attr->type = FI_EP_RDM;
+        hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+        hints->domain_attr->threading = FI_THREAD_DOMAIN;
+        hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
+        hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
+        hints->domain_attr->cq_data_size = sizeof(std::uint32_t);
+        hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+        if (!request.provider.empty()) hints->fabric_attr->prov_name = strdup(request.provider.c_str());
+        const bool has_address = !request.local_address.empty() && request.provider != "shm";
+        fi_info* found = nullptr;
+        const int result = fi_getinfo(api_version, has_address ? request.local_address.c_str() : nullptr, nullptr,
+                                      has_address ? FI_SOURCE : 0, hints.get(), &found);
+        support::require(
+            result == 0, error_code::no_path,
+            "libfabric has no provider{}{} that writes with remote completion data here ({}); `fi_info` lists "
+            "what there is",
+            request.provider.empty() ? "" : " ", request.provider, fi_strerror(-result));
+        info_.reset(found);
+        info_->tx_attr->op_flags = 0;
+    }
+
+    fid_mr* add_memory(void* base, std::size_t bytes, std::uint64_t access) {
+        const bool key_is_ours = (info_->domain_attr->mr_mode & FI_MR_PROV_KEY) == 0;
+        fid_mr* region = nullptr;
+        check(fi_mr_reg(domain_.get(), base, bytes, access, 0, key_is_ours ? next_key_++ : 0, 0, &region, nullptr),
+              "registering memory");
+        regions_.emplace_back(region);
+        if ((info_->domain_attr->mr_mode & FI_MR_ENDPOINT) != 0) {
+            check(fi_mr_bind(region, &endpoint_->fid, 0), "binding memory to the endpoint");
+            check(fi_mr_enable(region), "enabling memory");
+        }
+        return region;
+    }
+
+    void* descriptor_of(const void* source) const {
+        const auto* const place = static_cast<const std::byte*>(source);
+        auto after = sources_.upper_bound(place);
+        return after == sources_.begin() ? nullptr : std::prev(after)->second.descriptor;
+    }
+
+    operation* take_operation() {
+        if (free_.empty()) {
+            operations_.push_back(std::make_unique<operation>());
+            free_.push_back(operations_.back().get());
+        }
+        operation* const taken = free_.back();
+        free_.pop_back();
+        return taken;
+    }
+
+    void check_write(long result, int peer) const {
+        support::require(result == 0, error_code::process_lost, "{}: cannot write to process {}: {}", name(), peer,
+                         fi_strerror(static_cast<int>(-result)));
+    }
+
+    [[noreturn]] void report_error() {
+        fi_cq_err_entry problem{};
+        check(fi_cq_readerr(completions_.get(), &problem, 0), "reading an error");
+        const std::string reason = fi_cq_strerror(completions_.get(), problem.prov_errno, problem.err_data, nullptr, 0);
+        const std::string cause = fmt::format("{} ({})", fi_strerror(problem.err), reason);
+        const auto* const context = static_cast<const operation*>(problem.op_context);
+        if (context != nullptr && (problem.flags & FI_WRITE) != 0)
+            support::fail(error_code::process_lost, "{}: a write to process {} failed: {}", name(), context->peer,
+                          cause);
+        support::fail(error_code::process_lost, "{}: {}", name(), cause);
+    }
+
+    int own_process_;
+    owned_info info_;
+    owned<fid_fabric> fabric_;
+    owned<fid_domain> domain_;
+    owned<fid_av> table_;
+    owned<fid_cq> completions_;
+    std::vector<owned<fid_mr>> regions_;
+    owned<fid_ep> endpoint_; // closed first
+    std::uint64_t next_key_ = 1;
+    std::map<int, fi_addr_t> peers_;
+    std::map<const std::byte*, source_memory> sources_;
+    std::vector<std::unique_ptr<operation>> operations_;
+    std::vector<operation*> free_;
+    std::deque<std::uint64_t> sent_; // injected
+    std::array<fi_cq_data_entry, poll_batch> entries_{};
+    std::size_t next_ = 0, count_ = 0;
+};
+
+} // namespace
+
+} // namespace dcuda::transport
+
+DCUDA_EXPORT_NETWORK(dcuda::transport::ofi)

@@ -1,6 +1,7 @@
 #include "bootstrap/control.hpp"
 
 #include "bootstrap/hub.hpp"
+#include "bootstrap/meeting.hpp"
 #include "dcuda/config.hpp"
 #include "support/check.hpp"
 #include "support/env.hpp"

@@ -1,17 +1,15 @@
 #include "bootstrap/hub.hpp"
 
+#include "bootstrap/meeting.hpp"
 #include "dcuda/config.hpp"
 #include "support/check.hpp"
 
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstddef>
-#include <cstring>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 namespace dcuda::bootstrap {
@@ -19,206 +17,10 @@ namespace dcuda::bootstrap {
 namespace {
 
 using support::check_errno;
-using support::fail;
 
-// What stands before each label and payload. Both ends run on one host, so its bytes go as they are.
-struct frame_header {
-    std::uint32_t magic;
-    std::uint32_t type;
-    std::int32_t process;
-    std::uint32_t label_bytes;
-    std::uint64_t id;
-    std::uint64_t number;
-    std::uint64_t payload_bytes;
-};
-
-constexpr std::uint32_t frame_magic = 0xdc0da001;
-constexpr std::uint64_t max_frame_bytes = std::uint64_t{1} << 36; // anything above is nonsense
-constexpr std::size_t read_chunk_bytes = 256 * 1024;
-constexpr std::size_t keep_capacity_bytes = 1024 * 1024;
 constexpr std::chrono::seconds linger{1};
 
-sockaddr_un socket_address(const std::string& address, socklen_t& length) {
-    sockaddr_un result{};
-    result.sun_family = AF_UNIX;
-    // A leading zero byte: an abstract name, which vanishes with its socket and leaves no file behind.
-    std::memcpy(result.sun_path + 1, address.data(), std::min(address.size(), sizeof result.sun_path - 1));
-    length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + address.size());
-    return result;
-}
-
-descriptor open_socket() {
-    return descriptor(check_errno(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0),
-                                  "cannot open a local socket", error_code::bootstrap_failure));
-}
-
-std::uint64_t fnv1a(std::string_view text, std::uint64_t hash) {
-    for (unsigned char c : text) hash = (hash ^ c) * 0x100000001b3;
-    return hash;
-}
-
 } // namespace
-
-descriptor::~descriptor() {
-    if (fd_ >= 0) close(fd_);
-}
-
-// ---- frames ---------------------------------------------------------------------------------------------------------
-
-std::string encode(const frame& message) {
-    const frame_header header{frame_magic,
-                              static_cast<std::uint32_t>(message.type),
-                              message.process,
-                              static_cast<std::uint32_t>(message.label.size()),
-                              message.id,
-                              message.number,
-                              message.payload.size()};
-    std::string result;
-    result.reserve(sizeof header + message.label.size() + message.payload.size());
-    result.append(reinterpret_cast<const char*>(&header), sizeof header);
-    return result.append(message.label).append(message.payload);
-}
-
-blob encode_parts(const std::vector<blob>& parts) {
-    std::size_t total = 0;
-    for (const blob& part : parts) total += sizeof(std::uint64_t) + part.size();
-    blob result;
-    result.reserve(total);
-    for (const blob& part : parts) {
-        const std::uint64_t size = part.size();
-        result.append(reinterpret_cast<const char*>(&size), sizeof size).append(part);
-    }
-    return result;
-}
-
-std::vector<blob> decode_parts(const blob& encoded) {
-    std::vector<blob> parts;
-    for (std::size_t at = 0; at < encoded.size();) {
-        std::uint64_t size = 0;
-        const std::size_t left = encoded.size() - at;
-        if (left >= sizeof size) std::memcpy(&size, encoded.data() + at, sizeof size);
-        if (left < sizeof size || size > left - sizeof size)
-            fail(error_code::bootstrap_failure, "a malformed message of {} B on the control plane", encoded.size());
-        parts.push_back(encoded.substr(at + sizeof size, size));
-        at += sizeof size + size;
-    }
-    return parts;
-}
-
-// ---- channel --------------------------------------------------------------------------------------------------------
-
-channel::channel(descriptor socket) : socket_(std::move(socket)) {
-    ucred peer{};
-    socklen_t length = sizeof peer;
-    check_errno(getsockopt(fd(), SOL_SOCKET, SO_PEERCRED, &peer, &length), "cannot identify the peer of a local socket",
-                error_code::bootstrap_failure);
-    peer_pid_ = peer.pid;
-    peer_is_same_user_ = peer.uid == geteuid();
-}
-
-void channel::send(std::shared_ptr<const std::string> encoded) {
-    unsent_.push_back(std::move(encoded));
-    flush();
-}
-
-void channel::flush() {
-    while (!unsent_.empty()) {
-        const std::string& first = *unsent_.front();
-        const ssize_t sent =
-            ::send(fd(), first.data() + sent_of_first_, first.size() - sent_of_first_, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (sent < 0) {
-            if (errno == EINTR) continue;
-            // Not closed_ yet if the peer is gone: what it sent before can still be read.
-            if (errno != EAGAIN) unsent_.clear(), sent_of_first_ = 0;
-            return;
-        }
-        sent_of_first_ += static_cast<std::size_t>(sent);
-        if (sent_of_first_ == first.size()) unsent_.pop_front(), sent_of_first_ = 0;
-    }
-}
-
-void channel::read_available() {
-    // Bounded, so that one busy peer cannot keep the hub from the others.
-    for (int round = 0; round < 64 && !closed_; ++round) {
-        const std::size_t before = received_.size();
-        received_.resize(before + read_chunk_bytes);
-        const ssize_t got = recv(fd(), received_.data() + before, read_chunk_bytes, MSG_DONTWAIT);
-        received_.resize(before + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
-        if (got > 0) continue;
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0 && errno == EAGAIN) return;
-        closed_ = true;
-    }
-}
-
-std::optional<frame> channel::next() {
-    frame_header header;
-    const std::size_t left = received_.size() - consumed_;
-    if (left < sizeof header) return std::nullopt;
-    std::memcpy(&header, received_.data() + consumed_, sizeof header);
-    if (header.magic != frame_magic || header.payload_bytes > max_frame_bytes) {
-        received_.clear();
-        consumed_ = 0;
-        closed_ = true;
-        return std::nullopt;
-    }
-    const std::size_t total = sizeof header + header.label_bytes + header.payload_bytes;
-    if (left < total) {
-        if (received_.capacity() - consumed_ < total) received_.erase(0, std::exchange(consumed_, 0)).reserve(total);
-        return std::nullopt;
-    }
-    const std::size_t label = consumed_ + sizeof header;
-    frame result{static_cast<frame_type>(header.type),
-                 header.process,
-                 header.id,
-                 header.number,
-                 received_.substr(label, header.label_bytes),
-                 received_.substr(label + header.label_bytes, header.payload_bytes)};
-    consumed_ += total;
-    if (consumed_ == received_.size()) {
-        consumed_ = 0;
-        received_.clear();
-        if (received_.capacity() > keep_capacity_bytes) received_.shrink_to_fit();
-    }
-    return result;
-}
-
-// ---- meeting --------------------------------------------------------------------------------------------------------
-
-std::string meeting_point(const std::string& job_key, int generation) {
-    // Hashed: the key can be long, and every user can list the names of the sockets.
-    const std::string text = fmt::format("{} {}", job_key, generation);
-    return fmt::format("dcuda-{}-{:016x}{:016x}", geteuid(), fnv1a(text, 0xcbf29ce484222325),
-                       fnv1a(text, 0x6c62272e07bb0142));
-}
-
-descriptor listen_at(const std::string& address) {
-    descriptor listener = open_socket();
-    socklen_t length = 0;
-    const sockaddr_un where = socket_address(address, length);
-    if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&where), length) != 0) {
-        if (errno == EADDRINUSE)
-            fail(error_code::bootstrap_failure,
-                 "the meeting point of this job (@{}) is in use by a live process: two processes claim index 0, or "
-                 "another job runs with the same job key; start each job with its own launcher call",
-                 address);
-        support::fail_errno(errno, "cannot name a local socket", error_code::bootstrap_failure);
-    }
-    check_errno(listen(listener.get(), SOMAXCONN), "cannot listen on a local socket", error_code::bootstrap_failure);
-    return listener;
-}
-
-std::unique_ptr<channel> try_connect(const std::string& address) {
-    descriptor socket = open_socket();
-    socklen_t length = 0;
-    const sockaddr_un where = socket_address(address, length);
-    if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&where), length) != 0) {
-        // EAGAIN: so many processes connect now that the queue is full.
-        if (errno == ECONNREFUSED || errno == ENOENT || errno == EAGAIN || errno == EINTR) return nullptr;
-        support::fail_errno(errno, "cannot connect to process 0", error_code::bootstrap_failure);
-    }
-    return std::make_unique<channel>(std::move(socket));
-}
 
 // ---- stall detector -------------------------------------------------------------------------------------------------
 

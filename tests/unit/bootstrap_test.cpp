@@ -1,6 +1,7 @@
 // The bootstrap between real processes: each test forks the processes of a job, gives each its part, and checks what
 // each of them found.
 #include "bootstrap/hub.hpp"
+#include "bootstrap/meeting.hpp"
 #include "dcuda/error.hpp"
 #include "support/check.hpp"
 #include "support/env.hpp"

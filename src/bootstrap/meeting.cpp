@@ -1,0 +1,76 @@
+#include "bootstrap/meeting.hpp"
+
+#include "support/check.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+namespace dcuda::bootstrap {
+
+namespace {
+
+using support::check_errno;
+using support::fail;
+
+sockaddr_un socket_address(const std::string& address, socklen_t& length) {
+    sockaddr_un result{};
+    result.sun_family = AF_UNIX;
+    // A leading zero byte: an abstract name, which vanishes with its socket and leaves no file behind.
+    std::memcpy(result.sun_path + 1, address.data(), std::min(address.size(), sizeof result.sun_path - 1));
+    length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + address.size());
+    return result;
+}
+
+descriptor open_socket() {
+    return descriptor(check_errno(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0),
+                                  "cannot open a local socket", error_code::bootstrap_failure));
+}
+
+std::uint64_t fnv1a(std::string_view text, std::uint64_t hash) {
+    for (unsigned char c : text) hash = (hash ^ c) * 0x100000001b3;
+    return hash;
+}
+
+} // namespace
+
+std::string meeting_point(const std::string& job_key, int generation) {
+    // Hashed: the key can be long, and every user can list the names of the sockets.
+    const std::string text = fmt::format("{} {}", job_key, generation);
+    return fmt::format("dcuda-{}-{:016x}{:016x}", geteuid(), fnv1a(text, 0xcbf29ce484222325),
+                       fnv1a(text, 0x6c62272e07bb0142));
+}
+
+descriptor listen_at(const std::string& address) {
+    descriptor listener = open_socket();
+    socklen_t length = 0;
+    const sockaddr_un where = socket_address(address, length);
+    if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&where), length) != 0) {
+        if (errno == EADDRINUSE)
+            fail(error_code::bootstrap_failure,
+                 "the meeting point of this job (@{}) is in use by a live process: two processes claim index 0, or "
+                 "another job runs with the same job key; start each job with its own launcher call",
+                 address);
+        support::fail_errno(errno, "cannot name a local socket", error_code::bootstrap_failure);
+    }
+    check_errno(listen(listener.get(), SOMAXCONN), "cannot listen on a local socket", error_code::bootstrap_failure);
+    return listener;
+}
+
+std::unique_ptr<channel> try_connect(const std::string& address) {
+    descriptor socket = open_socket();
+    socklen_t length = 0;
+    const sockaddr_un where = socket_address(address, length);
+    if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&where), length) != 0) {
+        // EAGAIN: so many processes connect now that the queue is full.
+        if (errno == ECONNREFUSED || errno == ENOENT || errno == EAGAIN || errno == EINTR) return nullptr;
+        support::fail_errno(errno, "cannot connect to process 0", error_code::bootstrap_failure);
+    }
+    return std::make_unique<channel>(std::move(socket));
+}
+
+} // namespace dcuda::bootstrap

@@ -1,0 +1,251 @@
+#include "runtime/network_path.hpp"
+
+#include "support/env.hpp"
+#include "support/wire.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace dcuda {
+
+using namespace detail;
+
+namespace {
+
+constexpr std::uint64_t barrier_flushes = std::uint64_t{1} << 63; // their numbers: this and the collective
+constexpr std::size_t most_queued_bytes = 4u << 20;               // of messages, per connection
+
+enum class greeting : std::uint32_t { hello, ready };
+
+} // namespace
+
+network_path::network_path(bootstrap::control& control, device_link& link, const settings& with,
+                           std::vector<bool> is_remote, const std::vector<bool>& is_near,
+                           const std::string& local_address)
+    : control_(control), link_(link), ring_bytes_(with.network_ring_bytes), is_remote_(std::move(is_remote)),
+      network_of_(is_remote_.size()) {
+    const std::string& wanted = with.transport;
+    const auto open = [&](const std::string& name) {
+        const std::size_t colon = std::min(name.find(':'), name.size());
+        const std::string provider = colon < name.size() ? name.substr(colon + 1) : "";
+        networks_.push_back(transport::open_network(name.substr(0, colon),
+                                                    {control.index(), control.count(), provider, local_address}));
+    };
+    bool any_near = false, any_far = false;
+    for (std::size_t i = 0; i < is_remote_.size(); ++i)
+        if (is_remote_[i]) (is_near[i] ? any_near : any_far) = true;
+    if (wanted != "auto") {
+        open(wanted);
+    } else {
+        // The same on all processes of a host; which hosts there are, all know.
+        const bool has_ofi = transport::has_network("ofi");
+        if (any_far) open(has_ofi ? "ofi" : transport::has_network("verbs") ? "verbs" : "mpi");
+        if (any_near && (has_ofi || !any_far)) open(has_ofi ? "ofi:shm" : "mpi");
+        for (std::size_t i = 0; i < is_remote_.size(); ++i)
+            if (is_near[i]) network_of_[i] = static_cast<std::uint8_t>(networks_.size() - 1);
+    }
+    const int rounds = std::bit_width(static_cast<unsigned>(control.count() - 1));
+    for (process_barrier& barrier : barriers_) barrier.arrivals.resize(static_cast<std::size_t>(rounds));
+}
+
+network_path::~network_path() = default;
+
+std::string network_path::describe() const {
+    std::string text;
+    for (const auto& each : networks_) text += (text.empty() ? "" : " and ") + each->name();
+    return text;
+}
+
+void network_path::begin(device_state& state, delivery& into) {
+    state_ = &state;
+    delivery_ = &into;
+}
+
+void network_path::end() {
+    state_ = nullptr;
+    delivery_ = nullptr;
+}
+
+// ---- connections ----------------------------------------------------------------------------------------------------
+
+// Processes connect when the first rank of one sends to a rank of the other. Each tells the other what its network and its
+// ring need ("hello"), over the control plane; and when it has used what it was told ("ready").
+connection& network_path::connect(int process) {
+    auto& known = connections_[process];
+    if (!known) {
+        transport::network& over = *networks_[network_of_[static_cast<std::size_t>(process)]];
+        known = std::make_unique<connection>(process, over, delivery_, link_, *this, ring_bytes_, next_number_);
+        next_number_ += static_cast<std::uint32_t>(ring_bytes_ / transport::network::unit_bytes);
+        support::wire_writer message;
+        message.put(greeting::hello);
+        message.put(known->offer());
+        message.put(over.name());
+        message.put(over.invite(process));
+        control_.post(process, message.bytes());
+    }
+    return *known;
+}
+
+void network_path::receive(int from, const std::string& bytes) {
+    support::wire_reader message(bytes);
+    connection& with = connect(from);
+    auto& we_are_ready = ready_.try_emplace(from, false).first->second;
+    if (message.get<greeting>() == greeting::hello) {
+        const auto offer = message.get<connection::ring_offer>();
+        const std::string name = message.get_text();
+        transport::network& over = *networks_[network_of_[static_cast<std::size_t>(from)]];
+        support::require(name == over.name(), error_code::no_path,
+                         "processes {} and {} use different transports: {} and {}; set DCUDA_TRANSPORT to the same for all",
+                         control_.index(), from, over.name(), name);
+        with.use(offer);
+        over.connect(from, message.get_text());
+        support::wire_writer answer;
+        answer.put(greeting::ready);
+        control_.post(from, answer.bytes());
+        we_are_ready = true;
+    } else {
+        with.is_open = we_are_ready;
+    }
+}
+
+// ---- what ranks want ------------------------------------------------------------------------------------------------
+
+bool network_path::has_room() const {
+    return std::all_of(connections_.begin(), connections_.end(),
+                       [](const auto& each) { return each.second->queued_bytes() < most_queued_bytes; });
+}
+
+void network_path::take(const command& what, const std::byte* payload) {
+    const std::uint32_t* const words = what.words;
+    const std::uint32_t rank = words[1];
+    switch (static_cast<opcode>(words[0])) {
+    case opcode::send: {
+        const auto ranks = static_cast<std::uint32_t>(state_->ranks());
+        connection& to = connect(static_cast<int>(words[2] / ranks));
+        const std::uint64_t place = words[4] | static_cast<std::uint64_t>(words[5]) << 32;
+        message_header head{place, 0, message_kind::put, words[2] % ranks, words[3]};
+        if (words[7] == in_ring) {
+            head.bytes = words[6];
+            return to.send(head, payload, rank);
+        }
+        const std::uint64_t bytes = words[6] | static_cast<std::uint64_t>(words[7]) << 32;
+        const std::uint64_t source = words[8] | static_cast<std::uint64_t>(words[9]) << 32;
+        return to.send_from_device(head, bytes, reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(source)), rank);
+    }
+    case opcode::flush: {
+        const std::uint64_t id = next_flush_++;
+        pending_flush& flush = flushes_[id] = {rank, words[2], 1};
+        for (const auto& [process, each] : connections_)
+            if (each->flush(id, rank)) ++flush.connections;
+        return flushed(id); // this loop's own part
+    }
+    case opcode::barrier: {
+        const std::uint32_t index = words[3];
+        process_barrier& barrier = barriers_.at(index);
+        barrier.is_active = true;
+        barrier.number = words[2];
+        barrier.mail = words[4] != 0;
+        barrier.round = 0;
+        barrier.is_drained = barrier.told = false;
+        const std::uint64_t id = barrier_flushes + index;
+        pending_flush& flush = flushes_[id] = {rank, 0, 1};
+        for (const auto& [process, each] : connections_)
+            if (each->flush(id, connection::all_ranks)) ++flush.connections;
+        return flushed(id);
+    }
+    default:
+        break;
+    }
+}
+
+void network_path::flushed(std::uint64_t id) {
+    const auto found = flushes_.find(id);
+    if (--found->second.connections != 0) return;
+    const pending_flush flush = found->second;
+    flushes_.erase(found);
+    if (id >= barrier_flushes)
+        barriers_.at(static_cast<std::size_t>(id - barrier_flushes)).is_drained = true;
+    else
+        reply(state_->fields().network.flushed + flush.rank, flush.number);
+}
+
+// Takes our part in the barrier's next rounds, as far as the others have come.
+bool network_path::advance(process_barrier& barrier, std::uint32_t index) {
+    if (!barrier.is_active || !barrier.is_drained) return false;
+    bool any = false;
+    const int count = control_.count();
+    while (barrier.round < barrier.arrivals.size()) {
+        if (!std::exchange(barrier.told, true)) {
+            const int next = (control_.index() + (1 << barrier.round)) % count;
+            connect(next).send({barrier.mail ? 1u : 0u, 0, message_kind::barrier, index, barrier.round}, nullptr,
+                               connection::all_ranks);
+            any = true;
+        }
+        auto& arrivals = barrier.arrivals[barrier.round];
+        if (arrivals.empty()) return any;
+        barrier.mail = barrier.mail || arrivals.front();
+        arrivals.pop_front();
+        ++barrier.round;
+        barrier.told = false;
+    }
+    barrier.is_active = false;
+    reply(state_->fields().network.met + index, (barrier.number << 1) | (barrier.mail ? 1 : 0));
+    return true;
+}
+
+void network_path::reply(std::uint32_t* word, std::uint32_t value) { replies_.emplace_back(word, value); }
+
+// ---- what comes -----------------------------------------------------------------------------------------------------
+
+bool network_path::take(int from, const message_header& head, const std::byte* payload) {
+    switch (head.kind) {
+    case message_kind::put:
+        return delivery_->put(head.place, payload, head.bytes, head.target, head.tag);
+    case message_kind::barrier:
+        barriers_.at(head.target).arrivals.at(head.tag).push_back(head.place != 0);
+        return true;
+    case message_kind::answer:
+        break;
+    }
+    support::fail(error_code::process_lost, "process {} sent a message of kind {}, which there is not", from,
+                  static_cast<std::uint32_t>(head.kind));
+}
+
+bool network_path::progress() {
+    bool any = false;
+    for (const auto& each : networks_) {
+        transport::network_event event;
+        for (int i = 0; i < 64 && each->poll(event); ++i) {
+            any = true;
+            if (event.what == transport::network_event::kind::sent) {
+                connections_.at(static_cast<int>(event.number >> 32))->sent(static_cast<std::uint32_t>(event.number));
+                continue;
+            }
+            const auto number = static_cast<std::uint32_t>(event.number);
+            const std::size_t ring_units = ring_bytes_ / transport::network::unit_bytes;
+            by_ring_.at(number / ring_units)->arrived(number);
+        }
+    }
+    if (connections_.empty() && delivery_ == nullptr) return any;
+    const std::uint64_t now_ns = clock_ns();
+    for (const auto& [process, each] : connections_) any = each->progress(now_ns) || any;
+    if (delivery_ == nullptr) return any;
+    for (std::uint32_t index = 0; index < barrier_kinds; ++index) any = advance(barriers_[index], index) || any;
+    while (!replies_.empty() && delivery_->reply(replies_.front().first, replies_.front().second)) {
+        replies_.pop_front();
+        any = true;
+    }
+    return any;
+}
+
+bool network_path::is_quiet() const {
+    const bool all_done = delivery_ == nullptr || delivery_->done() == delivery_->issued();
+    return all_done && replies_.empty() && flushes_.empty() &&
+           std::all_of(connections_.begin(), connections_.end(), [](const auto& each) { return each.second->is_quiet(); });
+}
+
+bool network_path::is_sent() const {
+    return std::all_of(connections_.begin(), connections_.end(), [](const auto& each) { return each.second->is_sent(); });
+}
+
+} // namespace dcuda

@@ -38,6 +38,8 @@ enum class frame_type : std::uint32_t {
     stalled,  // from the hub
     goodbye,  // to the hub: this process is done
     closing,  // from the hub: process 0 is done
+    post,     // to the hub: number = process that shall get it, payload
+    message,  // from the hub: process = sender, payload
 };
 
 // The layout on the wire is the header of channel.cpp, then label, then payload. It and hello stay as they are in every

@@ -153,6 +153,22 @@ void control::send_gather(std::uint64_t id, std::string_view label, std::string_
     }
 }
 
+void control::post(int process, std::string_view payload) {
+    require(process >= 0 && process < job_.count, error_code::invalid_argument,
+            "a message to process {} of a job of {} processes", process, job_.count);
+    throw_if_failed();
+    if (process == job_.index) {
+        frame message{frame_type::message, process, 0, 0, {}, blob(payload)};
+        return receive(message);
+    }
+    if (hub_gone_) {
+        if (process == 0) return;
+        hub_lost(fmt::format("finished while process {} sends a message to process {}", job_.index, process));
+        throw_if_failed();
+    }
+    channel_->send(frame{frame_type::post, job_.index, 0, static_cast<std::uint64_t>(process), {}, blob(payload)});
+}
+
 std::optional<event> control::poll() {
     if (channel_) read_available();
     if (events_.empty()) return std::nullopt;
@@ -222,6 +238,9 @@ void control::receive(frame& message) {
     case frame_type::stalled:
         events_.push_back({event::kind::stalled});
         break;
+    case frame_type::message:
+        events_.push_back({event::kind::message, 0, {}, message.process, 0, 0, std::move(message.payload)});
+        break;
     case frame_type::closing:
         hub_gone_ = true;
         if (!waiting_.empty()) hub_closed();
@@ -231,12 +250,17 @@ void control::receive(frame& message) {
     }
 }
 
-// The connection has ended. Without a word before, process 0 died; else it matters only to what still waits for it.
+// Process 0 finished or its connection ended. After a word of it that matters only to what still waits.
 void control::hub_closed() {
-    if (failure_ || (hub_gone_ && waiting_.empty())) return;
-    const std::string end = hub_gone_ ? "finished while the others wait for it in " + waiting_.begin()->second
-                                      : std::string("ended unexpectedly");
-    failure_ = event{event::kind::lost, 0, {}, 0, hub_pid_, 0, fmt::format("process 0 (pid {}) {}", hub_pid_, end)};
+    if (!hub_gone_)
+        hub_lost("ended unexpectedly");
+    else if (!waiting_.empty())
+        hub_lost("finished while the others wait for it in " + waiting_.begin()->second);
+}
+
+void control::hub_lost(const std::string& how) {
+    if (failure_) return;
+    failure_ = event{event::kind::lost, 0, {}, 0, hub_pid_, 0, fmt::format("process 0 (pid {}) {}", hub_pid_, how)};
     events_.push_back(*failure_);
 }
 

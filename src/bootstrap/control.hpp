@@ -29,6 +29,7 @@ struct event {
         aborted,  // `process` called abort(code, message); its own event comes back to it too
         lost,     // `process` (pid) ended without goodbye, or finished while others wait for it
         stalled,  // every process is quiet and nothing moves any more: stall_detector in hub.hpp has the rule
+        message,  // `process` posted `message` to this one
     };
     kind what = kind::gathered;
     std::uint64_t id = 0;
@@ -72,6 +73,10 @@ public:
     void start_gather(std::uint64_t id, std::string_view payload);
     static constexpr std::uint64_t first_reserved_id = std::uint64_t{1} << 63;
 
+    // Non-blocking: a message event follows on that process, which may be this one. Messages of one process to another
+    // arrive in order; one to a process that has finished is dropped.
+    void post(int process, std::string_view payload);
+
     // Non-blocking: the next event, if there is one.
     std::optional<event> poll();
 
@@ -92,6 +97,7 @@ private:
     void read_available();
     void receive(frame& message);
     void hub_closed();
+    void hub_lost(const std::string& how);
     void throw_if_failed() const;
 
     job job_;

@@ -178,6 +178,9 @@ void hub::receive(client& from, frame& message) {
     case frame_type::gather:
         receive_gather(from, message);
         break;
+    case frame_type::post:
+        forward(from, message);
+        break;
     case frame_type::abort:
         fail_job(event::kind::aborted, from.index, static_cast<int>(message.number), message.payload);
         break;
@@ -274,6 +277,13 @@ void hub::receive_gather(client& from, frame& message) {
     for (auto& each : gather.parts) parts.push_back(std::move(*each));
     gathers_.erase(at);
     broadcast({frame_type::gathered, -1, message.id, 0, {}, encode_parts(parts)});
+}
+
+void hub::forward(const client& from, frame& message) {
+    if (failed_) return;
+    for (const auto& each : clients_)
+        if (each->index >= 0 && static_cast<std::uint64_t>(each->index) == message.number && !each->gone)
+            each->link.send(frame{frame_type::message, from.index, 0, 0, {}, std::move(message.payload)});
 }
 
 void hub::disconnected(client& from) {

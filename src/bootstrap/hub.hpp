@@ -65,6 +65,7 @@ private:
     void receive(client& from, frame& message);
     void receive_hello(client& from, const frame& message);
     void receive_gather(client& from, frame& message);
+    void forward(const client& from, frame& message);
     void disconnected(client& from);
     void check_finished(const pending_gather& gather);
     std::string name(int process) const;

@@ -129,6 +129,8 @@ void progress::serve(const event& what) {
         failure_is_agreed_ = true;
         if (!failure_) end_run(error(error_code::process_lost, what.message));
         break;
+    case event::kind::message: // nothing here sends any
+        break;
     }
 }
 

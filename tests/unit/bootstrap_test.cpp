@@ -114,6 +114,12 @@ TEST(bootstrap_between, alone) {
     ASSERT_TRUE(found);
     EXPECT_EQ(found->id, 7u);
     EXPECT_EQ(found->parts, std::vector<blob>{"seven"});
+    plane.post(0, "to myself");
+    found = plane.poll();
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->what, event::kind::message);
+    EXPECT_EQ(found->process, 0);
+    EXPECT_EQ(found->message, "to myself");
     plane.report_quiet(1);
     plane.report_quiet(1);
     EXPECT_FALSE(plane.poll());
@@ -175,6 +181,46 @@ TEST_P(bootstrap_of, gathers_out_of_order) {
                          }
                          plane.start_gather(0, "an id is free again");
                          check(next_event(plane).id == 0, "used again");
+                     }),
+               ok);
+}
+
+TEST_P(bootstrap_of, messages_arrive_in_order) {
+    const int count = GetParam();
+    constexpr int rounds = 200;
+    expect_all(start(count,
+                     [&](int me) {
+                         control plane(make_job(me, count), "test");
+                         // To all, oneself too; a gather in between must not take them.
+                         for (int i = 0; i < rounds; ++i) {
+                             for (int to = 0; to < count; ++to) plane.post(to, fmt::format("{} {} {}", me, to, i));
+                             if (i % 50 == 0) plane.barrier("in between");
+                         }
+                         std::vector<int> next(static_cast<std::size_t>(count));
+                         for (int i = 0; i < rounds * count; ++i) {
+                             const auto found = next_event(plane);
+                             check(found.what == event::kind::message, "a message");
+                             const int n = next[static_cast<std::size_t>(found.process)]++;
+                             check(found.message == fmt::format("{} {} {}", found.process, me, n), "its turn");
+                         }
+                         check(!plane.poll(), "no more");
+                         plane.barrier("end");
+                     }),
+               ok);
+}
+
+TEST(bootstrap_between, large_messages) {
+    expect_all(start(3,
+                     [&](int me) {
+                         control plane(make_job(me, 3), "test");
+                         for (int to = 0; to < 3; ++to) plane.post(to, pattern(me, 1 << 20));
+                         for (int i = 0; i < 3; ++i) {
+                             const auto found = next_event(plane);
+                             check(found.message == pattern(found.process, 1 << 20), "all of it");
+                         }
+                         check_contains(error_of([&] { plane.post(3, ""); }, error_code::invalid_argument),
+                                        "process 3 of a job of 3 processes");
+                         plane.barrier("end");
                      }),
                ok);
 }

@@ -12,6 +12,9 @@
 #include <vector>
 
 #include "dcuda/detail/launch.hpp"
+#if defined(__CUDACC__)
+#include "dcuda/detail/courier.cuh"
+#endif
 #include "dcuda/error.hpp"
 #include "dcuda/types.hpp"
 
@@ -66,7 +69,7 @@ public:
     // (out_of_resources) if more ranks were asked for than fit, naming the limit and the largest number that fits.
     template <class... Params>
     rank_info plan(void (*kernel)(context, Params...), const launch_config& config) {
-        return plan(detail::kernel_address(kernel), config);
+        return plan(detail::kernel_address(kernel), detail::courier_address(), config);
     }
 
     // Where the ranks of this process are. Before the first plan or run the rank fields are 0.
@@ -80,7 +83,7 @@ public:
 
 private:
     double run(const detail::bound_kernel& kernel, const launch_config& config);
-    rank_info plan(const void* kernel, const launch_config& config);
+    rank_info plan(const void* kernel, const void* courier, const launch_config& config);
 
     class implementation;
     std::unique_ptr<implementation> implementation_;

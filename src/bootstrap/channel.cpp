@@ -81,7 +81,8 @@ std::vector<blob> decode_parts(const blob& encoded) {
 
 // ---- channel --------------------------------------------------------------------------------------------------------
 
-channel::channel(descriptor socket) : socket_(std::move(socket)) {
+channel::channel(descriptor socket)
+    : socket_(std::move(socket)), chunk_(std::make_unique_for_overwrite<char[]>(read_chunk_bytes)) {
     ucred peer{};
     socklen_t length = sizeof peer;
     check_errno(getsockopt(fd(), SOL_SOCKET, SO_PEERCRED, &peer, &length), "cannot identify the peer of a local socket",
@@ -114,11 +115,11 @@ void channel::flush() {
 void channel::read_available() {
     // Bounded, so that one busy peer cannot keep the hub from the others.
     for (int round = 0; round < 64 && !closed_; ++round) {
-        const std::size_t before = received_.size();
-        received_.resize(before + read_chunk_bytes);
-        const ssize_t got = recv(fd(), received_.data() + before, read_chunk_bytes, MSG_DONTWAIT);
-        received_.resize(before + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
-        if (got > 0) continue;
+        const ssize_t got = recv(fd(), chunk_.get(), read_chunk_bytes, MSG_DONTWAIT);
+        if (got > 0) {
+            received_.append(chunk_.get(), static_cast<std::size_t>(got));
+            continue;
+        }
         if (got < 0 && errno == EINTR) continue;
         if (got < 0 && errno == EAGAIN) return;
         closed_ = true;

@@ -79,6 +79,7 @@ private:
     descriptor socket_;
     std::deque<std::shared_ptr<const std::string>> unsent_;
     std::size_t sent_of_first_ = 0;
+    std::unique_ptr<char[]> chunk_; // what recv writes to
     std::string received_;
     std::size_t consumed_ = 0;
     bool closed_ = false;

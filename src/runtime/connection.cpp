@@ -8,8 +8,8 @@ namespace dcuda {
 namespace {
 
 constexpr std::size_t unit = transport::network::unit_bytes;
-constexpr std::size_t reserved_units = 4;      // of the ring, for credit alone
-constexpr unsigned most_unsent = 4;            // fragments; what comes meanwhile is gathered in the next
+constexpr std::size_t reserved_units = 4;          // of the ring, for credit alone
+constexpr unsigned most_unsent = 4;                // fragments; what comes meanwhile is gathered in the next
 constexpr std::uint64_t credit_delay_ns = 500'000; // when nothing else carries it
 
 std::uint64_t units_for(std::size_t bytes) { return (bytes + unit - 1) / unit; }
@@ -20,7 +20,8 @@ std::size_t padded(std::size_t bytes) { return (bytes + 7) / 8 * 8; }
 connection::connection(int peer, transport::network& over, delivery*& into, device_link& link, message_handler& handler,
                        std::size_t ring_bytes, std::uint32_t first_number)
     : peer_(peer), network_(over), delivery_(into), link_(link), handler_(handler), ring_bytes_(ring_bytes),
-      first_number_(first_number), inbound_(cuda::allocate_pinned<std::byte>(ring_bytes, "pinned memory for a connection")),
+      first_number_(first_number),
+      inbound_(cuda::allocate_pinned<std::byte>(ring_bytes, "pinned memory for a connection")),
       outbound_(cuda::allocate_pinned<std::byte>(ring_bytes, "pinned memory for a connection")),
       arrived_(ring_bytes / unit) {
     memory_ = network_.expose(inbound_.get(), ring_bytes_, first_number_);
@@ -91,7 +92,8 @@ bool connection::append(const message_header& head, const std::byte* payload, st
     fragment* to = !fragments_.empty() && !fragments_.back().is_closed ? &fragments_.back() : nullptr;
     if (to != nullptr) {
         const std::uint64_t units = units_for(to->bytes + bytes), end = to->begin + units;
-        const bool fits = to->bytes + bytes <= ring_bytes_ / 8 && to->begin % (ring_bytes_ / unit) + units <= ring_bytes_ / unit &&
+        const bool fits = to->bytes + bytes <= ring_bytes_ / 8 &&
+                          to->begin % (ring_bytes_ / unit) + units <= ring_bytes_ / unit &&
                           has_room(to->begin, units, false);
         if (fits)
             next_ = to->end = end;
@@ -161,7 +163,8 @@ bool connection::fill() {
         if (!done && large_.front().left == left) break; // no room
         if (!done) continue;
         large_.pop_front();
-        if (const auto count = in_large_.find(rank); count != in_large_.end() && --count->second == 0) in_large_.erase(count);
+        if (const auto count = in_large_.find(rank); count != in_large_.end() && --count->second == 0)
+            in_large_.erase(count);
     }
     return any;
 }
@@ -223,6 +226,23 @@ void connection::release_fragments() {
 
 void connection::arrived(std::uint32_t number) { arrived_.at(number - first_number_) = true; }
 
+// False: not now; the message comes again.
+bool connection::take(message_header message, const std::byte* payload) {
+    if (message.kind == message_kind::put && message.bytes >= delivery::least_copy_bytes) {
+        if (!is_copy_started_) {
+            const std::uint64_t copy = delivery_->start_copy(message.place, payload, message.bytes);
+            if (copy == 0) return false;
+            last_copy_ = copy;
+            is_copy_started_ = message.tag != detail::no_tag;
+        }
+        if (message.tag == detail::no_tag) return true; // other copies are made in order
+        message.bytes = 0;
+    }
+    if (!delivery_->is_copied(last_copy_) || !handler_.take(peer_, message, payload)) return false;
+    is_copy_started_ = false;
+    return true;
+}
+
 // Takes fragments as far as they are there.
 bool connection::receive() {
     const std::uint64_t ring_units = ring_bytes_ / unit;
@@ -250,7 +270,7 @@ bool connection::receive() {
             std::memcpy(&message, source + message_at_, sizeof message);
             if (message.kind == message_kind::answer)
                 asked_ = begin + units_for(head.bytes);
-            else if (!handler_.take(peer_, message, source + message_at_ + sizeof message))
+            else if (!take(message, source + message_at_ + sizeof message))
                 return any;
             message_at_ += sizeof message + padded(message.bytes);
         }
@@ -258,7 +278,7 @@ bool connection::receive() {
         arrived_[begin % ring_units] = false;
         expected_ = begin + units_for(head.bytes);
         message_ = 0;
-        being_delivered_.push_back({expected_, delivery_->issued()});
+        being_delivered_.push_back({expected_, delivery_->issued(), last_copy_});
         if (head.messages != 0) owes_credit_ = true;
     }
     return any;
@@ -267,7 +287,8 @@ bool connection::receive() {
 // Tells the peer what has been delivered, if nothing else does and it may wait for that.
 void connection::give_credit(std::uint64_t now_ns) {
     const std::uint64_t done = being_delivered_.empty() ? 0 : delivery_->done();
-    while (!being_delivered_.empty() && being_delivered_.front().last_delivery <= done) {
+    while (!being_delivered_.empty() && being_delivered_.front().last_delivery <= done &&
+           delivery_->is_copied(being_delivered_.front().last_copy)) {
         delivered_ = being_delivered_.front().end;
         being_delivered_.pop_front();
     }
@@ -282,6 +303,12 @@ void connection::give_credit(std::uint64_t now_ns) {
     const bool is_open_already = !fragments_.empty() && !fragments_.back().is_written;
     if (!is_open_already && begin_fragment(0, true) == nullptr) return;
     owing_since_ns_ = 0;
+}
+
+void connection::end_run() {
+    // Deliveries and their numbers are of one run, and all is done.
+    for (; !being_delivered_.empty(); being_delivered_.pop_front()) delivered_ = being_delivered_.front().end;
+    last_copy_ = 0;
 }
 
 bool connection::progress(std::uint64_t now_ns) {

@@ -1,15 +1,17 @@
-// The network path between this process and one other: messages of many ranks, in order, over a network that keeps none.
+// The network path between this process and one other: messages of many ranks, in order, over a network that keeps
+// none.
 //
-// Each side has a ring of memory that the other writes to. Messages are gathered into fragments; a fragment is written to
-// the ring at the place where it begins, and arrives with the number of that place. The receiver takes fragments in the
-// order of their places, whatever the order in which they came, and tells in its own fragments how far it has got
-// (credit). The sender builds fragments in a twin of the ring, so a place is free again when the receiver has taken what
-// was there and the network no longer reads it.
+// Each side has a ring of memory that the other writes to. Messages are gathered into fragments; a fragment is written
+// to the ring at the place where it begins, and arrives with the number of that place. The receiver takes fragments in
+// the order of their places, whatever the order in which they came, and tells in its own fragments how far it has got
+// (credit). The sender builds fragments in a twin of the ring, so a place is free again when the receiver has taken
+// what was there and the network no longer reads it.
 //
-// ORDER network: (1) An arrival vouches for its own write alone (transport/network.hpp), so a fragment is read only after
-// its arrival; (2) fragments are read in the order of the ring, so messages are taken in the order in which they were sent;
-// (3) deliveries are made in order (runtime/delivery.hpp): a notification comes after the data of all earlier puts of its
-// source; (4) credit is given only for what has been delivered, so who has it knows that its puts are complete.
+// ORDER network: (1) An arrival vouches for its own write alone (transport/network.hpp), so a fragment is read only
+// after its arrival; (2) fragments are read in the order of the ring, so messages are taken in the order in which they
+// were sent; (3) deliveries are made in order (runtime/delivery.hpp): a notification comes after the data of all
+// earlier puts of its source; (4) credit is given only for what has been delivered, so who has it knows that its puts
+// are complete.
 #pragma once
 
 #include "runtime/delivery.hpp"
@@ -31,8 +33,8 @@ enum class message_kind : std::uint32_t {
 };
 
 struct message_header {
-    std::uint64_t place;  // as the target addresses it
-    std::uint32_t bytes;  // that follow, padded to 8
+    std::uint64_t place; // as the target addresses it
+    std::uint32_t bytes; // that follow, padded to 8
     message_kind kind;
     std::uint32_t target; // rank on its device
     std::uint32_t tag;
@@ -63,7 +65,8 @@ public:
 
     int peer() const { return peer_; }
 
-    // Setting up: what the peer must know of our ring, and what it says of its own. Messages may be sent before; they wait.
+    // Setting up: what the peer must know of our ring, and what it says of its own. Messages may be sent before; they
+    // wait.
     struct ring_offer {
         transport::remote_memory memory;
         std::uint64_t bytes;
@@ -85,6 +88,9 @@ public:
     // Events of the network.
     void arrived(std::uint32_t number);
     void sent(std::uint32_t fragment);
+
+    // All ranks of all processes have ended.
+    void end_run();
 
     // Does what can be done. True if there was something.
     bool progress(std::uint64_t now_ns);
@@ -125,6 +131,7 @@ private:
     bool fill();
     bool write();
     bool receive();
+    bool take(message_header message, const std::byte* payload);
     void give_credit(std::uint64_t now_ns);
     void take_credit(std::uint64_t credit);
     void release_fragments();
@@ -146,21 +153,23 @@ private:
     std::size_t queued_bytes_ = 0;
     std::deque<fragment> fragments_; // from the oldest whose place is not free
     std::uint32_t next_fragment_ = 0;
-    std::uint64_t next_ = 0;       // where the next fragment begins
-    std::uint64_t credited_ = 0;   // up to here the peer has taken
-    std::uint64_t freed_ = 0;      // up to here places are free
-    std::uint64_t data_end_ = 0;   // end of the last fragment with messages
-    unsigned unsent_ = 0;          // fragments in the network's hands
+    std::uint64_t next_ = 0;     // where the next fragment begins
+    std::uint64_t credited_ = 0; // up to here the peer has taken
+    std::uint64_t freed_ = 0;    // up to here places are free
+    std::uint64_t data_end_ = 0; // end of the last fragment with messages
+    unsigned unsent_ = 0;        // fragments in the network's hands
 
     // Receiving.
     struct taken {
         std::uint64_t end;
-        std::uint64_t last_delivery;
+        std::uint64_t last_delivery, last_copy;
     };
-    std::vector<bool> arrived_;        // by place
-    std::uint64_t expected_ = 0;       // where the next fragment begins
-    std::uint32_t message_ = 0;        // of it, the next to take,
-    std::size_t message_at_ = 0;       // and where that is
+    std::vector<bool> arrived_;    // by place
+    std::uint64_t expected_ = 0;   // where the next fragment begins
+    std::uint32_t message_ = 0;    // of it, the next to take,
+    std::size_t message_at_ = 0;   // and where that is
+    bool is_copy_started_ = false; // of its payload
+    std::uint64_t last_copy_ = 0;  // what is delivered next comes after it
     std::deque<taken> being_delivered_;
     std::uint64_t delivered_ = 0;      // up to here all is done
     std::uint64_t told_ = 0;           // of this, what the peer knows

@@ -1,26 +1,36 @@
-// What the host does in device memory for others while a kernel runs: places what has arrived over a network, and notifies.
-// On a GPU a courier does it, a small kernel beside the user's; on the CPU backend the host itself.
+// What the host does in device memory for others while a kernel runs: places what has arrived over a network, and
+// notifies. On a GPU a courier does it, a small kernel beside the user's; on the CPU backend the host itself.
 #pragma once
 
 #include "dcuda/detail/launch.hpp"
 #include "runtime/device_state.hpp"
 
+#include <array>
 #include <cstdint>
+#include <deque>
+#include <utility>
 
 namespace dcuda {
 
-// For one run. Used by one thread. Deliveries are made in the order of the calls, each after all before it are complete.
-// They are numbered from 1.
+// For one run. Used by one thread. Deliveries are made in the order of the calls, each after all before it are
+// complete. They are numbered from 1.
 class delivery {
 public:
-    // `courier`: the kernel that came with the user's; starts it.
-    delivery(device_state& state, const void* courier);
+    explicit delivery(device_state& state);
+
+    // Starts the courier, the kernel that came with the user's, after the ranks' kernel, which has left room for it.
+    // One that is there first keeps the driver from giving the ranks' kernel the local memory that it needs: that
+    // kernel then waits for ever (H200, driver 580: 527 blocks with 824 B of stack).
+    void start(const void* courier, unsigned threads_of_rank);
+    bool has_started() const;
+
+    // Waits for the courier's end.
     ~delivery();
     delivery(const delivery&) = delete;
     delivery& operator=(const delivery&) = delete;
 
-    // A put of `bytes` bytes to `place`, then a notification of the local rank unless the tag is no_tag. The payload lies
-    // in pinned memory and is read until the delivery is done. False: no room now.
+    // A put of `bytes` bytes to `place`, then a notification of the local rank unless the tag is no_tag. The payload
+    // lies in pinned memory and is read until the delivery is done. False: no room now.
     //
     // ORDER notify-publish: payload before notification, as if a rank of the device had put it.
     bool put(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t rank, std::uint32_t tag);
@@ -28,11 +38,17 @@ public:
     // Writes a word for which ranks poll. False: no room now. ORDER reply-publish: after all deliveries before it.
     bool reply(std::uint32_t* device_word, std::uint32_t value);
 
+    // The same for a large payload without a notification, by the device's copy engine, beside the other deliveries:
+    // what has to come after it waits until is_copied(what this returned). 0: no room now.
+    //
+    // ORDER notify-publish: the driver says that the copy is complete, in the device's memory, before the notification
+    // is given to the courier, which releases it.
+    std::uint64_t start_copy(std::uint64_t place, const std::byte* payload, std::size_t bytes);
+    bool is_copied(std::uint64_t copy);
+    static constexpr std::size_t least_copy_bytes = DCUDA_BACKEND_CUDA ? 16384 : SIZE_MAX;
+
     std::uint64_t issued() const { return issued_; }
     std::uint64_t done(); // the last number with all before it
-
-    // Waits for the courier's end. The user's kernel has ended.
-    void finish();
 
 private:
     device_state& state_;
@@ -41,13 +57,15 @@ private:
     detail::packet* slot(std::uint32_t ticket) const;
     bool has_room(std::uint32_t commands);
     void store(const std::uint32_t* words, std::size_t count);
-    void stop();
 
-    cuda::stream stream_;
+    cuda::stream stream_, copy_stream_;
+    static constexpr std::size_t most_copies = 32; // under way
+    std::array<cuda::event, most_copies> copy_events_;
+    std::uint64_t copies_ = 0, copies_done_ = 0;
     cuda::pinned_array<detail::packet> ring_;
-    cuda::pinned_array<std::uint32_t> done_word_;
-    std::uint32_t next_ = 0;     // place in the ring
-    std::uint32_t done_ = 0;     // places that the courier has done
+    cuda::pinned_array<std::uint32_t> words_;                       // of the courier: done, started
+    std::uint32_t next_ = 0;                                        // place in the ring
+    std::uint32_t done_ = 0;                                        // places that the courier has done
     std::deque<std::pair<std::uint32_t, std::uint64_t>> under_way_; // place behind a delivery, its number
     std::uint64_t done_number_ = 0;
     bool running_ = false;

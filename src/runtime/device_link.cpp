@@ -31,6 +31,19 @@ void device_link::write(void* device_target, const void* source, std::size_t byt
     cuda::check(cudaStreamSynchronize(stream_.get()), "writing device memory");
 }
 
+std::uint64_t device_link::start_read(void* pinned_target, const void* device_source, std::size_t bytes) {
+    while (reads_ - reads_done_ >= most_reads) is_read(reads_done_ + 1);
+    cuda::check(cudaMemcpyAsync(pinned_target, device_source, bytes, cudaMemcpyDefault, read_stream_.get()),
+                "reading device memory");
+    read_events_[reads_ % most_reads].record(read_stream_);
+    return ++reads_;
+}
+
+bool device_link::is_read(std::uint64_t number) {
+    while (reads_done_ < number && read_events_[reads_done_ % most_reads].is_over()) ++reads_done_;
+    return reads_done_ >= number;
+}
+
 void device_link::read_words(std::uint32_t* target, const std::uint32_t* device_source, std::size_t count) {
     read(target, device_source, count * sizeof(std::uint32_t));
 }
@@ -58,6 +71,13 @@ void device_link::read(void* target, const void* device_source, std::size_t byte
 void device_link::write(void* device_target, const void* source, std::size_t bytes) {
     if (bytes != 0) std::memcpy(device_target, source, bytes);
 }
+
+std::uint64_t device_link::start_read(void* pinned_target, const void* device_source, std::size_t bytes) {
+    std::memcpy(pinned_target, device_source, bytes);
+    return 0;
+}
+
+bool device_link::is_read(std::uint64_t) { return true; }
 
 void device_link::read_words(std::uint32_t* target, const std::uint32_t* device_source, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) target[i] = detail::load_relaxed(device_source + i);

@@ -3,6 +3,7 @@
 
 #include "support/cuda.hpp"
 
+#include <array>
 #include <cstdint>
 
 namespace dcuda {
@@ -15,6 +16,10 @@ public:
     // Return when the bytes are there.
     void read(void* target, const void* device_source, std::size_t bytes);
     void write(void* device_target, const void* source, std::size_t bytes);
+
+    // Begins to read into pinned memory. When is_read(what it returned), the bytes are there.
+    std::uint64_t start_read(void* pinned_target, const void* device_source, std::size_t bytes);
+    bool is_read(std::uint64_t number);
 
     // Reads words that the kernel may be writing: each is old or new, whole.
     void read_words(std::uint32_t* target, const std::uint32_t* device_source, std::size_t count);
@@ -30,6 +35,12 @@ public:
 
 private:
     cuda::stream stream_;
+#if DCUDA_BACKEND_CUDA
+    static constexpr std::size_t most_reads = 64; // under way, before one is waited for
+    cuda::stream read_stream_;
+    std::array<cuda::event, most_reads> read_events_;
+    std::uint64_t reads_ = 0, reads_done_ = 0;
+#endif
 };
 
 } // namespace dcuda

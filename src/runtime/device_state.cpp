@@ -52,8 +52,9 @@ std::size_t packets_of(std::size_t count, std::size_t element_bytes) {
 
 } // namespace
 
-device_state::device_state(bootstrap::control& control, const settings& with, int ranks_per_device)
-    : control_(control), settings_(with), ranks_(ranks_per_device) {
+device_state::device_state(bootstrap::control& control, const settings& with, std::vector<bool> is_remote,
+                           int ranks_per_device)
+    : control_(control), settings_(with), is_remote_(std::move(is_remote)), ranks_(ranks_per_device) {
     const auto ranks = static_cast<std::size_t>(ranks_);
     const auto all_ranks = static_cast<std::size_t>(world_size());
     const auto processes = static_cast<std::size_t>(control_.count());
@@ -72,6 +73,8 @@ device_state::device_state(bootstrap::control& control, const settings& with, in
     slots_ = cuda::allocate<window_slot>(windows, "memory for the table of windows");
     entries_ = cuda::allocate<window_entry>(windows * all_ranks, "memory for the tables of windows");
     offers_ = cuda::allocate<window_entry>(ranks, "memory for the table of windows");
+    flushed_ = cuda::allocate<std::uint32_t>(ranks, "memory for the network");
+    met_ = cuda::allocate<std::uint32_t>(barrier_kinds, "memory for the network");
     words_ = cuda::allocate<std::uint32_t>(5 * line_words, "memory for the run's state");
     ring_ = cuda::allocate_pinned<packet>(ring_packets, "pinned memory for the command ring");
     context_ = cuda::allocate<device_context>(1, "memory for the context");
@@ -85,6 +88,9 @@ device_state::device_state(bootstrap::control& control, const settings& with, in
     fields_.max_windows = static_cast<std::uint32_t>(settings_.max_windows);
     fields_.counter_start = settings_.counter_start;
     fields_.wait_timeout_ns = static_cast<std::uint64_t>(settings_.wait_timeout.count());
+    const bool any_remote = std::find(is_remote_.begin(), is_remote_.end(), true) != is_remote_.end();
+    fields_.network = {any_remote ? 1u : 0u, static_cast<std::uint32_t>(settings_.network_inline_bytes), flushed_.get(),
+                       met_.get()};
     fields_.peers = peers_.get();
     fields_.tag_records = tag_records_.get();
     fields_.links = links_.get();
@@ -135,7 +141,7 @@ void device_state::share_inbox() {
         std::size_t offset; // of the inbox in its allocation, bytes
     };
     inbox_offer mine{};
-    if (control_.count() > 1) {
+    if (std::count(is_remote_.begin(), is_remote_.end(), false) > 1) { // we, and others
         const auto memory = transport::find_allocation(inbox_.get());
         support::require(memory.has_value(), error_code::cuda_failure,
                          "the driver does not know the notifications' memory");
@@ -150,6 +156,10 @@ void device_state::share_inbox() {
     const inbox_layout at = layout();
     for (int process = 0; process < control_.count(); ++process) {
         packet* inbox = inbox_.get();
+        if (is_remote(process)) {
+            peers.push_back({});
+            continue;
+        }
         if (process != control_.index()) {
             const auto offer = support::wire_reader(offers[static_cast<std::size_t>(process)]).get<inbox_offer>();
             inbox = reinterpret_cast<packet*>(inboxes_.open(process, offer.memory) + offer.offset);
@@ -157,6 +167,7 @@ void device_state::share_inbox() {
         const auto words = [&](std::size_t part) { return reinterpret_cast<std::uint32_t*>(inbox + part); };
         peers.push_back({words(at.counters), words(at.barriers), reinterpret_cast<mailbox_status*>(inbox + at.status),
                          inbox + at.mail, words(at.credits)});
+        if (process == control_.index()) own_inbox_ = peers.back();
     }
     upload(peers_.get(), peers.data(), peers.size());
 }
@@ -178,6 +189,8 @@ void device_state::reset(void* user_data, const staging_shape& staging) {
     clear(waits_, static_cast<std::size_t>(ranks_));
     clear(meetings_, meeting_count);
     clear(words_, 5 * line_words);
+    clear(flushed_, static_cast<std::size_t>(ranks_));
+    clear(met_, barrier_kinds);
     std::vector<window_slot> slots(static_cast<std::size_t>(settings_.max_windows));
     for (std::size_t i = 0; i < slots.size(); ++i) slots[i].entries = window_entries(static_cast<std::uint32_t>(i));
     upload(slots_.get(), slots.data(), slots.size());

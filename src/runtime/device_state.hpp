@@ -7,12 +7,14 @@
 #include "support/cuda.hpp"
 #include "transport/peer.hpp"
 
+#include <vector>
+
 namespace dcuda {
 
 class device_state {
 public:
-    // Collective over the processes: maps everybody's inbox into every process.
-    device_state(bootstrap::control& control, const settings& with, int ranks_per_device);
+    // Collective over the processes: maps everybody's inbox into every process, but for those that are remote.
+    device_state(bootstrap::control& control, const settings& with, std::vector<bool> is_remote, int ranks_per_device);
 
     // Sets everything to its state before a run. No kernel may be running that uses it, here or elsewhere.
     void reset(void* user_data, const detail::staging_shape& staging);
@@ -21,6 +23,12 @@ public:
     int world_size() const { return ranks_ * control_.count(); }
     int first_rank() const { return ranks_ * control_.index(); }
     const detail::device_context* context() const { return context_.get(); }
+
+    // Whether that process is reached over a network only.
+    bool is_remote(int process) const { return is_remote_[static_cast<std::size_t>(process)]; }
+
+    // Where notifications of this device's ranks arrive.
+    const detail::peer_view& inbox() const { return own_inbox_; }
 
     // Device addresses and pinned memory, for the host's part of the protocol.
     const detail::device_context& fields() const { return fields_; }
@@ -41,7 +49,9 @@ private:
 
     bootstrap::control& control_;
     settings settings_;
+    std::vector<bool> is_remote_; // by process
     int ranks_;
+    detail::peer_view own_inbox_{};
     cuda::device_array<detail::packet> inbox_; // see peer_view
     cuda::device_array<detail::tag_record> tag_records_;
     cuda::device_array<detail::link_record> links_;
@@ -51,6 +61,7 @@ private:
     cuda::device_array<detail::window_slot> slots_;
     cuda::device_array<detail::window_entry> entries_;
     cuda::device_array<detail::window_entry> offers_;
+    cuda::device_array<std::uint32_t> flushed_, met_; // see network_view
     cuda::device_array<std::uint32_t> words_; // created, reply, aborted, ring tail, ring head: a cache line each
     cuda::pinned_array<detail::packet> ring_;
     cuda::device_array<detail::device_context> context_;

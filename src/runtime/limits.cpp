@@ -12,28 +12,56 @@ namespace dcuda {
 namespace {
 
 constexpr std::size_t reserved_shared_bytes = 1024; // of each block, by the driver
+constexpr std::size_t courier_shared_bytes = 4096;  // more than it needs
 
 struct resource {
     int blocks;
     std::string name;
 };
 
+// What a block takes of a multiprocessor.
+struct footprint {
+    int threads = 0, registers = 0;
+    std::size_t shared_bytes = 0;
+};
+footprint footprint_of(const cudaFuncAttributes& kernel, int threads, std::size_t shared_bytes) {
+    constexpr int warp = 32, register_unit = 256;
+    const int warps = (threads + warp - 1) / warp;
+    return {warps * warp, warps * ((kernel.numRegs * warp + register_unit - 1) / register_unit * register_unit),
+            kernel.sharedSizeBytes + shared_bytes + reserved_shared_bytes};
+}
+
+// Blocks that have to be left out so that the courier finds room: it starts after them, and what they leave may lie on
+// different multiprocessors.
+int places_for_courier(const footprint& block, const void* courier, int threads, const cudaDeviceProp& gpu) {
+    if (courier == nullptr) return 0;
+    cudaFuncAttributes attributes{};
+    cuda::check(cudaFuncGetAttributes(&attributes, courier), "asking for the courier's resources");
+    const footprint other =
+        footprint_of(attributes, static_cast<int>(detail::courier_threads(static_cast<unsigned>(threads))), 0);
+    const auto blocks = [](std::size_t needed, std::size_t of_block) {
+        return static_cast<int>((needed + of_block - 1) / std::max<std::size_t>(1, of_block));
+    };
+    const int neighbours =
+        std::max({blocks(static_cast<std::size_t>(other.threads), static_cast<std::size_t>(block.threads)),
+                  blocks(static_cast<std::size_t>(other.registers), static_cast<std::size_t>(block.registers)),
+                  blocks(other.shared_bytes, block.shared_bytes)});
+    return (neighbours - 1) * gpu.multiProcessorCount + 1;
+}
+
 // Blocks per multiprocessor that each resource allows on its own, to name the one that limits.
 resource tightest_resource(const cudaFuncAttributes& kernel, int threads, std::size_t shared_bytes,
                            const cudaDeviceProp& gpu) {
-    constexpr int warp = 32, register_unit = 256;
-    const int warps = (threads + warp - 1) / warp;
-    const int warp_registers = (kernel.numRegs * warp + register_unit - 1) / register_unit * register_unit;
-    const std::size_t block_shared_bytes = kernel.sharedSizeBytes + shared_bytes + reserved_shared_bytes;
+    const footprint block = footprint_of(kernel, threads, shared_bytes);
     const std::array resources{
-        resource{gpu.maxThreadsPerMultiProcessor / (warps * warp),
-                 fmt::format("threads ({} / {})", gpu.maxThreadsPerMultiProcessor, warps * warp)},
-        resource{gpu.regsPerMultiprocessor / std::max(1, warps * warp_registers),
-                 fmt::format("registers ({} / {} per rank, {} per thread)", gpu.regsPerMultiprocessor,
-                             warps * warp_registers, kernel.numRegs)},
+        resource{gpu.maxThreadsPerMultiProcessor / block.threads,
+                 fmt::format("threads ({} / {})", gpu.maxThreadsPerMultiProcessor, block.threads)},
+        resource{gpu.regsPerMultiprocessor / std::max(1, block.registers),
+                 fmt::format("registers ({} / {} per rank, {} per thread)", gpu.regsPerMultiprocessor, block.registers,
+                             kernel.numRegs)},
         resource{
-            static_cast<int>(gpu.sharedMemPerMultiprocessor / block_shared_bytes),
-            fmt::format("shared memory ({} B / {} B per rank)", gpu.sharedMemPerMultiprocessor, block_shared_bytes)},
+            static_cast<int>(gpu.sharedMemPerMultiprocessor / block.shared_bytes),
+            fmt::format("shared memory ({} B / {} B per rank)", gpu.sharedMemPerMultiprocessor, block.shared_bytes)},
         resource{gpu.maxBlocksPerMultiProcessor, fmt::format("blocks ({})", gpu.maxBlocksPerMultiProcessor)},
     };
     return *std::min_element(resources.begin(), resources.end(),
@@ -42,7 +70,7 @@ resource tightest_resource(const cudaFuncAttributes& kernel, int threads, std::s
 
 } // namespace
 
-rank_limit find_rank_limit(const void* kernel, const launch_config& config) {
+rank_limit find_rank_limit(const void* kernel, const void* courier, const launch_config& config) {
     int current = 0;
     cuda::check(cudaGetDevice(&current), "asking for the device");
     cudaDeviceProp properties{};
@@ -71,9 +99,12 @@ rank_limit find_rank_limit(const void* kernel, const launch_config& config) {
         cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, static_cast<int>(threads), config.shared_bytes),
         "asking for the kernel's occupancy");
     const resource limit = tightest_resource(attributes, static_cast<int>(threads), config.shared_bytes, properties);
-    return {blocks * properties.multiProcessorCount,
-            fmt::format("{} per multiprocessor by {}, {} multiprocessors of {}", blocks, limit.name,
-                        properties.multiProcessorCount, properties.name)};
+    const footprint block = footprint_of(attributes, static_cast<int>(threads), config.shared_bytes);
+    const int places = places_for_courier(block, courier, static_cast<int>(threads), properties);
+    return {std::max(0, blocks * properties.multiProcessorCount - places),
+            fmt::format("{} per multiprocessor by {}, {} multiprocessors of {}{}", blocks, limit.name,
+                        properties.multiProcessorCount, properties.name,
+                        places == 0 ? "" : fmt::format(", less {} for the network's courier", places))};
 }
 
 int default_ranks(const rank_limit& limit) { return limit.ranks; }
@@ -98,18 +129,46 @@ detail::staging_shape shape_staging(std::size_t offset, std::size_t available) {
 
 } // namespace
 
-shared_memory::shared_memory(const void* kernel, const launch_config& config, int ranks) : bytes_(config.shared_bytes) {
+shared_memory::shared_memory(const void* kernel, const void* courier, const launch_config& config, int ranks)
+    : bytes_(config.shared_bytes) {
     int current = 0;
     cuda::check(cudaGetDevice(&current), "asking for the device");
     cudaDeviceProp gpu{};
     cuda::check(cudaGetDeviceProperties(&gpu, current), "asking for the device's properties");
     cudaFuncAttributes attributes{};
     cuda::check(cudaFuncGetAttributes(&attributes, kernel), "asking for the kernel's resources");
-    if (gpu.major * 10 + gpu.minor < first_with_engine || attributes.ptxVersion < first_with_engine) return;
-
-    // All sizes are those of one rank.
     const int neighbours = (ranks + gpu.multiProcessorCount - 1) / gpu.multiProcessorCount; // on a multiprocessor
-    const std::size_t all = gpu.sharedMemPerMultiprocessor, usable = config.staging_bytes ? all : all / 2;
+    const bool has_engine =
+        gpu.major * 10 + gpu.minor >= first_with_engine && attributes.ptxVersion >= first_with_engine;
+    if (has_engine) add_staging(kernel, attributes, courier != nullptr, config, neighbours, gpu);
+
+    // Left alone, the driver makes room for as many blocks as would fit, at the cost of the L1 cache. And the courier,
+    // which is there first, leaves a multiprocessor its split of shared memory and L1 cache as long as it is there:
+    // blocks that want another never start (H200, driver 580). So both kernels say the same.
+    if (attributes.preferredShmemCarveout == cudaSharedmemCarveoutDefault &&
+        (staging_.stage_count != 0 || courier != nullptr)) {
+        const std::size_t needed =
+            static_cast<std::size_t>(neighbours) * (attributes.sharedSizeBytes + bytes_ + reserved_shared_bytes) +
+            (courier != nullptr ? courier_shared_bytes : 0);
+        const std::size_t all = gpu.sharedMemPerMultiprocessor;
+        attributes.preferredShmemCarveout =
+            static_cast<int>(std::min<std::size_t>(100, (needed * 100 + all - 1) / all));
+        cuda::check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                         attributes.preferredShmemCarveout),
+                    "asking for L1 cache");
+        preferring_kernel_ = kernel;
+    }
+    if (courier != nullptr)
+        cuda::check(cudaFuncSetAttribute(courier, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                         attributes.preferredShmemCarveout),
+                    "preparing the courier");
+}
+
+void shared_memory::add_staging(const void* kernel, const cudaFuncAttributes& attributes, bool has_courier,
+                                const launch_config& config, int neighbours, const cudaDeviceProp& gpu) {
+    // All sizes are those of one rank.
+    const std::size_t all = gpu.sharedMemPerMultiprocessor - (has_courier ? courier_shared_bytes : 0);
+    const std::size_t usable = config.staging_bytes ? all : all / 2;
     const std::size_t share = usable / static_cast<std::size_t>(neighbours);
     const std::size_t offset = config.shared_bytes, with_alignment = offset + stage_alignment;
     const std::size_t taken = attributes.sharedSizeBytes + with_alignment + reserved_shared_bytes;
@@ -122,14 +181,6 @@ shared_memory::shared_memory(const void* kernel, const launch_config& config, in
 
     cuda::check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
                 "raising the kernel's dynamic shared memory");
-    // Left alone, the driver makes room for as many blocks as would fit, at the cost of the L1 cache.
-    if (attributes.preferredShmemCarveout == cudaSharedmemCarveoutDefault) {
-        const std::size_t needed = static_cast<std::size_t>(neighbours) * (taken - with_alignment + bytes);
-        const int percent = static_cast<int>((needed * 100 + all - 1) / all);
-        cuda::check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, percent),
-                    "asking for L1 cache");
-        preferring_kernel_ = kernel;
-    }
     const auto threads = static_cast<int>(config.threads.x * config.threads.y * config.threads.z);
     int fitting = 0;
     cuda::check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&fitting, kernel, threads, bytes),
@@ -147,14 +198,15 @@ shared_memory::~shared_memory() {
 
 #else
 
-rank_limit find_rank_limit(const void*, const launch_config& config) {
+rank_limit find_rank_limit(const void*, const void*, const launch_config& config) {
     const auto limit = detail::exec::limit(config.threads, config.shared_bytes);
     return {limit.max_blocks, limit.reason};
 }
 
 int default_ranks(const rank_limit& limit) { return std::min(8, limit.ranks); }
 
-shared_memory::shared_memory(const void*, const launch_config& config, int) : bytes_(config.shared_bytes) {}
+shared_memory::shared_memory(const void*, const void*, const launch_config& config, int)
+    : bytes_(config.shared_bytes) {}
 
 shared_memory::~shared_memory() = default;
 

@@ -62,25 +62,29 @@ void network_path::begin(device_state& state, delivery& into) {
 }
 
 void network_path::end() {
+    for (const auto& [process, each] : connections_) each->end_run();
     state_ = nullptr;
     delivery_ = nullptr;
 }
 
 // ---- connections ----------------------------------------------------------------------------------------------------
 
-// Processes connect when the first rank of one sends to a rank of the other. Each tells the other what its network and its
-// ring need ("hello"), over the control plane; and when it has used what it was told ("ready").
+// Processes connect when the first rank of one sends to a rank of the other. Each tells the other what its network and
+// its ring need ("hello"), over the control plane; and when it has used what it was told ("ready").
 connection& network_path::connect(int process) {
     auto& known = connections_[process];
     if (!known) {
         transport::network& over = *networks_[network_of_[static_cast<std::size_t>(process)]];
-        known = std::make_unique<connection>(process, over, delivery_, link_, *this, ring_bytes_, next_number_);
-        next_number_ += static_cast<std::uint32_t>(ring_bytes_ / transport::network::unit_bytes);
+        const auto first_number =
+            static_cast<std::uint32_t>(by_ring_.size() * (ring_bytes_ / transport::network::unit_bytes));
+        known = std::make_unique<connection>(process, over, delivery_, link_, static_cast<message_handler&>(*this),
+                                             ring_bytes_, first_number);
+        by_ring_.push_back(known.get());
         support::wire_writer message;
         message.put(greeting::hello);
         message.put(known->offer());
-        message.put(over.name());
-        message.put(over.invite(process));
+        message.put(std::string_view(over.name()));
+        message.put(std::string_view(over.invite(process)));
         control_.post(process, message.bytes());
     }
     return *known;
@@ -89,23 +93,24 @@ connection& network_path::connect(int process) {
 void network_path::receive(int from, const std::string& bytes) {
     support::wire_reader message(bytes);
     connection& with = connect(from);
-    auto& we_are_ready = ready_.try_emplace(from, false).first->second;
     if (message.get<greeting>() == greeting::hello) {
         const auto offer = message.get<connection::ring_offer>();
         const std::string name = message.get_text();
         transport::network& over = *networks_[network_of_[static_cast<std::size_t>(from)]];
-        support::require(name == over.name(), error_code::no_path,
-                         "processes {} and {} use different transports: {} and {}; set DCUDA_TRANSPORT to the same for all",
-                         control_.index(), from, over.name(), name);
+        support::require(
+            name == over.name(), error_code::no_path,
+            "processes {} and {} use different transports: {} and {}; set DCUDA_TRANSPORT to the same for all",
+            control_.index(), from, over.name(), name);
         with.use(offer);
         over.connect(from, message.get_text());
         support::wire_writer answer;
         answer.put(greeting::ready);
         control_.post(from, answer.bytes());
-        we_are_ready = true;
+        has_connected_[from] = true;
     } else {
-        with.is_open = we_are_ready;
+        has_answered_[from] = true;
     }
+    with.is_open = has_connected_[from] && has_answered_[from];
 }
 
 // ---- what ranks want ------------------------------------------------------------------------------------------------
@@ -130,7 +135,8 @@ void network_path::take(const command& what, const std::byte* payload) {
         }
         const std::uint64_t bytes = words[6] | static_cast<std::uint64_t>(words[7]) << 32;
         const std::uint64_t source = words[8] | static_cast<std::uint64_t>(words[9]) << 32;
-        return to.send_from_device(head, bytes, reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(source)), rank);
+        return to.send_from_device(head, bytes, reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(source)),
+                                   rank);
     }
     case opcode::flush: {
         const std::uint64_t id = next_flush_++;
@@ -241,11 +247,13 @@ bool network_path::progress() {
 bool network_path::is_quiet() const {
     const bool all_done = delivery_ == nullptr || delivery_->done() == delivery_->issued();
     return all_done && replies_.empty() && flushes_.empty() &&
-           std::all_of(connections_.begin(), connections_.end(), [](const auto& each) { return each.second->is_quiet(); });
+           std::all_of(connections_.begin(), connections_.end(),
+                       [](const auto& each) { return each.second->is_quiet(); });
 }
 
 bool network_path::is_sent() const {
-    return std::all_of(connections_.begin(), connections_.end(), [](const auto& each) { return each.second->is_sent(); });
+    return std::all_of(connections_.begin(), connections_.end(),
+                       [](const auto& each) { return each.second->is_sent(); });
 }
 
 } // namespace dcuda

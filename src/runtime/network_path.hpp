@@ -16,8 +16,8 @@ namespace dcuda {
 // One for all runs of a runtime. Used by one thread.
 class network_path : private message_handler {
 public:
-    // Collective over the processes. `is_remote[i]`: process i is reached over a network only; `is_near[i]`: it is on this
-    // host. Opens the transports that are needed.
+    // Collective over the processes. `is_remote[i]`: process i is reached over a network only; `is_near[i]`: it is on
+    // this host. Opens the transports that are needed.
     network_path(bootstrap::control& control, device_link& link, const settings& with, std::vector<bool> is_remote,
                  const std::vector<bool>& is_near, const std::string& local_address);
     ~network_path() override;
@@ -52,15 +52,15 @@ private:
         std::uint32_t number;
         unsigned connections; // that have not delivered everything
     };
-    // A barrier of all processes, one per collective that is one: a dissemination. In round i each process tells the one
-    // 2^i further, and waits for the one 2^i before.
+    // A barrier of all processes, one per collective that is one: a dissemination. In round i each process tells the
+    // one 2^i further, and waits for the one 2^i before.
     struct process_barrier {
         bool is_active = false;
         bool is_drained = false; // what our ranks have sent before has arrived
         bool mail = false;       // somebody has sent mail
         std::uint32_t number = 0;
         std::uint32_t round = 0;
-        bool told = false; // our part of the round
+        bool told = false;                      // our part of the round
         std::vector<std::deque<bool>> arrivals; // by round: mail, of those that came
     };
 
@@ -78,8 +78,8 @@ private:
     std::vector<std::unique_ptr<transport::network>> networks_;
     std::vector<std::uint8_t> network_of_; // by process
     std::map<int, std::unique_ptr<connection>> connections_;
-    std::map<int, bool> ready_; // processes whose network has connected to ours, by whether ours has to theirs
-    std::uint32_t next_number_ = 0;
+    std::vector<connection*> by_ring_; // numbers of arrivals are those of rings, one ring after the other
+    std::map<int, bool> has_connected_, has_answered_; // by process: our network to theirs; theirs to ours
     std::uint64_t next_flush_ = 1;
     std::map<std::uint64_t, pending_flush> flushes_;
     std::array<process_barrier, detail::barrier_kinds> barriers_;

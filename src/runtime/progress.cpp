@@ -15,43 +15,70 @@ using bootstrap::event;
 
 // Gathers of a run: windows count from 0, the watchdog's report has an id of its own.
 constexpr std::uint64_t waits_gather = std::uint64_t{1} << 62;
+constexpr std::uint64_t network_gather = waits_gather + 1;
 
 constexpr std::uint32_t report_interval = ring_capacity / 4;
 
 } // namespace
 
-progress::progress(bootstrap::control& control, device_state& state, device_link& link, const settings& with)
-    : control_(control), state_(state), link_(link), log_(static_cast<std::size_t>(state.ranks())),
+progress::progress(bootstrap::control& control, device_state& state, device_link& link, network_path* network,
+                   const settings& with)
+    : control_(control), state_(state), link_(link), log_(static_cast<std::size_t>(state.ranks())), network_(network),
       windows_(control, state, link), watchdog_(control, state, link, with.watchdog_interval) {}
 
 bool progress::poll() {
     const bool had_commands = serve_commands();
+    return serve_network() || had_commands;
+}
+
+bool progress::poll_rest() {
     const bool had_events = serve_events();
-    if (!failure_) watchdog_.poll();
-    return had_commands || had_events;
+    if (!failure_) watchdog_.poll(network_ == nullptr || network_->is_quiet());
+    return had_events;
+}
+
+bool progress::serve_network() {
+    if (network_ == nullptr || failure_) return false;
+    try {
+        return network_->progress();
+    } catch (const error& problem) {
+        fail(problem);
+        return true;
+    }
 }
 
 bool progress::serve_commands() {
     const packet* const slots = state_.fields().ring.slots;
     bool any = false;
-    for (;; ++taken_) {
-        // ORDER command-observe: a packet's number vouches for its payload and for what the command refers to.
-        const packet* slot = slots + std::size_t(taken_ % ring_capacity) * packets_per_command;
-        const bool arrived = std::all_of(slot, slot + packets_per_command,
-                                         [&](const packet& part) { return packet_arrived(&part, taken_ + 1); });
-        if (!arrived) break;
+    // ORDER command-observe: a packet's number vouches for its payload and for what the command refers to.
+    const auto take = [&](std::uint32_t number, std::uint32_t* words) {
+        const packet* slot = slots + std::size_t(number % ring_capacity) * packets_per_command;
+        for (std::size_t part = 0; part < packets_per_command; ++part, words += 3) {
+            if (!packet_arrived(slot + part, number + 1)) return false;
+            std::copy_n(slot[part].payload, 3, words);
+        }
+        return true;
+    };
+    while (network_ == nullptr || network_->has_room()) {
         command cmd{};
-        for (std::size_t part = 0; part < packets_per_command; ++part)
-            std::copy_n(slot[part].payload, 3, cmd.words + 3 * part);
+        if (!take(taken_, cmd.words)) break;
+        // Payload in the ring: some in the command, the rest behind it.
+        const bool has_payload = static_cast<opcode>(cmd.words[0]) == opcode::send && cmd.words[7] == in_ring;
+        const std::uint32_t commands = has_payload ? commands_for(cmd.words[6]) : 1;
+        std::copy_n(cmd.words + 8, 4, payload_.begin());
+        std::uint32_t behind = 1;
+        while (behind < commands && take(taken_ + behind, payload_.data() + 4 + (behind - 1) * command_words)) ++behind;
+        if (behind < commands) break;
         any = true;
         try {
             serve(cmd);
         } catch (const error& problem) {
             fail(problem);
         }
+        taken_ += commands;
         // ORDER slot-free: the slots have been read.
-        if (taken_ + 1 - reported_ >= report_interval)
-            link_.publish_free_slots(state_.fields().ring.head, reported_ = taken_ + 1);
+        if (taken_ - reported_ >= report_interval)
+            link_.publish_free_slots(state_.fields().ring.head, reported_ = taken_);
     }
     return any;
 }
@@ -81,6 +108,11 @@ void progress::serve(const command& cmd) {
     case opcode::log:
         log_.take(cmd);
         break;
+    case opcode::send:
+    case opcode::flush:
+    case opcode::barrier:
+        if (!failure_) network_->take(cmd, reinterpret_cast<const std::byte*>(payload_.data()));
+        break;
     case opcode::none:
         break;
     }
@@ -104,6 +136,8 @@ void progress::serve(const event& what) {
     case event::kind::gathered:
         if (what.id == waits_gather)
             report_deadlock(what.parts);
+        else if (what.id == network_gather)
+            network_ended_ = true;
         else
             windows_.complete(what.parts);
         break;
@@ -113,6 +147,9 @@ void progress::serve(const event& what) {
         control_.start_gather(waits_gather, waits.bytes());
         break;
     }
+    case event::kind::message:
+        if (network_ != nullptr && !failure_) network_->receive(what.process, what.message);
+        break;
     case event::kind::aborted: {
         failure_is_agreed_ = true;
         const auto code = static_cast<error_code>(what.code);
@@ -128,8 +165,6 @@ void progress::serve(const event& what) {
     case event::kind::lost:
         failure_is_agreed_ = true;
         if (!failure_) end_run(error(error_code::process_lost, what.message));
-        break;
-    case event::kind::message: // nothing here sends any
         break;
     }
 }
@@ -159,6 +194,20 @@ void progress::end_run(const error& cause) {
         link_.write_word(state_.fields().aborted, 1);
     } catch (const error&) {
         // The device is gone already; the failure that we have says more.
+    }
+}
+
+void progress::end_network() {
+    if (network_ == nullptr) return;
+    // A network may need the target's work to complete a write, so nobody leaves before all writes are done.
+    bool told = false;
+    while (!network_ended_ && !failure_) {
+        const bool busy = serve_network() | serve_events();
+        if (!told && network_->is_sent()) {
+            control_.start_gather(network_gather, {});
+            told = true;
+        }
+        if (!busy) yield_processor();
     }
 }
 

@@ -6,6 +6,7 @@
 #include "runtime/device_link.hpp"
 #include "runtime/device_log.hpp"
 #include "runtime/device_state.hpp"
+#include "runtime/network_path.hpp"
 #include "runtime/watchdog.hpp"
 #include "runtime/window_host.hpp"
 
@@ -18,10 +19,15 @@ namespace dcuda {
 // For one run. Used by one thread.
 class progress {
 public:
-    progress(bootstrap::control& control, device_state& state, device_link& link, const settings& with);
+    // `network`: null if all processes map each other's memory.
+    progress(bootstrap::control& control, device_state& state, device_link& link, network_path* network,
+             const settings& with);
 
-    // Does what there is to do. True if there was something.
+    // Serves the ranks' commands and the network. True if there was something.
     bool poll();
+
+    // What can wait a little: the control plane and the watchdog. After poll(). True if there was something.
+    bool poll_rest();
 
     // Ends the run on all processes because of an error here. The first error counts.
     void fail(const error& cause);
@@ -30,13 +36,20 @@ public:
     const std::optional<error>& failure() const { return failure_; }
     std::chrono::steady_clock::time_point failed_at() const { return failed_at_; }
 
+    // After the kernel, without a failure: lets the network work until all processes are here and nothing is under way.
+    void end_network();
+
     // After the kernel: takes the last commands, and after a failure waits for the other processes' view of it.
     void finish();
 
     const std::vector<double>& timings() const { return timings_; }
 
 private:
+    static constexpr std::size_t payload_words =
+        detail::first_ring_bytes / 4 + detail::commands_for(detail::max_ring_bytes) * detail::command_words;
+
     bool serve_commands();
+    bool serve_network();
     bool serve_events();
     void serve(const detail::command& cmd);
     void serve(const bootstrap::event& what);
@@ -47,6 +60,7 @@ private:
     device_state& state_;
     device_link& link_;
     device_log log_;
+    network_path* network_;
     window_host windows_;
     watchdog watchdog_;
     std::uint32_t taken_ = 0;    // commands
@@ -54,6 +68,8 @@ private:
     std::uint64_t timer_start_ns_ = 0;
     std::vector<double> timings_; // ms
     std::optional<error> failure_;
+    std::vector<std::uint32_t> payload_ = std::vector<std::uint32_t>(payload_words); // of the command being served
+    bool network_ended_ = false;
     bool failure_is_agreed_ = false; // it came from the control plane, so all processes have the same
     std::chrono::steady_clock::time_point failed_at_{};
 };

@@ -79,6 +79,8 @@ std::string describe_wait(const wait_record& wait) {
         return fmt::format("{}, for the ranks of other processes", name(static_cast<collective>(wait.detail)));
     case waiting::host_reply:
         return "create_window, for its host and the ranks of other processes";
+    case waiting::flush:
+        return "flush, for puts over the network to arrive";
     case waiting::mailbox:
         return fmt::format("put_notify or notify to rank {}, whose mailbox is full of what this rank has sent: rank {} "
                            "takes its mail when it waits",

@@ -5,6 +5,7 @@
 #include "runtime/limits.hpp"
 #include "runtime/progress.hpp"
 #include "runtime/settings.hpp"
+#include "support/host.hpp"
 #include "support/wire.hpp"
 
 #include <algorithm>
@@ -16,6 +17,10 @@ namespace dcuda {
 namespace {
 
 using clock = std::chrono::steady_clock;
+
+constexpr std::chrono::microseconds look_interval{500}; // at what seldom happens, while messages come over a network
+constexpr std::chrono::seconds courier_patience{30};
+constexpr unsigned spins = DCUDA_BACKEND_CUDA ? 1000 : 0; // looks in vain before others may have the core
 
 #if DCUDA_BACKEND_CUDA
 constexpr const char* backend = "cuda";
@@ -57,25 +62,26 @@ public:
     explicit implementation(const settings& with)
         : settings_(with), job_(bootstrap::detect_job()), devices_(choose_device(job_)),
           control_(job_, fmt::format("{} {}", backend, DCUDA_VERSION_STRING)) {
-        find_paths();
         link_ = std::make_unique<device_link>();
+        find_paths();
     }
 
     rank_info info() const {
         const int ranks = ranks_;
-        return {ranks * job_.count, ranks,     ranks * job_.index, job_.local_count, job_.local_index, 1, 0,
-                job_.count,         job_.index};
+        return {ranks * job_.count, ranks,       ranks * job_.index, job_.local_count, job_.local_index,
+                node_count_,        node_index_, job_.count,         job_.index};
     }
 
-    rank_info plan(const void* kernel, const launch_config& config) {
-        ranks_ = agree(kernel, config);
+    rank_info plan(const void* kernel, const void* courier, const launch_config& config) {
+        ranks_ = agree(kernel, courier, config);
         return info();
     }
 
     double run(const detail::bound_kernel& kernel, const launch_config& config) {
         support::require(!failed_, error_code::invalid_argument,
                          "this runtime's last run failed; construct a new one in a new job");
-        ranks_ = agree(kernel.address, config); // an error here is the same on all processes, which may try again
+        ranks_ = agree(kernel.address, kernel.courier,
+                       config); // an error here is the same on all processes, which may try again
         try {
             return run_agreed(kernel, config);
         } catch (const error& problem) {
@@ -89,16 +95,21 @@ public:
     std::vector<double> timings;
 
 private:
-    // Every pair of processes needs a path between their devices; today that is peer access.
+    // Every pair of processes needs a path between their devices: peer access, or else the network.
     void find_paths() {
         struct place {
             int device;
             int visible_devices;
             int peer_allowed;
             char bus_id[32];
+            char host[128];
         };
+        is_remote_.assign(static_cast<std::size_t>(job_.count), false);
         if (job_.count == 1) return;
+        std::vector<bool> is_near(is_remote_.size());
+        std::vector<std::string> nodes;
         place mine{};
+        support::host_identity().copy(mine.host, sizeof mine.host - 1);
         mine.visible_devices = devices_;
         mine.peer_allowed = settings_.peer_allowed ? 1 : 0;
         cuda::check(cudaGetDevice(&mine.device), "asking for the device");
@@ -111,30 +122,43 @@ private:
         const auto all = control_.allgather(message.bytes(), "finding paths between devices");
         for (int process = 0; process < job_.count; ++process) {
             const auto other = support::wire_reader(all[static_cast<std::size_t>(process)]).get<place>();
-            support::require(other.peer_allowed != 0, error_code::no_path,
-                             "process {} has no path to the others: DCUDA_DISABLE_PEER forbids peer access there, and "
-                             "this version has no network path. Unset DCUDA_DISABLE_PEER, or run one process",
-                             process);
+            const auto node = std::find(nodes.begin(), nodes.end(), other.host);
+            if (process == job_.index) node_index_ = static_cast<int>(node - nodes.begin());
+            if (node == nodes.end()) nodes.emplace_back(other.host); // a new one
+            if (process == job_.index) continue;
+            const auto index = static_cast<std::size_t>(process);
+            is_near[index] = std::string_view(mine.host) == other.host;
+            if (!is_near[index] || other.peer_allowed == 0 || mine.peer_allowed == 0) {
+                is_remote_[index] = true;
+                continue;
+            }
 #if DCUDA_BACKEND_CUDA
             int other_device = -1;
             if (cudaDeviceGetByPCIBusId(&other_device, other.bus_id) != cudaSuccess) {
                 cudaGetLastError(); // not visible to this process; opening its memory will tell
                 continue;
             }
-            support::require(transport::path_between(mine.device, other_device) != transport::path::none,
-                             error_code::no_path,
-                             "processes {} and {} have no path: their devices {} and {} have no peer access",
-                             job_.index, process, mine.bus_id, other.bus_id);
+            is_remote_[index] = transport::path_between(mine.device, other_device) == transport::path::none;
             if (process < job_.index && other_device == mine.device && process % devices_ == 0 &&
                 job_.index == process + devices_)
                 std::fprintf(stderr, "dcuda: %d processes share %d devices; their kernels take turns, which is slow\n",
                              job_.local_count, devices_);
 #endif
         }
+        node_count_ = static_cast<int>(nodes.size());
+        // All processes have networks or none: those of one host may have peer access, but not to the other hosts.
+        support::wire_writer needs;
+        needs.put(std::find(is_remote_.begin(), is_remote_.end(), true) != is_remote_.end());
+        bool any = false;
+        for (const auto& theirs : control_.allgather(needs.bytes(), "looking for processes without peer access"))
+            any = support::wire_reader(theirs).get<bool>() || any;
+        if (!any) return;
+        network_ = std::make_unique<network_path>(control_, *link_, settings_, is_remote_, is_near, std::string());
+        control_.barrier("opening the network");
     }
 
     // The number of ranks per device for this kernel, the same on all processes, or the same error on all.
-    int agree(const void* kernel, const launch_config& config) {
+    int agree(const void* kernel, const void* courier, const launch_config& config) {
         const int requested = config.ranks_per_device != 0 ? config.ranks_per_device : settings_.ranks_per_device;
         rank_limit limit{0, ""};
         std::string failure;
@@ -143,7 +167,7 @@ private:
                 "launch_config: ranks_per_device must not be negative, threads must be at least 1 in each dimension";
         else
             try {
-                limit = find_rank_limit(kernel, config);
+                limit = find_rank_limit(kernel, network_ ? courier : nullptr, config);
             } catch (const error& problem) {
                 failure = problem.what();
             }
@@ -203,23 +227,28 @@ private:
         if (!state_ || state_->ranks() != ranks_) {
             state_.reset();
             control_.barrier("changing the number of ranks"); // nobody maps what is freed
-            state_ = std::make_unique<device_state>(control_, settings_, ranks_);
+            state_ = std::make_unique<device_state>(control_, settings_, is_remote_, ranks_);
         }
         timings.clear();
-        const shared_memory shared(kernel.address, config, ranks_);
+        const shared_memory shared(kernel.address, network_ ? kernel.courier : nullptr, config, ranks_);
         state_->reset(user_data, shared.staging());
         control_.barrier("starting the kernel"); // nobody notifies before everybody is reset
 
         cuda::stream stream;
         cuda::event start, stop;
-        progress running(control_, *state_, *link_, settings_);
+        std::optional<delivery> arrivals;
+        if (network_) network_->begin(*state_, arrivals.emplace(*state_));
+        progress running(control_, *state_, *link_, network_.get(), settings_);
         start.record(stream);
         const cudaError_t launched =
             kernel.start({config.threads, static_cast<unsigned>(ranks_), shared.bytes(), state_->first_rank()},
                          stream.get(), state_->context());
         cuda::check(launched, "starting the kernel");
         stop.record(stream);
-        wait_for_kernel(stream, running);
+        if (arrivals) arrivals->start(kernel.courier, config.threads.x * config.threads.y * config.threads.z);
+        wait_for_kernel(stream, running, arrivals ? &*arrivals : nullptr);
+        if (!running.failure()) running.end_network();
+        if (network_) network_->end();
         running.finish();
         if (running.failure()) throw *running.failure();
         timings = running.timings();
@@ -228,10 +257,23 @@ private:
         return elapsed_ms;
     }
 
-    void wait_for_kernel(const cuda::stream& stream, progress& running) {
+    void wait_for_kernel(const cuda::stream& stream, progress& running, const delivery* courier) {
+        const auto begin = clock::now();
         unsigned idle = 0;
+        auto next_look = clock::now();
         for (;;) {
-            const bool busy = running.poll();
+            bool busy = running.poll();
+            // PERF: a look at the stream and the socket costs some 10 us, which messages over the network would wait.
+            if (courier != nullptr && DCUDA_BACKEND_CUDA) {
+                const auto now = clock::now();
+                if (now < next_look) {
+                    idle = busy ? 0 : idle + 1;
+                    if (idle > spins) detail::yield_processor();
+                    continue;
+                }
+                next_look = now + look_interval;
+            }
+            busy = running.poll_rest() || busy;
             const cudaError_t state = cudaStreamQuery(stream.get());
             if (state == cudaSuccess) return;
             if (state != cudaErrorNotReady) {
@@ -239,11 +281,17 @@ private:
                                                                            job_.index, kernel_problem(state))));
                 return;
             }
+            if (courier != nullptr && !courier->has_started() && clock::now() - begin > courier_patience)
+                running.fail(
+                    error(error_code::out_of_resources,
+                          fmt::format("process {}: the courier, which delivers what comes over the network, found no "
+                                      "room on the device for {} s; run with fewer ranks per device",
+                                      job_.index, courier_patience.count())));
             if (const std::string problem = early_kernel_problem(); !problem.empty())
                 running.fail(error(error_code::kernel_failure, fmt::format("process {}: {}", job_.index, problem)));
             if (running.failure() && clock::now() - running.failed_at() > settings_.abort_grace) give_up(running);
             idle = busy ? 0 : idle + 1;
-            rest(idle);
+            if (idle > spins) rest(idle - spins);
         }
     }
 
@@ -290,6 +338,9 @@ private:
     int devices_;
     bootstrap::control control_;
     std::unique_ptr<device_link> link_;
+    std::vector<bool> is_remote_; // by process: reached over the network only
+    int node_count_ = 1, node_index_ = 0;
+    std::unique_ptr<network_path> network_; // null: all processes map each other's memory
     std::unique_ptr<device_state> state_;
     int ranks_ = 0;
     bool failed_ = false;
@@ -307,8 +358,8 @@ double runtime::run(const detail::bound_kernel& kernel, const launch_config& con
     return implementation_->run(kernel, config);
 }
 
-rank_info runtime::plan(const void* kernel, const launch_config& config) {
-    return implementation_->plan(kernel, config);
+rank_info runtime::plan(const void* kernel, const void* courier, const launch_config& config) {
+    return implementation_->plan(kernel, courier, config);
 }
 
 rank_info runtime::info() const { return implementation_->info(); }

@@ -15,6 +15,8 @@ using std::chrono::nanoseconds;
 
 constexpr int max_ranks_per_device = 1 << 20;
 constexpr long max_wait_seconds = 1'000'000'000;
+constexpr long default_ring_bytes = 2 << 20;
+constexpr long default_inline_bytes = 4096;
 
 nanoseconds seconds(double value) { return nanoseconds(static_cast<std::int64_t>(value * 1e9)); }
 
@@ -81,6 +83,17 @@ settings resolve_settings(const options& requested, int* argc, char** argv) {
     result.watchdog_interval = seconds(support::env_seconds("DCUDA_WATCHDOG_INTERVAL").value_or(0.5));
     result.abort_grace = seconds(support::env_seconds("DCUDA_ABORT_GRACE").value_or(5));
     result.peer_allowed = !support::env_flag("DCUDA_DISABLE_PEER").value_or(false);
+    result.transport = support::env_string("DCUDA_TRANSPORT").value_or("auto");
+    support::require(result.transport.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_;:") == std::string::npos,
+                     error_code::invalid_argument,
+                     "DCUDA_TRANSPORT={}: expected auto, ofi, mpi or verbs; for a provider of libfabric, ofi:tcp",
+                     result.transport);
+    result.network_ring_bytes = static_cast<std::size_t>(
+        support::env_integer("DCUDA_NETWORK_RING_BYTES", 128 << 10, 1 << 30).value_or(default_ring_bytes));
+    support::require(std::has_single_bit(result.network_ring_bytes), error_code::invalid_argument,
+                     "DCUDA_NETWORK_RING_BYTES is {}: expected a power of two", result.network_ring_bytes);
+    result.network_inline_bytes = static_cast<int>(
+        support::env_integer("DCUDA_NETWORK_INLINE_BYTES", 0, detail::max_ring_bytes).value_or(default_inline_bytes));
     result.mailbox_packets =
         static_cast<int>(support::env_integer("DCUDA_MAILBOX_PACKETS", 0, detail::max_lane_packets).value_or(-1));
     support::require(result.mailbox_packets < 8 ? result.mailbox_packets <= 0

@@ -14,11 +14,11 @@ std::vector<wait_record> watchdog::read_waits() {
     return waits;
 }
 
-void watchdog::poll() {
+void watchdog::poll(bool is_quiet) {
     if (interval_.count() == 0 || clock::now() < next_) return;
     next_ = clock::now() + interval_;
     std::vector<wait_record> waits = read_waits();
-    bool all_wait = true, all_looked_again = true;
+    bool all_wait = is_quiet, all_looked_again = true;
     std::uint64_t digest = 14695981039346656037u; // FNV-1a over what changes when a rank moves
     for (std::size_t rank = 0; rank < waits.size(); ++rank) {
         const auto what = static_cast<waiting>(waits[rank].what);

@@ -22,8 +22,9 @@ public:
         : control_(control), state_(state), link_(link), interval_(interval), next_(clock::now() + interval),
           previous_(static_cast<std::size_t>(state.ranks())) {}
 
-    // Takes a sample if it is time and reports it to the control plane.
-    void poll();
+    // Takes a sample if it is time and reports it to the control plane. `is_quiet`: nothing that ranks may wait for is
+    // on its way over a network.
+    void poll(bool is_quiet);
 
     // The waits of this device's ranks now.
     std::vector<detail::wait_record> read_waits();

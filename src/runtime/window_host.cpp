@@ -28,8 +28,13 @@ struct process_offer {
     std::vector<shared_offer> ranks;
 };
 
-process_offer make_offer(const std::vector<window_entry>& entries, const device_state& state) {
+// `is_mapped`: other processes will map it. Over a network any memory will do.
+process_offer make_offer(const std::vector<window_entry>& entries, const device_state& state, bool is_mapped) {
     process_offer offer;
+    if (!is_mapped) {
+        for (const window_entry& entry : entries) offer.ranks.push_back({no_allocation, 0, entry.bytes, entry.base});
+        return offer;
+    }
     std::map<std::uint64_t, std::uint32_t> known; // allocation id -> index
     for (std::size_t rank = 0; rank < entries.size(); ++rank) {
         const window_entry& entry = entries[rank];
@@ -97,7 +102,10 @@ void window_host::begin(std::uint32_t slot) {
     } else {
         std::vector<window_entry> entries(static_cast<std::size_t>(state_.ranks()));
         link_.read(entries.data(), fields.offers, entries.size() * sizeof(window_entry));
-        offer = make_offer(entries, state_);
+        bool is_mapped = false;
+        for (int process = 0; process < control_.count(); ++process)
+            is_mapped = is_mapped || (process != control_.index() && !state_.is_remote(process));
+        offer = make_offer(entries, state_, is_mapped);
     }
     control_.start_gather(windows_++, encode(offer));
 }
@@ -121,7 +129,7 @@ void window_host::complete(const std::vector<bootstrap::blob>& offers) {
         if (!offer.failure.empty()) throw error(error_code::no_path, offer.failure);
         for (const shared_offer& rank : offer.ranks) {
             window_entry entry{nullptr, rank.bytes, rank.home};
-            if (rank.allocation != no_allocation && process != control_.index())
+            if (rank.allocation != no_allocation && process != control_.index() && !state_.is_remote(process))
                 entry.base = mappings_.open(process, offer.allocations.at(rank.allocation)) + rank.offset;
             entries.push_back(entry);
         }

@@ -81,6 +81,12 @@ public:
     ~event() { cudaEventDestroy(event_); }
     event(const event&) = delete;
     event& operator=(const event&) = delete;
+    // Whether all work before record() has ended.
+    bool is_over() const {
+        const cudaError_t state = cudaEventQuery(event_);
+        if (state != cudaErrorNotReady) check(state, "asking for an event");
+        return state == cudaSuccess;
+    }
     void record(const stream& on) { check(cudaEventRecord(event_, on.get()), "recording an event"); }
     friend double milliseconds(const event& from, const event& to) {
         float elapsed = 0;

@@ -48,6 +48,7 @@ __global__ void skewed(dcuda::context context, findings* found, unsigned char* m
                 self.wait_notifications(1, 1);
                 self.put_notify(win, next, begin, bytes, outbox + skews[from], 2);
                 self.wait_notifications(2, 1);
+                self.flush(win); // the outbox changes in the next round, whether or not `next` has what it held
                 for_each_thread(room, [&](std::size_t i) {
                     EXPECT_SAME(inbox[i], i < begin || i >= end ? untouched : pattern(i - begin, seed + previous));
                 });

@@ -155,6 +155,33 @@ private:
     std::uint32_t* row_;
 };
 
+// Where some devices are reached over a network, the hosts of all processes meet for their ranks. The arrivals of all
+// devices, for the words of the rows; 0 if the run ended. One thread of rank 0.
+//
+// ORDER host-barrier: what this thread has observed is completed to the system before its host learns of the arrival
+// (command-publish); the host makes sure that what the device has sent over the network has arrived; the reply comes
+// after that of all processes (reply-publish), and is released to the rows.
+DCUDA_COLD std::uint32_t meet_by_host(shared_state shared, collective kind, std::uint32_t number, bool mail) {
+    rank_state& state = shared.get();
+    const device_context& device = state.device;
+    const auto index = static_cast<std::uint32_t>(kind);
+    complete_writes();
+    if (!send_command(state, command{{static_cast<std::uint32_t>(opcode::barrier), state.device_rank, number, index,
+                                      mail ? 1u : 0u}}))
+        return 0;
+    std::uint32_t reply = 0;
+    if (!wait_for_word<order_tag::reply_observe>(
+            state, scope::system, device.network.met + index,
+            [&](std::uint32_t value) {
+                reply = value;
+                return value >> 1 == (number & 0x7fff'ffff);
+            },
+            waiting::other_devices, index))
+        return 0;
+    fence_release<order_tag::device_arrive>(scope::device);
+    return device.process_count + ((reply & 1) != 0 ? barrier_mail : 0);
+}
+
 // The team; true in its first thread if any rank has sent mail since the barrier before, or if the run has ended. The
 // first rank of a row, and rank 0, do the work of others.
 DCUDA_DEVICE bool barrier_of_world(const team& all, rank_state& state, collective kind, std::uint32_t epoch) {
@@ -190,11 +217,18 @@ DCUDA_DEVICE bool barrier_of_world(const team& all, rank_state& state, collectiv
             arrival = arrival_after(state.mail_seen[index][epoch % 2][rows > 1 ? 2 : 0]);
             fence_release<order_tag::device_arrive>(scope::system);
         }
+        // What the hosts of all processes have met for, all devices at once.
+        if (all.leads() && arrival != 0 && device.network.in_use != 0)
+            arrival = exec::far(meet_by_host)(state, kind, epoch, arrival != 1);
         arrival = broadcast(all, arrival, 0);
         sync(all);
-        for (std::uint32_t process = 0; process < device.process_count && arrival != 0; ++process)
-            for (std::uint32_t i = all.index; i < rows; i += all.count)
-                add_after_fence<order_tag::device_arrive>(words_of(state, kind, epoch, process).release(i), arrival);
+        const std::uint32_t processes = device.network.in_use != 0 ? 1 : device.process_count;
+        for (std::uint32_t i = 0; i < processes && arrival != 0; ++i) {
+            const std::uint32_t process = device.network.in_use != 0 ? device.process_index : i;
+            for (std::uint32_t row_index = all.index; row_index < rows; row_index += all.count)
+                add_after_fence<order_tag::device_arrive>(words_of(state, kind, epoch, process).release(row_index),
+                                                          arrival);
+        }
     }
     if (!all.leads()) return false;
     if (!going || !await_arrivals<order_tag::device_observe>(state, scope::system, kind, words.release(row),
@@ -264,6 +298,7 @@ DCUDA_DEVICE void init(context device, rank_state& state) {
         state.status = state.mine.status + rank;
         state.mail = state.mine.mail + rank * lanes_per_rank * state.device.lanes.size();
         state.unreleased = state.mailed = state.flushes = state.link_count = 0;
+        state.ring_head = state.networked = state.network_flushes = 0;
         state.lanes = state.favourite = state.foreseen = state.remote_lanes = 0;
         state.usual_waits = state.called_off = state.batch.count = 0;
         for (auto& kind : state.mail_seen)

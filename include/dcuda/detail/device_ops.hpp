@@ -5,6 +5,7 @@
 #include "dcuda/detail/device_log.hpp"
 #include "dcuda/detail/mail_send.hpp"
 #include "dcuda/detail/mail_wait.hpp"
+#include "dcuda/detail/network_ops.hpp"
 #include "dcuda/detail/rank_state.hpp"
 
 namespace dcuda::detail {
@@ -89,6 +90,10 @@ DCUDA_DEVICE void notify_by(rank_state& state, link& to, std::uint32_t tag) {
         if (send_at_once(state, to, what) == sending::by_team) send_by_team(state, to, what);
         return;
     }
+    if (is_remote(to)) {
+        exec::far(send_by_host)(state, to.world_rank, nullptr, nullptr, 0, tag);
+        return;
+    }
     exec::sync_then_team([&](const team& all) {
         if (!all.leads()) return;
         exec::complete_copies(state.staging, exec::is_leader());
@@ -115,6 +120,11 @@ DCUDA_COLD void put_in_general(shared_state shared, window win, int target, std:
                                const void* source) {
     rank_state& state = shared.get();
     const target_entry& to = find_target(state, operation::put, win, target, offset, bytes);
+    const link& path = find_link(state, to.world_rank);
+    if (is_remote(path)) {
+        if (bytes != 0) exec::far(send_by_host)(state, to.world_rank, to.home + offset, source, bytes, no_tag);
+        return;
+    }
     put_directly(state, find_link(state, to.world_rank), to.base + offset, to.home + offset, source, bytes);
 }
 
@@ -130,6 +140,10 @@ DCUDA_COLD void put_notify_straight(shared_state shared, window win, int target,
     check_tag(state, operation::put_notify, tag, target);
     const target_entry& to = find_target(state, operation::put_notify, win, target, offset, bytes);
     link& path = find_link(state, to.world_rank);
+    if (is_remote(path)) {
+        exec::far(send_by_host)(state, to.world_rank, to.home + offset, source, bytes, static_cast<std::uint32_t>(tag));
+        return;
+    }
     put_directly(state, path, to.base + offset, to.home + offset, source, bytes);
     notify_by(state, path, static_cast<std::uint32_t>(tag));
 }
@@ -274,7 +288,9 @@ DCUDA_DEVICE void flush(rank_state& state, window win) {
         complete_writes();
         state.unreleased = 0;
         ++state.flushes;
+        if (state.networked != 0) exec::far(flush_network)(state);
     });
+    leave_if_ended(state);
 }
 
 } // namespace dcuda::detail

@@ -47,10 +47,33 @@ struct staging_shape {
     std::uint32_t stage_bytes;
 };
 
+struct courier_task;
+inline constexpr unsigned most_courier_threads = 256;
+// It takes the place of one rank, so it has no more threads than a rank.
+inline unsigned courier_threads(unsigned threads_of_rank) {
+    const unsigned whole_warps = threads_of_rank / 32 * 32;
+    return whole_warps < 32 ? 32 : whole_warps < most_courier_threads ? whole_warps : most_courier_threads;
+}
+#if defined(__CUDACC__)
+template <class>
+__global__ void courier_kernel(courier_task); // courier.cuh
+#endif
+
+// The kernel that makes deliveries beside the user's if some processes are reached over a network. It has to come from
+// the program, which nvcc compiles. Null where nvcc does not.
+static inline const void* courier_address() {
+#if defined(__CUDACC__)
+    return reinterpret_cast<const void*>(&courier_kernel<void>);
+#else
+    return nullptr;
+#endif
+}
+
 // A kernel with its arguments.
 struct bound_kernel {
     const void* address;                                                                // for the resources it needs
     std::function<cudaError_t(const exec::launch_shape&, cudaStream_t, context)> start; // does not wait for the kernel
+    const void* courier = nullptr; // a kernel that runs beside it if there is a network: detail/courier.cuh
 };
 
 template <class... Params>
@@ -77,7 +100,7 @@ bound_kernel bind_kernel(void (*kernel)(context, Params...), Args&&... arguments
         return cudaSuccess;
 #endif
     };
-    return {kernel_address(kernel), std::move(start)};
+    return {kernel_address(kernel), std::move(start), courier_address()};
 }
 
 } // namespace dcuda::detail

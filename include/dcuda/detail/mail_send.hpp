@@ -59,7 +59,8 @@ DCUDA_COLD void load_link(shared_state shared, std::uint32_t world_rank) {
         const peer_view& peer = device.peers[process];
         const std::uint32_t start = device.counter_start;
         const bool is_new = record == links_per_rank;
-        if (is_new && device.lanes.packets != 0 && state.link_count < links_per_rank) {
+        const bool has_mailbox = device.lanes.packets != 0 && peer.counters != nullptr;
+        if (is_new && has_mailbox && state.link_count < links_per_rank) {
             // Relaxed: the lane's words are nobody else's, and nothing was written there.
             const std::uint32_t lane = fetch_add_relaxed_system(&peer.status[rank].lanes_taken, 1);
             record = state.link_count++;
@@ -68,7 +69,7 @@ DCUDA_COLD void load_link(shared_state shared, std::uint32_t world_rank) {
         link found{};
         found.world_rank = world_rank;
         found.record = record;
-        found.counters = peer.counters + std::size_t(rank) * state.device.tags;
+        found.counters = peer.counters != nullptr ? peer.counters + std::size_t(rank) * state.device.tags : nullptr;
         found.reach = process == device.process_index ? scope::device : scope::system;
         if (record != links_per_rank && records[record].lane != no_lane) {
             const link_record& known = records[record];

@@ -185,6 +185,9 @@ __device__ __forceinline__ std::uint32_t keep_in_register(std::uint32_t value) {
 // Whoever sleeps beside the word looks again. On a GPU nobody sleeps.
 __device__ __forceinline__ void ring_bell(std::uint32_t*) {}
 
+// Leaves the processor to others for about so long.
+__device__ __forceinline__ void pause_ns(unsigned duration_ns) { __nanosleep(duration_ns); }
+
 // Nanoseconds on this processor's clock, to measure how long a wait lasts.
 __device__ __forceinline__ std::uint64_t clock_ns() {
     std::uint64_t now;
@@ -293,6 +296,8 @@ inline void complete_writes() {
 }
 
 inline std::uint32_t keep_in_register(std::uint32_t value) { return value; }
+
+inline void pause_ns(unsigned) { sched_yield(); }
 
 // Whoever sleeps on the word looks again. Relaxed: should the bell overtake what it announces, the sleeper's time-out
 // is short.

@@ -160,6 +160,7 @@ enum class waiting : std::uint32_t {
     collective,
     other_devices,
     host_reply,
+    flush, // that its puts have arrived over the network
     ring_space,
     mailbox, // space in a target's mailbox, or that the target empties it
     done,
@@ -175,13 +176,36 @@ struct alignas(32) wait_record {
 };
 
 // A command of a rank to its host: twelve words in four packets. home: pinned host memory.
-enum class opcode : std::uint32_t { none, fault, create_window, windows_full, start_timer, stop_timer, log };
+enum class opcode : std::uint32_t {
+    none,
+    fault,
+    create_window,
+    windows_full,
+    start_timer,
+    stop_timer,
+    log,
+    send,    // a put or a notification over the network
+    flush,   // [2] number of the flush of this rank
+    barrier, // of the processes: [2] number, [3] the `collective`, [4] 1: mail was sent
+};
 inline constexpr std::size_t command_words = 12;
 inline constexpr std::size_t packets_per_command = 4;
+inline constexpr std::uint32_t command_bytes = command_words * sizeof(std::uint32_t);
 struct command {
     std::uint32_t words[command_words]; // [0] opcode, [1] rank on its device, the rest by opcode
 };
-inline constexpr std::uint32_t ring_capacity = 8192; // commands; a power of two, so that tickets may wrap around
+inline constexpr std::uint32_t ring_capacity = 16384; // commands; a power of two, so that tickets may wrap around
+
+// Words 2.. of `send`: [2] target (world rank), [3] tag or no_tag, [4..5] place of the payload, as the target addresses
+// it, [6] its bytes, in the upper half [7] of them or `in_ring`; then, in the ring, the payload: the first bytes in
+// [8..11], the others in the commands that follow; or [8..9] its address, from which the host reads it.
+inline constexpr std::uint32_t no_tag = UINT32_MAX;
+inline constexpr std::uint32_t in_ring = UINT32_MAX;
+inline constexpr std::uint32_t first_ring_bytes = 16;
+inline constexpr std::uint32_t max_ring_bytes = 8192;
+DCUDA_HOST_DEVICE constexpr std::uint32_t commands_for(std::uint32_t ring_bytes) {
+    return ring_bytes <= first_ring_bytes ? 1 : 1 + (ring_bytes - first_ring_bytes + command_bytes - 1) / command_bytes;
+}
 
 // Words 2.. of a log command: [2] kind, [3] bytes, [4..11] content.
 enum class log_item : std::uint32_t { text, integer, unsigned_integer, real, character, pointer, end };
@@ -209,6 +233,34 @@ struct command_ring {
     std::uint32_t* head; // commands that the host has taken; writer: the host; readers: ranks; home: device memory
 };
 
+// What the courier on a GPU is to do, in the layout of commands: [0] kind, [1] local rank and [2] tag to notify, or
+// no_tag, [3] bytes, [4..5] where; then, for a put, the payload, which goes on in the commands that follow; for a copy
+// [6..7] the payload's address in host memory; for a reply [6] the value.
+enum class delivery_kind : std::uint32_t { none, put, copy, reply, stop };
+inline constexpr std::uint32_t delivery_capacity = 4096; // commands; a power of two
+inline constexpr std::uint32_t first_delivery_bytes = 24;
+inline constexpr std::uint32_t max_delivery_bytes = first_delivery_bytes + 7 * command_bytes; // what one look takes
+DCUDA_HOST_DEVICE constexpr std::uint32_t delivery_commands(std::uint32_t bytes) {
+    return bytes <= first_delivery_bytes ? 1 : 1 + (bytes - first_delivery_bytes + command_bytes - 1) / command_bytes;
+}
+struct courier_task {
+    const packet* slots;     // writer: the host; reader: the courier; home: pinned host memory
+    std::uint32_t* done;     // commands that are done; writer: the courier; reader: the host; home: pinned host memory
+    std::uint32_t* started;  // 1: it runs; writer: the courier; reader: the host; home: pinned host memory
+    std::uint32_t* counters; // of notifications, see peer_view
+    std::uint32_t tags;
+};
+
+// What ranks and their host have with each other because some processes are reached over a network only.
+struct network_view {
+    std::uint32_t in_use;     // 1: there are such processes
+    std::uint32_t ring_bytes; // puts up to this size take their payload through the command ring
+    std::uint32_t*
+        flushed;        // [local rank]: number of its last flush that is complete; writer: the host; reader: the rank
+    std::uint32_t* met; // [collective, of barrier_kinds]: twice the number of the last barrier of all processes, and
+                        // 1 if anybody has sent mail; writer: the host; reader: rank 0 of the device
+};
+
 // What a kernel finds through its context. writer: the host, before the launch; readers: all ranks; home: device
 // memory.
 struct device_context {
@@ -225,16 +277,17 @@ struct device_context {
     barrier_shape barriers;
     staging_shape staging;
     std::uint64_t wait_timeout_ns; // 0: none
-    const peer_view* peers;        // [process]
-    tag_record* tag_records;       // [local rank * tags + tag]
-    link_record* links;            // [local rank][links_per_rank]
-    wait_record* waits;            // [local rank]
-    meeting* meetings;             // [collective]
-    window_slot* windows;          // [max_windows]
-    window_entry* offers;          // [local rank]; writer: the rank in create_window; readers: the last rank, the host
-    std::uint32_t* created;        // id of the window just created; writer: the last rank; readers: all ranks
-    std::uint32_t* reply;          // number of the last reply; writer: the host; reader: the rank that asked
-    std::uint32_t* aborted;        // 1: the run ends now; writers: host and ranks; readers: all ranks
+    network_view network;
+    const peer_view* peers;  // [process]; without counters: reached over the network
+    tag_record* tag_records; // [local rank * tags + tag]
+    link_record* links;      // [local rank][links_per_rank]
+    wait_record* waits;      // [local rank]
+    meeting* meetings;       // [collective]
+    window_slot* windows;    // [max_windows]
+    window_entry* offers;    // [local rank]; writer: the rank in create_window; readers: the last rank, the host
+    std::uint32_t* created;  // id of the window just created; writer: the last rank; readers: all ranks
+    std::uint32_t* reply;    // number of the last reply; writer: the host; reader: the rank that asked
+    std::uint32_t* aborted;  // 1: the run ends now; writers: host and ranks; readers: all ranks
     command_ring ring;
     void* user_data;
 };

@@ -38,7 +38,7 @@ struct alignas(16) link {
     std::uint32_t world_rank; // of the target; no_rank: this entry is empty
     std::byte* mailed_from;   // wrote somewhere between these, as the target addresses it;
     std::byte* mailed_to;     // the target may not have placed them yet
-    std::uint32_t* counters;  // of the target, [tag]
+    std::uint32_t* counters;  // of the target, [tag]; null: it is reached over the network
     const std::uint32_t* credit;
     std::uint32_t record;  // its place in the rank's table of links; links_per_rank: none
     std::uint32_t flushes; // of this rank, before the last message there
@@ -125,7 +125,10 @@ struct rank_state {
     std::uint32_t usual_waits; // so far,
     std::uint32_t called_off;  // and the number of the last one that was called off
     shared_batch batch;
-    std::uint32_t remote_lanes; // bit by lane: its source is on another device
+    std::uint32_t remote_lanes;    // bit by lane: its source is on another device
+    std::uint32_t ring_head;       // of the command ring, as last seen
+    std::uint32_t networked;       // 1: puts went over the network since the last flush
+    std::uint32_t network_flushes; // so far
     exec::staging staging;
     current_wait wait;
     courier meanwhile;
@@ -245,18 +248,34 @@ DCUDA_DEVICE bool wait_for_word(rank_state& state, scope reach, const std::uint3
 
 // --- Commands and faults -------------------------------------------------------------------------------------------
 
+// Takes the next places in the device's ring of commands; waits until they are free. False if the run ended meanwhile.
+// One thread.
+DCUDA_DEVICE bool take_tickets(rank_state& state, std::uint32_t count, std::uint32_t& ticket) {
+    const command_ring& ring = state.device.ring;
+    ticket = fetch_add_relaxed(ring.tail, count);
+    const std::uint32_t end = ticket + count;
+    if (end - state.ring_head <= ring_capacity) return true;
+    // ORDER slot-reuse: the host has read what the slot held before it counts the slot as free (slot_free); the load
+    // acquires that, so the new command cannot overtake the host's reading of the old one.
+    return wait_for_word<order_tag::slot_reuse>(
+        state, scope::system, ring.head,
+        [&](std::uint32_t head) {
+            state.ring_head = head;
+            return end - head <= ring_capacity;
+        },
+        waiting::ring_space, 0);
+}
+
+DCUDA_DEVICE packet* ring_slot(const rank_state& state, std::uint32_t ticket) {
+    return state.device.ring.slots + std::size_t(ticket % ring_capacity) * packets_per_command;
+}
+
 // Puts a command into the device's ring; waits while the ring is full. False if the run ended meanwhile. One thread.
 DCUDA_COLD bool send_command(shared_state shared, const command& cmd) {
     rank_state& state = shared.get();
-    const command_ring& ring = state.device.ring;
-    const std::uint32_t ticket = fetch_add_relaxed(ring.tail, 1);
-    // ORDER slot-reuse: the host has read what the slot held before it counts the slot as free (slot_free); the load
-    // acquires that, so the new command cannot overtake the host's reading of the old one.
-    if (!wait_for_word<order_tag::slot_reuse>(
-            state, scope::system, ring.head, [&](std::uint32_t head) { return ticket - head < ring_capacity; },
-            waiting::ring_space, 0))
-        return false;
-    packet* slot = ring.slots + std::size_t(ticket % ring_capacity) * packets_per_command;
+    std::uint32_t ticket = 0;
+    if (!take_tickets(state, 1, ticket)) return false;
+    packet* slot = ring_slot(state, ticket);
     for (unsigned part = 0; part < packets_per_command; ++part) {
         const std::uint32_t* words = cmd.words + 3 * part;
         store_packet<order_tag::command_publish>(slot + part, words[0], words[1], words[2], ticket + 1);
@@ -268,11 +287,12 @@ DCUDA_COLD bool send_command(shared_state shared, const command& cmd) {
 DCUDA_COLD void report_fault(shared_state shared, fault kind, operation where, std::uint32_t window_id,
                              std::uint32_t target, std::uint64_t offset, std::uint64_t bytes, std::uint64_t limit) {
     rank_state& state = shared.get();
-    send_command(state, command{{static_cast<std::uint32_t>(opcode::fault), state.device_rank,
-                                 static_cast<std::uint32_t>(kind), static_cast<std::uint32_t>(where), window_id, target,
-                                 static_cast<std::uint32_t>(offset), static_cast<std::uint32_t>(offset >> 32),
-                                 static_cast<std::uint32_t>(bytes), static_cast<std::uint32_t>(bytes >> 32),
-                                 static_cast<std::uint32_t>(limit), static_cast<std::uint32_t>(limit >> 32)}});
+    exec::far(send_command)(
+        state, command{{static_cast<std::uint32_t>(opcode::fault), state.device_rank, static_cast<std::uint32_t>(kind),
+                        static_cast<std::uint32_t>(where), window_id, target, static_cast<std::uint32_t>(offset),
+                        static_cast<std::uint32_t>(offset >> 32), static_cast<std::uint32_t>(bytes),
+                        static_cast<std::uint32_t>(bytes >> 32), static_cast<std::uint32_t>(limit),
+                        static_cast<std::uint32_t>(limit >> 32)}});
     store_relaxed(state.device.aborted, 1);
 }
 

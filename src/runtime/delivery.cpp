@@ -1,0 +1,150 @@
+#include "runtime/delivery.hpp"
+
+#include <cstring>
+
+namespace dcuda {
+
+using namespace detail;
+
+#if DCUDA_BACKEND_CUDA
+
+delivery::delivery(device_state& state)
+    : state_(state), ring_(cuda::allocate_pinned<packet>(std::size_t(delivery_capacity) * packets_per_command,
+                                                         "pinned memory for the courier")),
+      words_(cuda::allocate_pinned<std::uint32_t>(2, "pinned memory for the courier")) {
+    for (std::size_t i = 0; i < std::size_t(delivery_capacity) * packets_per_command; ++i) ring_[i] = packet{};
+    words_[0] = words_[1] = 0;
+}
+
+void delivery::start(const void* courier, unsigned threads_of_rank) {
+    support::require(
+        courier != nullptr, error_code::invalid_argument,
+        "runtime::run over a network has to be called in a file that nvcc compiles: the courier, a kernel of "
+        "dCUDA's headers, comes from there");
+    courier_task task{ring_.get(), words_.get(), words_.get() + 1, state_.inbox().counters, state_.fields().tags};
+    void* arguments[] = {&task};
+    cuda::check(cudaLaunchKernel(courier, dim3(1), dim3(courier_threads(threads_of_rank)), arguments, 0, stream_.get()),
+                "starting the courier");
+    running_ = true;
+}
+
+bool delivery::has_started() const { return load_relaxed(words_.get() + 1) != 0; }
+
+delivery::~delivery() {
+    if (!running_) return;
+    while (!has_room(1) && cudaStreamQuery(stream_.get()) == cudaErrorNotReady) yield_processor();
+    if (!has_room(1)) return; // the device has failed
+    const std::uint32_t words[command_words] = {static_cast<std::uint32_t>(delivery_kind::stop), 0, no_tag};
+    store(words, command_words);
+    cudaStreamSynchronize(stream_.get()); // what fails here has failed before
+}
+
+packet* delivery::slot(std::uint32_t number) const {
+    return ring_.get() + std::size_t(number % delivery_capacity) * packets_per_command;
+}
+
+bool delivery::has_room(std::uint32_t commands) {
+    if (next_ + commands - done_ <= delivery_capacity) return true;
+    done();
+    return next_ + commands - done_ <= delivery_capacity;
+}
+
+// The next command; payload goes on in those behind it.
+void delivery::store(const std::uint32_t* words, std::size_t count) {
+    for (std::size_t i = 0; i < count; i += 3) {
+        const std::uint32_t number = next_ + static_cast<std::uint32_t>(i / command_words);
+        store_packet<order_tag::command_publish>(slot(number) + i % command_words / 3, words[i], words[i + 1],
+                                                 words[i + 2], number + 1);
+    }
+    next_ += static_cast<std::uint32_t>(count / command_words);
+    under_way_.emplace_back(next_, ++issued_);
+}
+
+bool delivery::put(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t rank,
+                   std::uint32_t tag) {
+    const bool is_small = bytes <= max_delivery_bytes;
+    const std::uint32_t commands = is_small ? delivery_commands(static_cast<std::uint32_t>(bytes)) : 1;
+    if (!has_room(commands)) return false;
+    const auto kind = is_small ? delivery_kind::put : delivery_kind::copy;
+    std::uint32_t words[8 * command_words] = {static_cast<std::uint32_t>(kind),
+                                              rank,
+                                              tag,
+                                              static_cast<std::uint32_t>(bytes),
+                                              static_cast<std::uint32_t>(place),
+                                              static_cast<std::uint32_t>(place >> 32)};
+    const auto address = reinterpret_cast<std::uintptr_t>(payload);
+    if (is_small && bytes != 0)
+        std::memcpy(words + 6, payload, bytes);
+    else if (!is_small)
+        std::memcpy(words + 6, &address, sizeof address);
+    store(words, commands * command_words);
+    return true;
+}
+
+std::uint64_t delivery::start_copy(std::uint64_t place, const std::byte* payload, std::size_t bytes) {
+    if (copies_ - copies_done_ == most_copies && !is_copied(copies_done_ + 1)) return 0;
+    cuda::check(cudaMemcpyAsync(reinterpret_cast<void*>(static_cast<std::uintptr_t>(place)), payload, bytes,
+                                cudaMemcpyDefault, copy_stream_.get()),
+                "writing device memory");
+    copy_events_[copies_ % most_copies].record(copy_stream_);
+    return ++copies_;
+}
+
+bool delivery::is_copied(std::uint64_t copy) {
+    while (copies_done_ < copy && copy_events_[copies_done_ % most_copies].is_over()) ++copies_done_;
+    return copies_done_ >= copy;
+}
+
+bool delivery::reply(std::uint32_t* device_word, std::uint32_t value) {
+    if (!has_room(1)) return false;
+    const auto place = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(device_word));
+    const std::uint32_t words[command_words] = {
+        static_cast<std::uint32_t>(delivery_kind::reply), 0,    no_tag, 0, static_cast<std::uint32_t>(place),
+        static_cast<std::uint32_t>(place >> 32),          value};
+    store(words, command_words);
+    return true;
+}
+
+std::uint64_t delivery::done() {
+    // ORDER slot-free -> slot-reuse: what the courier has read and placed.
+    done_ = load_acquire<order_tag::slot_reuse>(scope::system, words_.get());
+    while (!under_way_.empty() && static_cast<std::int32_t>(done_ - under_way_.front().first) >= 0) {
+        done_number_ = under_way_.front().second;
+        under_way_.pop_front();
+    }
+    return done_number_;
+}
+
+#else
+
+delivery::delivery(device_state& state) : state_(state) {}
+void delivery::start(const void*, unsigned) {}
+bool delivery::has_started() const { return true; }
+delivery::~delivery() = default;
+
+bool delivery::put(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t rank,
+                   std::uint32_t tag) {
+    ++issued_;
+    if (bytes != 0) std::memcpy(reinterpret_cast<void*>(static_cast<std::uintptr_t>(place)), payload, bytes);
+    if (tag == no_tag) return true;
+    const peer_view& inbox = state_.inbox();
+    add_release<order_tag::notify_publish>(scope::system,
+                                           inbox.counters + std::size_t(rank) * state_.fields().tags + tag, 1);
+    ring_bell(&inbox.status[rank].bell);
+    return true;
+}
+
+std::uint64_t delivery::start_copy(std::uint64_t, const std::byte*, std::size_t) { return 0; }
+bool delivery::is_copied(std::uint64_t) { return true; }
+
+bool delivery::reply(std::uint32_t* device_word, std::uint32_t value) {
+    ++issued_;
+    store_release<order_tag::reply_publish>(scope::system, device_word, value);
+    return true;
+}
+
+std::uint64_t delivery::done() { return issued_; }
+
+#endif
+
+} // namespace dcuda

@@ -9,10 +9,7 @@ function(dcuda_add_test name)
     if(arg_UNPARSED_ARGUMENTS OR NOT arg_SOURCES)
         message(FATAL_ERROR "dcuda_add_test(${name}): no SOURCES, or unknown arguments: ${arg_UNPARSED_ARGUMENTS}")
     endif()
-    dcuda_add_executable(test_${name} SOURCES ${arg_SOURCES})
-    target_include_directories(test_${name} PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests")
-    target_link_libraries(test_${name} PRIVATE dcuda_test_main GTest::gtest fmt::fmt-header-only dcuda_warnings
-                                               ${arg_LIBRARIES})
+    dcuda_add_test_program(${name} SOURCES ${arg_SOURCES} LIBRARIES ${arg_LIBRARIES})
     set(host_only "")
     if(arg_HOST_ONLY)
         set(host_only HOST_ONLY)
@@ -22,10 +19,25 @@ function(dcuda_add_test name)
         LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT})
 endfunction()
 
+# dcuda_add_test_program(<name> SOURCES <file>... [LIBRARIES <target>...]): the program test_<name> alone.
+function(dcuda_add_test_program name)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES")
+    dcuda_add_executable(test_${name} SOURCES ${arg_SOURCES})
+    target_include_directories(test_${name} PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests")
+    target_link_libraries(test_${name} PRIVATE dcuda_test_main GTest::gtest fmt::fmt-header-only dcuda_warnings
+                                               ${arg_LIBRARIES})
+endfunction()
+
 # dcuda_register_test(<name> COMMAND <word>... [PROCESSES <n>...] [RANKS <n>...] [LABELS <label>...]
-#                     [TIMEOUT <seconds>] [HOST_ONLY]): the same for any command, such as an example.
+#                     [TIMEOUT <seconds>] [LAUNCHER <word>...] [ENVIRONMENT <NAME=value>...] [HOST_ONLY])
+#
+# The same for any command, such as an example. LAUNCHER: what starts several processes when ` -n <n>` follows it,
+# instead of dcuda-run.
 function(dcuda_register_test name)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "HOST_ONLY" "TIMEOUT" "COMMAND;PROCESSES;RANKS;LABELS")
+    cmake_parse_arguments(PARSE_ARGV 1 arg "HOST_ONLY" "TIMEOUT" "COMMAND;PROCESSES;RANKS;LABELS;LAUNCHER;ENVIRONMENT")
+    if(NOT arg_LAUNCHER)
+        set(arg_LAUNCHER $<TARGET_FILE:dcuda-run>)
+    endif()
     if(NOT arg_TIMEOUT)
         set(arg_TIMEOUT 60)
     endif()
@@ -45,7 +57,7 @@ function(dcuda_register_test name)
             set(properties TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 77)
             if(NOT processes STREQUAL "alone")
                 string(APPEND test ".p${processes}")
-                set(launcher $<TARGET_FILE:dcuda-run> -n ${processes})
+                set(launcher ${arg_LAUNCHER} -n ${processes})
                 # Two cores, so that a small machine does not run several such tests at a time.
                 list(APPEND properties PROCESSORS 2)
             endif()
@@ -54,7 +66,7 @@ function(dcuda_register_test name)
                 string(REPLACE alone 1 gpus ${processes})
                 list(PREPEND launcher "${PROJECT_SOURCE_DIR}/scripts/needs_gpus.sh" ${gpus})
             endif()
-            set(environment "")
+            set(environment ${arg_ENVIRONMENT})
             if(NOT ranks STREQUAL "default")
                 string(APPEND test ".r${ranks}")
                 list(APPEND environment "DCUDA_RANKS_PER_DEVICE=${ranks}")

@@ -88,3 +88,18 @@ function(dcuda_find_network name header library)
     message(STATUS "dCUDA: transport ${name}: ${found}")
 endfunction()
 dcuda_find_network(ofi rdma/fabric.h fabric)
+
+# MPI has its own way: the compiler wrapper is asked, -DMPI_CXX_COMPILER=mpicxx.mpich chooses another.
+option(DCUDA_WITH_MPI "Build the transport mpi if an MPI library is here" ON)
+set(DCUDA_MPI_FOUND OFF)
+if(DCUDA_WITH_MPI)
+    set(MPI_CXX_SKIP_MPICXX ON) # the C interface only
+    find_package(MPI 3.0 QUIET COMPONENTS CXX)
+    if(TARGET MPI::MPI_CXX)
+        set(DCUDA_MPI_FOUND ON)
+        add_library(dcuda::library_mpi INTERFACE IMPORTED GLOBAL)
+        target_link_libraries(dcuda::library_mpi INTERFACE MPI::MPI_CXX)
+        target_link_options(dcuda::library_mpi INTERFACE -Wl,--as-needed) # not the C++ interface's library
+    endif()
+endif()
+message(STATUS "dCUDA: transport mpi: ${DCUDA_MPI_FOUND}")

@@ -5,7 +5,7 @@
 #
 # Looks at what is there (in the system and in .deps/, see fetch_dependencies.sh) and installs what is missing: as root,
 # or with sudo where it asks for no password. Else it prints the one line to run and ends with 1. --ci adds the tools
-# of the checks. CUDA itself is never installed.
+# of the checks and the libraries of the transports, which are optional otherwise. CUDA itself is never installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -57,6 +57,12 @@ if command -v "$cxx" >/dev/null; then
 else
     missing+=(g++ libfmt-dev libcli11-dev nlohmann-json3-dev libpng-dev libgtest-dev)
     [ "$backend" = cpu ] && missing+=(libboost-context-dev)
+fi
+# The transports' libraries are optional, and what the checks want.
+if [ -n "$ci" ]; then
+    need_library libfabric-dev rdma/fabric.h -lfabric
+    command -v mpicxx >/dev/null || missing+=(libopenmpi-dev)
+    need_command openmpi-bin mpirun
 fi
 need_command make make
 need_command cmake cmake 3.25

@@ -43,7 +43,7 @@ void check(long result, const char* what) {
 
 class ofi final : public network {
 public:
-    explicit ofi(const network_request& request) : own_process_(request.process) {
+    explicit ofi(const network_request& request) {
         find_provider(request);
         fid_fabric* fabric = nullptr;
         check(fi_fabric(info_->fabric_attr, &fabric, nullptr), "opening the fabric");
@@ -236,7 +236,6 @@ private:
         support::fail(error_code::process_lost, "{}: {}", name(), cause);
     }
 
-    int own_process_;
     owned_info info_;
     owned<fid_fabric> fabric_;
     owned<fid_domain> domain_;

@@ -88,6 +88,12 @@ function(dcuda_find_network name header library)
     message(STATUS "dCUDA: transport ${name}: ${found}")
 endfunction()
 dcuda_find_network(ofi rdma/fabric.h fabric)
+dcuda_find_network(verbs infiniband/verbs.h ibverbs)
+# For the dynamically connected transport of mlx5 devices.
+if(DCUDA_VERBS_FOUND AND EXISTS "${DCUDA_INCLUDE_VERBS}/infiniband/mlx5dv.h")
+    find_library(DCUDA_LIBRARY_MLX5 mlx5 HINTS "${dcuda_deps_dir}/lib")
+    mark_as_advanced(DCUDA_LIBRARY_MLX5)
+endif()
 
 # MPI has its own way: the compiler wrapper is asked, -DMPI_CXX_COMPILER=mpicxx.mpich chooses another.
 option(DCUDA_WITH_MPI "Build the transport mpi if an MPI library is here" ON)

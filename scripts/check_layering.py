@@ -56,7 +56,12 @@ MAY_INCLUDE = {
 }
 
 # Headers that one file only, under this directory, may include.
-SINGLE_USER = {r"mpi\.h": "src/transport/", r"rdma/.*": "src/transport/", r"infiniband/.*": "src/transport/"}
+SINGLE_USER = {
+    r"mpi\.h": "src/transport/",
+    r"rdma/.*": "src/transport/",
+    r"infiniband/(?!mlx5dv).*": "src/transport/",
+    r"infiniband/mlx5dv\.h": "src/transport/",
+}
 
 # Memory order has one home. Others are listed by how their path begins, with the reason.
 ORDER_HOME = "include/dcuda/detail/memory.hpp"

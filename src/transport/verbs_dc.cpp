@@ -1,0 +1,156 @@
+// Dynamically connected transport (DC) of mlx5 devices: one target that all processes write to, and a few initiators
+// that connect to another target for each write that asks for it. A process with thousands of peers needs no more.
+//
+// Written after the manual pages of mlx5dv and compiled; NOT RUN: no device of the developers has DC, and soft-RoCE
+// does not emulate it. It is used only where DCUDA_VERBS_DC=1 asks for it.
+#include "transport/verbs.hpp"
+
+#ifdef DCUDA_HAVE_MLX5DV
+#include <infiniband/mlx5dv.h>
+#include <map>
+#include <random>
+#include <vector>
+
+namespace dcuda::transport::rdma {
+
+namespace {
+
+constexpr const char* cure = "unset DCUDA_VERBS_DC to use reliable connections";
+
+class dynamic_connections final : public connections {
+public:
+    dynamic_connections(const resources& with, int queues) : with_(with), key_(std::random_device()()) {
+        ibv_qp_init_attr_ex init{};
+        init.qp_type = IBV_QPT_DRIVER;
+        init.comp_mask = IBV_QP_INIT_ATTR_PD;
+        init.pd = with.domain;
+        init.send_cq = init.recv_cq = with.completions;
+        init.srq = with.receives;
+        mlx5dv_qp_init_attr kind{};
+        kind.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC;
+        kind.dc_init_attr.dc_type = MLX5DV_DCTYPE_DCT;
+        kind.dc_init_attr.dct_access_key = key_;
+        target_ = create(init, kind);
+        initialize(target_.get(), with.used, true);
+        ibv_qp_attr ready = ready_to_receive();
+        ready.min_rnr_timer = rnr_delay;
+        ready.ah_attr.is_global = with.used.is_ethernet() ? 1 : 0;
+        ready.ah_attr.grh.sgid_index = with.used.gid_index;
+        ready.ah_attr.grh.hop_limit = 64;
+        check(ibv_modify_qp(target_.get(), &ready, IBV_QP_STATE | IBV_QP_PATH_MTU | IBV_QP_AV | IBV_QP_MIN_RNR_TIMER),
+              "making the dynamic target ready");
+        for (int i = 0; i < queues; i++) add_initiator();
+    }
+
+    address invite(int) override {
+        address here{};
+        here.kind = address::connection::dynamic;
+        here.queue_pair = target_->qp_num; // known since the target is ready
+        here.key = key_;
+        return here;
+    }
+
+    void connect(int peer, const address& there) override {
+        ibv_ah_attr path = path_to(with_.used, there);
+        peers_[peer] = {
+            owned<ibv_ah, ibv_destroy_ah>(check(ibv_create_ah(with_.domain, &path), "making the path to a process")),
+            there.queue_pair, there.key};
+    }
+
+    // A queue comes here with another peer only when nothing is in flight in it (initiator_pool), so its connection to
+    // the last peer has nothing to lose.
+    int post(int queue, int peer, ibv_send_wr& write) override {
+        const initiator& through = initiators_[static_cast<std::size_t>(queue)];
+        const target& to = peers_.at(peer);
+        ibv_qp_ex* const pair = through.extended;
+        ibv_wr_start(pair);
+        pair->wr_id = write.wr_id;
+        pair->wr_flags = write.send_flags;
+        if (write.opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
+            ibv_wr_rdma_write_imm(pair, write.wr.rdma.rkey, write.wr.rdma.remote_addr, write.imm_data);
+        else
+            ibv_wr_rdma_write(pair, write.wr.rdma.rkey, write.wr.rdma.remote_addr);
+        mlx5dv_wr_set_dc_addr(through.mlx5, to.path.get(), to.number, to.key);
+        ibv_wr_set_sge(pair, write.sg_list->lkey, write.sg_list->addr, write.sg_list->length);
+        return ibv_wr_complete(pair);
+    }
+
+private:
+    struct initiator {
+        owned_queue_pair pair;
+        ibv_qp_ex* extended;
+        mlx5dv_qp_ex* mlx5;
+    };
+    struct target {
+        owned<ibv_ah, ibv_destroy_ah> path;
+        std::uint32_t number;
+        std::uint64_t key;
+    };
+
+    owned_queue_pair create(ibv_qp_init_attr_ex& init, mlx5dv_qp_init_attr& kind) {
+        ibv_qp* const pair = mlx5dv_create_qp(with_.used.context.get(), &init, &kind);
+        support::require(pair != nullptr, error_code::no_path,
+                         "verbs: {} makes no dynamically connected queue pairs ({}); {}", with_.used.name,
+                         std::strerror(errno), cure);
+        return owned_queue_pair(pair);
+    }
+
+    ibv_qp_attr ready_to_receive() const {
+        ibv_qp_attr change{};
+        change.qp_state = IBV_QPS_RTR;
+        change.path_mtu = with_.used.attributes.active_mtu;
+        change.ah_attr.port_num = with_.used.port;
+        return change;
+    }
+
+    void add_initiator() {
+        ibv_qp_init_attr_ex init{};
+        init.qp_type = IBV_QPT_DRIVER;
+        init.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+        init.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
+        init.pd = with_.domain;
+        init.send_cq = init.recv_cq = with_.completions;
+        init.cap.max_send_wr = with_.depth;
+        init.cap.max_send_sge = 1;
+        mlx5dv_qp_init_attr kind{};
+        kind.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC;
+        kind.dc_init_attr.dc_type = MLX5DV_DCTYPE_DCI;
+        owned_queue_pair pair = create(init, kind);
+        initialize(pair.get(), with_.used, false);
+        ibv_qp_attr ready = ready_to_receive();
+        check(ibv_modify_qp(pair.get(), &ready, IBV_QP_STATE | IBV_QP_PATH_MTU), "making a dynamic initiator ready");
+        make_ready_to_send(pair.get(), 0);
+        ibv_qp_ex* const extended = ibv_qp_to_qp_ex(pair.get());
+        initiators_.push_back({std::move(pair), extended, mlx5dv_qp_ex_from_ibv_qp_ex(extended)});
+    }
+
+    resources with_;
+    std::uint64_t key_;
+    std::map<int, target> peers_;
+    owned_queue_pair target_;
+    std::vector<initiator> initiators_;
+};
+
+} // namespace
+
+std::unique_ptr<connections> open_dynamic_connections(const resources& with, int queues) {
+    support::require(mlx5dv_is_supported(with.used.context->device), error_code::no_path,
+                     "verbs: {} has no dynamically connected transport, which mlx5 devices have; {}", with.used.name,
+                     cure);
+    return std::make_unique<dynamic_connections>(with, queues);
+}
+
+} // namespace dcuda::transport::rdma
+
+#else
+
+namespace dcuda::transport::rdma {
+
+std::unique_ptr<connections> open_dynamic_connections(const resources&, int) {
+    support::fail(error_code::no_path, "verbs: this build knows no dynamically connected transport: build dCUDA where "
+                                       "infiniband/mlx5dv.h and libmlx5 are, or unset DCUDA_VERBS_DC");
+}
+
+} // namespace dcuda::transport::rdma
+
+#endif

@@ -87,10 +87,13 @@ struct resources {
 // Throws error(no_path) where there is no such thing.
 std::unique_ptr<connections> open_dynamic_connections(const resources& with, int queues);
 
-constexpr std::uint8_t endless = 7;    // as rnr_retry: a receiver without free receives slows its senders down, no more
-constexpr std::uint8_t rnr_delay = 10; // 0.32 ms until the next try
-constexpr std::uint8_t retries = 7;    // without an answer, then the peer is lost:
-constexpr std::uint8_t retry_timeout = 17; // 8 * 4.096 us * 2^17 = 4.3 s at least
+// As rnr_retry: a receiver without free receives slows its senders down, no more. It is asked again after 0.32 ms.
+constexpr std::uint8_t endless = 7;
+constexpr std::uint8_t rnr_delay = 10;
+// Without an answer the peer is lost after 7 times 4.096 us * 2^18, 7.5 s; devices may take longer. A count of 7 would
+// be endless in soft-RoCE.
+constexpr std::uint8_t retries = 6;
+constexpr std::uint8_t retry_timeout = 18;
 
 inline ibv_ah_attr path_to(const device& from, const address& there) {
     ibv_ah_attr path{};

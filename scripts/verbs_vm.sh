@@ -99,7 +99,7 @@ run() {
     job=$(mktemp -d)
     trap 'rm -rf "$job"' EXIT
     {
-        echo 'export PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp LC_ALL=C'
+        echo 'export PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp LC_ALL=C TERM=dumb'
         echo 'ulimit -l unlimited'
         export -p | grep -E '^declare -x DCUDA_' || true
         printf 'cd %q\n' "$PWD"

@@ -47,28 +47,35 @@ device open_device(const std::string& wanted) {
     int count = 0;
     const owned<ibv_device*, ibv_free_device_list> list(ibv_get_device_list(&count));
     std::string seen;
+    const auto reject = [&](const std::string& what) { seen += (seen.empty() ? "" : ", ") + what; };
     for (int i = 0; list != nullptr && i < count; i++) {
         ibv_device* const candidate = list.get()[i];
         const std::string name = ibv_get_device_name(candidate);
-        if (candidate->transport_type != IBV_TRANSPORT_IB) continue; // iWARP has no immediates
+        if (candidate->transport_type != IBV_TRANSPORT_IB) { // iWARP has no immediates
+            reject(name + " is neither");
+            continue;
+        }
         if (!wanted.empty() && wanted.substr(0, wanted.find(':')) != name) {
-            seen += fmt::format("{}{}", seen.empty() ? "" : ", ", name);
+            reject(name);
             continue;
         }
         device opened{};
         opened.context.reset(ibv_open_device(candidate));
         if (opened.context == nullptr || ibv_query_device(opened.context.get(), &opened.limits) != 0) {
-            seen += fmt::format("{}{} does not open", seen.empty() ? "" : ", ", name);
+            reject(name + " does not open");
             continue;
         }
         for (int port = 1; port <= opened.limits.phys_port_cnt; port++) {
             opened.port = static_cast<std::uint8_t>(port);
             opened.name = fmt::format("{}:{}", name, port);
-            if (wanted.find(':') != std::string::npos && wanted != opened.name) continue;
-            if (ibv_query_port(opened.context.get(), opened.port, &opened.attributes) != 0) continue;
-            if (opened.attributes.state != IBV_PORT_ACTIVE) {
-                seen += fmt::format("{}{} is {}", seen.empty() ? "" : ", ", opened.name,
-                                    ibv_port_state_str(opened.attributes.state));
+            const bool is_known = ibv_query_port(opened.context.get(), opened.port, &opened.attributes) == 0;
+            if (!is_known || opened.attributes.state != IBV_PORT_ACTIVE) {
+                reject(fmt::format("{} is {}", opened.name,
+                                   is_known ? ibv_port_state_str(opened.attributes.state) : "not to be asked"));
+                continue;
+            }
+            if (wanted.find(':') != std::string::npos && wanted != opened.name) {
+                reject(opened.name);
                 continue;
             }
             opened.gid_index = choose_gid(opened.context.get(), opened.name, port, opened.attributes);
@@ -150,7 +157,8 @@ public:
     explicit verbs(const network_request& request) : device_(rdma::open_device(wanted_device(request))) {
         // Completions must never be more than the queue holds: half of it for receives, half for writes in flight.
         const int entries = std::min(device_.limits.max_cqe, max_completions);
-        const int receives = std::min(device_.limits.max_srq_wr, entries / 2);
+        const auto wanted = support::env_integer("DCUDA_VERBS_RECEIVES", 1, max_completions).value_or(max_completions);
+        const int receives = std::min({device_.limits.max_srq_wr, entries / 2, static_cast<int>(wanted)});
         const unsigned depth = static_cast<unsigned>(std::min(device_.limits.max_qp_wr, max_depth));
         domain_.reset(rdma::check(ibv_alloc_pd(device_.context.get()), "allocating the protection domain"));
         completions_.reset(rdma::check(ibv_create_cq(device_.context.get(), entries, nullptr, nullptr, 0),

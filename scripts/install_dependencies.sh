@@ -63,6 +63,14 @@ if [ -n "$ci" ]; then
     need_library libfabric-dev rdma/fabric.h -lfabric
     command -v mpicxx >/dev/null || missing+=(libopenmpi-dev)
     need_command openmpi-bin mpirun
+    need_library libibverbs-dev infiniband/verbs.h -libverbs
+    # For scripts/verbs_vm.sh.
+    need_command qemu-system-x86 qemu-system-x86_64
+    need_command busybox-static busybox
+    need_command cpio cpio
+    need_command kmod modprobe
+    need_command iproute2 rdma
+    need_command xz-utils xz
 fi
 need_command make make
 need_command cmake cmake 3.25

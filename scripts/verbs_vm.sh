@@ -2,9 +2,9 @@
 # Runs a command where there is an InfiniBand-like device: boots a throw-away virtual machine, Debian's kernel under
 # QEMU's emulation, with a soft-RoCE device (rdma_rxe, named rxe0) and ends it with the command.
 #
-#   scripts/verbs_vm.sh setup          fetches and unpacks the kernel (once, about 2 minutes; needs Debian or Ubuntu)
-#   scripts/verbs_vm.sh run COMMAND    runs the command in the same folder; exit status is its own,
-#                                      77 if there is no QEMU or setup did not run, 3 if the machine ended before it
+#   scripts/verbs_vm.sh setup          fetches and unpacks Debian's kernel (once; 70 MB, needs apt of Debian)
+#   scripts/verbs_vm.sh run COMMAND    runs the command in the same folder; the exit status is its own, 77 if there is
+#                                      no QEMU or setup did not run, 3 if the machine ended before the command
 #
 # The machine's files are this system's, read through 9p: what is built here runs there at the same path. What it
 # writes is lost.
@@ -18,23 +18,20 @@ dir=${DCUDA_VM_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/dcuda-verbs-vm}
 packages=(qemu-system-x86 busybox-static cpio kmod xz-utils iproute2 ibverbs-providers)
 modules=(virtio_pci 9p 9pnet_virtio overlay dummy crc32_generic ib_uverbs rdma_rxe)
 
-need() {
-    if ! command -v "$1" >/dev/null; then
-        echo "skipped: $1 is not here; apt-get install ${packages[*]}"
-        exit 77
-    fi
-}
-
 setup() {
-    for program in qemu-system-x86_64 busybox cpio depmod xz rdma; do need "$program"; done
-    local image folder
-    image=$(apt-cache depends linux-image-amd64 | awk '/Depends: linux-image-[0-9]/ && !n++ {print $2}')
-    [ -n "$image" ] || { echo "verbs_vm.sh: apt knows no linux-image-amd64; run apt-get update" >&2; exit 1; }
-    if [ "$(cat "$dir/image" 2>/dev/null)" = "$image" ]; then return; fi
-    rm -rf "$dir"
+    local program image folder trees=()
+    for program in qemu-system-x86_64 busybox cpio depmod modprobe xz rdma apt-get; do
+        command -v "$program" >/dev/null || { echo "verbs_vm.sh: needs $program: ${packages[*]}" >&2; exit 1; }
+    done
+    local made_by
+    made_by=$(sha256sum <"$0")
+    if [ "$(cat "$dir/made_by" 2>/dev/null)" = "$made_by" ]; then return; fi
+    [ "$(id -u)" -ne 0 ] || apt-get update -qq
+    image=$(apt-cache depends linux-image-amd64 2>/dev/null | awk '/Depends: linux-image-[0-9]/ && !n++ {print $2}')
+    [ -n "$image" ] || { echo "verbs_vm.sh: apt knows no linux-image-amd64, which Debian has" >&2; exit 1; }
+    rm -rf "$dir"/{root,stage,made_by} "$dir"/*.deb
     mkdir -p "$dir/root"
-    (cd "$dir" && apt-get download -qq "$image")
-    local trees=()
+    (cd "$dir" && apt-get -o APT::Sandbox::User=root download -qq "$image")
     for folder in drivers/infiniband drivers/virtio drivers/net/dummy.ko net/9p net/core net/ipv4 net/ipv6 fs/9p \
         fs/overlayfs fs/fscache fs/netfs fs/configfs crypto lib arch/x86/crypto; do
         trees+=("./lib/modules/*/kernel/$folder*")
@@ -48,7 +45,7 @@ setup() {
     tail -c "+$((offset + 1))" "$packed" | xz -dc --single-stream >"$dir/vmlinux" 2>/dev/null || [ -s "$dir/vmlinux" ]
     make_initramfs
     rm -rf "$dir/root" "$dir"/*.deb
-    echo "$image" >"$dir/image"
+    echo "$made_by" >"$dir/made_by"
 }
 
 make_initramfs() {
@@ -91,8 +88,11 @@ INIT
 }
 
 run() {
-    need qemu-system-x86_64
-    if [ ! -s "$dir/image" ]; then
+    if ! command -v qemu-system-x86_64 >/dev/null; then
+        echo "skipped: qemu-system-x86_64 is not here (${packages[*]})"
+        exit 77
+    fi
+    if [ ! -s "$dir/made_by" ]; then
         echo "skipped: no kernel in $dir; scripts/verbs_vm.sh setup fetches it"
         exit 77
     fi

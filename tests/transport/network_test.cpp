@@ -364,6 +364,13 @@ TEST_F(network_test, sizes_from_1_byte_to_4_mib) {
     }
 }
 
+// Libraries and adapters have a largest message, such as 8 MiB.
+TEST_F(network_test, a_write_as_large_as_the_memory) {
+    plan large = empty_plan();
+    for (int from = 0; from < count(); ++from) large.add({from, (from + 1) % count(), 1, memory_bytes[1], 0});
+    run(large);
+}
+
 TEST_F(network_test, sources_of_every_alignment) {
     plan skews = empty_plan();
     for (const std::size_t bytes : {1u, 8u, 63u, 64u, 200u, 5'000u, 20'000u})

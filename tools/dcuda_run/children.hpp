@@ -1,0 +1,40 @@
+// Processes that this one starts. None of them, nor anything that they started, outlives it.
+#pragma once
+
+#include "io.hpp"
+
+#include <string>
+#include <sys/types.h>
+#include <utility>
+#include <vector>
+
+namespace launch {
+
+struct child {
+    std::string program;                  // its path
+    std::vector<std::string> arguments;   // from the name on
+    std::vector<std::string> environment; // NAME=VALUE: to set; NAME: to remove
+    int fds[3] = {-1, -1, -1};            // its standard input, output and error; -1: ours
+    int kept_fd = -1;                     // stays open in it, with the same number
+};
+
+class children {
+public:
+    explicit children(const signal_reader& signals);
+    children(const children&) = delete;
+    ~children() { end(); }
+
+    pid_t start(const child& what); // in a process group of its own
+    std::vector<std::pair<pid_t, int>> reap();
+    void kill_all(); // and what they started
+    void end();      // the same, and the guard: nothing can be started any more
+
+private:
+    void start_guard();
+
+    sigset_t mask_;
+    pid_t guard_ = 0;
+    unique_fd guard_pipe_;
+};
+
+} // namespace launch

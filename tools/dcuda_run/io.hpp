@@ -1,0 +1,118 @@
+// Waiting for descriptors, and text on its way out.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <poll.h>
+#include <signal.h>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace launch {
+
+using clock = std::chrono::steady_clock;
+
+// An error that ends dcuda-run before the job runs.
+struct start_error : std::runtime_error {
+    start_error(int code, const std::string& message) : std::runtime_error(message), exit_code(code) {}
+    int exit_code;
+};
+
+[[noreturn]] void fail_errno(const std::string& what, int code = EXIT_FAILURE);
+
+// Owns a descriptor.
+class unique_fd {
+public:
+    unique_fd() = default;
+    explicit unique_fd(int fd) : fd_(fd) {}
+    unique_fd(unique_fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+    unique_fd& operator=(unique_fd&& other) noexcept {
+        std::swap(fd_, other.fd_);
+        return *this;
+    }
+    ~unique_fd() { reset(); }
+    void reset();
+    int get() const { return fd_; }
+    explicit operator bool() const { return fd_ >= 0; }
+
+private:
+    int fd_ = -1;
+};
+
+struct pipe_ends {
+    unique_fd read, write;
+};
+
+pipe_ends make_pipe();
+
+void set_nonblocking(int fd);
+
+// DIR/3.out or DIR/3.err, empty.
+unique_fd create_output_file(const std::string& folder, int index, int stream);
+void create_output_folder(const std::string& folder);
+
+// One wait for all that may happen: everybody says before each what he waits for.
+class event_loop {
+public:
+    void watch(int fd, short events, std::function<void(short)> handler);
+    void wake_at(clock::time_point when) { wake_ = wake_ ? std::min(*wake_, when) : when; }
+    void wait();
+
+private:
+    std::vector<pollfd> polled_;
+    std::vector<std::function<void(short)>> handlers_;
+    std::optional<clock::time_point> wake_;
+};
+
+// Blocks the signals that we handle, and reads them.
+class signal_reader {
+public:
+    signal_reader();
+    int fd() const { return fd_.get(); }
+    int next();                                             // 0: none
+    const sigset_t& mask_at_start() const { return mask_; } // for the processes that we start
+
+private:
+    sigset_t mask_{};
+    unique_fd fd_;
+};
+
+// Writes to a file descriptor only when it takes something, so that a slow reader never blocks us.
+class sink {
+public:
+    explicit sink(int fd) : fd_(fd) {}
+    void add(std::string_view text) {
+        if (!broken_) queue_.append(text);
+    }
+    void watch(event_loop& loop);
+    void write_some();
+    bool empty() const { return queue_.empty(); }
+    bool full() const { return queue_.size() > (1 << 20); }
+    bool broken() const { return broken_; }
+
+private:
+    int fd_;
+    std::string queue_;
+    std::size_t written_ = 0; // of the queue
+    bool broken_ = false;
+};
+
+// Text that goes to a sink in whole lines, with a prefix.
+class line_writer {
+public:
+    line_writer(sink& out, std::string prefix) : out_(&out), prefix_(std::move(prefix)) {}
+    void add(std::string_view text); // no text: the end
+
+private:
+    void emit(std::string_view line);
+
+    sink* out_;
+    std::string prefix_;
+    std::string line_;
+};
+
+} // namespace launch

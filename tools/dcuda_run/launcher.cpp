@@ -1,0 +1,277 @@
+#include "launcher.hpp"
+
+#include "local_host.hpp"
+#include "remote_host.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <fmt/format.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace launch {
+
+namespace {
+
+constexpr std::chrono::seconds term_to_kill{2}, abandon_limit{5};
+constexpr std::chrono::milliseconds foreground_check_interval{200};
+
+std::string random_key() {
+    unsigned char bytes[16];
+    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) fail_errno("cannot get a random key");
+    return fmt::format("{:02x}", fmt::join(bytes, ""));
+}
+
+} // namespace
+
+int launcher::run() {
+    try {
+        start_job();
+    } catch (...) {
+        abandon();
+        throw;
+    }
+    while (running_count_ > 0) step();
+    for (auto& each : parts_) each.host->finish();
+    // What they wrote last. A signal ends this, too, if nobody takes our output.
+    while (has_output() && !quit_) step();
+    return exit_code_;
+}
+
+// ---- start ----------------------------------------------------------------------------------------------------------
+
+void launcher::start_job() {
+    lay_out_job();
+    share what;
+    what.key = random_key();
+    what.environment = options_.environment;
+    what.command = options_.command;
+    what.interface = options_.interface;
+    for (const auto& each : parts_) what.total += each.what.count;
+    for (auto& each : parts_) {
+        what.count = each.what.count;
+        what.listens = what.first == 0 && parts_.size() > 1;
+        each.what = what;
+        what.first += what.count;
+        each.host->prepare(each.what);
+    }
+    running_.assign(static_cast<std::size_t>(what.total), true);
+    running_count_ = what.total;
+    for (int i = 0; i < what.total; ++i) {
+        const std::string label = options_.prefix ? fmt::format("[{}] ", i) : "";
+        for (int stream : {STDOUT_FILENO, STDERR_FILENO}) {
+            if (options_.prefix) lines_.emplace_back(sink_of(stream), label);
+            if (!options_.hosts.empty() && !options_.output_folder.empty())
+                files_.push_back(create_output_file(options_.output_folder, i, stream));
+        }
+    }
+    wait_for(host::phase::ready);
+    const std::string rendezvous = parts_[0].host->rendezvous();
+    for (auto& each : parts_) each.host->start(rendezvous);
+    wait_for(host::phase::started);
+    started_ = true;
+}
+
+// Finds how many processes run where, and so which hosts there are.
+void launcher::lay_out_job() {
+    if (options_.hosts.empty()) {
+        // A terminal lets only its foreground group read, and that is ours: we read for process 0.
+        relay_input_ = isatty(STDIN_FILENO);
+        const local_host::settings how{options_.prefix, relay_input_, options_.output_folder};
+        parts_.push_back({std::make_unique<local_host>(how, children_, *this), {}});
+        parts_[0].what.count = options_.count > 0 ? options_.count : std::max(1, parts_[0].host->gpus());
+        return;
+    }
+    relay_input_ = true;
+    rlimit files{};
+    getrlimit(RLIMIT_NOFILE, &files);
+    files.rlim_cur = files.rlim_max; // many processes write to many files, and each host takes three pipes
+    setrlimit(RLIMIT_NOFILE, &files);
+    if (!options_.output_folder.empty()) create_output_folder(options_.output_folder);
+
+    std::vector<int> counts(options_.hosts.size(), 0);
+    if (options_.count > 0) counts = lay_out(options_.hosts, options_.count);
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+        if (options_.count > 0 && counts[i] == 0) continue;
+        auto& more = parts_.emplace_back();
+        more.host =
+            std::make_unique<remote_host>(options_.hosts[i].name, options_.ssh, options_.agent, children_, *this);
+        more.what.count = options_.count > 0 ? counts[i] : options_.hosts[i].slots;
+    }
+    wait_for(host::phase::connected);
+    for (auto& each : parts_)
+        if (each.what.count == 0) each.what.count = std::max(1, each.host->gpus());
+}
+
+void launcher::wait_for(host::phase phase) {
+    auto there = [&](const part& each) { return each.host->reached() >= phase; };
+    while (!start_problem_ && !std::all_of(parts_.begin(), parts_.end(), there)) step();
+    if (start_problem_) throw *start_problem_;
+}
+
+void launcher::abandon() {
+    abandoned_ = true;
+    const auto limit = clock::now() + abandon_limit;
+    for (auto& each : parts_) each.host->finish();
+    while (has_output() && !quit_ && clock::now() < limit) {
+        loop_.wake_at(limit);
+        step();
+    }
+}
+
+// ---- while it runs --------------------------------------------------------------------------------------------------
+
+// Waits for something to happen, and handles it.
+void launcher::step() {
+    loop_.watch(signals_.fd(), POLLIN, [](short) {});
+    stdout_.watch(loop_);
+    stderr_.watch(loop_);
+    for (auto& each : parts_) each.host->watch(loop_);
+    watch_input();
+    if (deadline_) loop_.wake_at(*deadline_);
+    loop_.wait();
+
+    handle_signals();
+    for (auto& each : parts_) each.host->update();
+    for (int stream : {STDOUT_FILENO, STDERR_FILENO}) {
+        if (!sink_of(stream).broken() || std::exchange(closed_[stream], true)) continue;
+        for (auto& each : parts_) each.host->close_output(stream);
+    }
+    escalate();
+}
+
+void launcher::watch_input() {
+    if (!started_ || !relay_input_ || input_busy_) return;
+    if (isatty(STDIN_FILENO) && tcgetpgrp(STDIN_FILENO) != getpgrp())
+        loop_.wake_at(clock::now() + foreground_check_interval); // we may come to the foreground
+    else
+        loop_.watch(STDIN_FILENO, POLLIN, [this](short) { read_input(); });
+}
+
+void launcher::read_input() {
+    char buffer[32768];
+    const ssize_t got = read(STDIN_FILENO, buffer, sizeof buffer);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN || errno == EIO)) return; // EIO: we went to the background
+    input_busy_ = true;
+    parts_[0].host->input(std::string_view(buffer, got > 0 ? static_cast<std::size_t>(got) : 0));
+    if (got <= 0) relay_input_ = false;
+}
+
+void launcher::output(int index, int stream, std::string_view text) {
+    const auto line = static_cast<std::size_t>(2 * index + (stream == STDERR_FILENO));
+    if (line >= 2 * running_.size() || index < 0) return;
+    if (options_.prefix) return lines_[line].add(text);
+    if (files_.empty()) return sink_of(stream).add(text);
+    while (!text.empty() && files_[line]) {
+        const ssize_t wrote = write(files_[line].get(), text.data(), text.size());
+        if (wrote >= 0) {
+            text.remove_prefix(static_cast<std::size_t>(wrote));
+        } else if (errno != EINTR) {
+            say(fmt::format("cannot write the output of process {} to {}: {}", index, options_.output_folder,
+                            std::strerror(errno)));
+            files_[line].reset();
+        }
+    }
+}
+
+void launcher::handle_signals() {
+    while (const int signal = signals_.next()) {
+        if (signal != SIGCHLD) {
+            forward(signal);
+            continue;
+        }
+        for (auto [pid, status] : children_.reap())
+            for (auto& each : parts_) each.host->child_ended(pid, status);
+    }
+}
+
+void launcher::forward(int signal) {
+    const bool ends = signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
+    if (!started_ && ends) {
+        quit_ = abandoned_;
+        start_problem_.emplace(128 + signal, "ended by a signal before the job ran");
+        return;
+    }
+    if (signal == SIGINT && interrupted_) return signal_all(SIGKILL);
+    interrupted_ |= signal == SIGINT;
+    signal_all(signal);
+    if (signal == SIGTSTP) raise(SIGSTOP);
+    if (running_count_ == 0 && (signal == SIGINT || signal == SIGTERM)) quit_ = true;
+}
+
+void launcher::signal_all(int signal) {
+    for (auto& each : parts_) each.host->signal_all(signal);
+}
+
+// ---- ends -----------------------------------------------------------------------------------------------------------
+
+void launcher::count_end(int index) {
+    if (index < 0 || index >= static_cast<int>(running_.size()) || !running_[static_cast<std::size_t>(index)]) return;
+    running_[static_cast<std::size_t>(index)] = false;
+    --running_count_;
+}
+
+void launcher::ended(int index, pid_t pid, int status) {
+    count_end(index);
+    const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    if (code == 0 || exit_code_ != 0 || abandoned_) return;
+    const auto on = std::find_if(parts_.begin(), parts_.end(), [&](const part& each) {
+        return index >= each.what.first && index < each.what.first + each.what.count;
+    });
+    std::string how = fmt::format("exited with code {}", code);
+    if (WIFSIGNALED(status)) {
+        const char* name = sigabbrev_np(WTERMSIG(status));
+        how = fmt::format("was killed by signal {} ({})", WTERMSIG(status),
+                          name ? fmt::format("SIG{}", name) : std::string("real-time"));
+    }
+    say(fmt::format("process {} (pid {}, host {}) {}", index, pid, on == parts_.end() ? "?" : on->host->name(), how));
+    fail(code);
+}
+
+void launcher::lost(const host& which, int exit_code, const std::string& why) {
+    if (abandoned_) return;
+    if (!started_) {
+        if (!start_problem_) start_problem_.emplace(exit_code, fmt::format("host {}: {}", which.name(), why));
+        return;
+    }
+    say(fmt::format("lost host {}: {}", which.name(), why));
+    if (exit_code_ == 0) fail(exit_code);
+    for (const auto& each : parts_)
+        for (int i = 0; each.host.get() == &which && i < each.what.count; ++i) count_end(each.what.first + i);
+}
+
+void launcher::fail(int exit_code) {
+    exit_code_ = exit_code;
+    deadline_ = clock::now() + std::chrono::milliseconds(static_cast<long>(options_.grace_seconds * 1000));
+}
+
+// After a failure: grace, then SIGTERM, then SIGKILL.
+void launcher::escalate() {
+    if (!deadline_ || clock::now() < *deadline_ || running_count_ == 0) {
+        if (running_count_ == 0) deadline_.reset();
+        return;
+    }
+    if (terminated_) {
+        signal_all(SIGKILL);
+        deadline_.reset();
+        return;
+    }
+    terminated_ = true;
+    say(fmt::format("{} other process{} did not end within {} s after that; ending {}", running_count_,
+                    running_count_ == 1 ? "" : "es", options_.grace_seconds, running_count_ == 1 ? "it" : "them"));
+    signal_all(SIGTERM);
+    signal_all(SIGCONT); // a stopped process would not notice
+    deadline_ = clock::now() + term_to_kill;
+}
+
+bool launcher::has_output() const {
+    return !stdout_.empty() || !stderr_.empty() || std::any_of(parts_.begin(), parts_.end(), [](const part& each) {
+        return each.host->reached() != host::phase::finished;
+    });
+}
+
+} // namespace launch

@@ -1,0 +1,73 @@
+// A job, from its start to its exit code.
+#pragma once
+
+#include "children.hpp"
+#include "host.hpp"
+#include "options.hpp"
+
+#include <memory>
+#include <optional>
+
+namespace launch {
+
+class launcher final : public host_events {
+public:
+    explicit launcher(options settings) : options_(std::move(settings)) {}
+    int run();
+
+private:
+    // A part of the job, in the order of processes.
+    struct part {
+        std::unique_ptr<launch::host> host;
+        share what;
+    };
+
+    void start_job();
+    void lay_out_job();
+    void wait_for(host::phase phase);
+    void abandon();
+
+    void step();
+    void watch_input();
+    void read_input();
+    void handle_signals();
+    void forward(int signal);
+    void signal_all(int signal);
+    void count_end(int index);
+    void fail(int exit_code);
+    void escalate();
+    bool has_output() const;
+    sink& sink_of(int stream) { return stream == 1 ? stdout_ : stderr_; }
+
+    void output(int index, int stream, std::string_view text) override;
+    bool takes_output(int stream) const override { return !(stream == 1 ? stdout_ : stderr_).full(); }
+    void input_taken() override { input_busy_ = false; }
+    void input_refused() override { relay_input_ = false; }
+    void ended(int index, pid_t pid, int status) override;
+    void say(const std::string& text) override { stderr_.add("dcuda-run: " + text + "\n"); }
+    void lost(const host& which, int exit_code, const std::string& why) override;
+
+    options options_;
+    event_loop loop_;
+    signal_reader signals_;
+    children children_{signals_};
+    std::vector<part> parts_;
+    std::vector<bool> running_; // by process
+    int running_count_ = 0;
+    bool started_ = false;
+    bool abandoned_ = false;
+    std::optional<start_error> start_problem_;
+    int exit_code_ = 0;
+    bool interrupted_ = false; // by a first SIGINT
+    bool terminated_ = false;  // the others got SIGTERM
+    bool quit_ = false;
+    std::optional<clock::time_point> deadline_; // of the next step against the others
+    sink stdout_{1}, stderr_{2};
+    bool closed_[3] = {};            // streams that nobody reads
+    std::vector<line_writer> lines_; // with --prefix: two for each process
+    std::vector<unique_fd> files_;   // with --output-dir and other hosts: the same
+    bool relay_input_ = false;       // we read it for process 0
+    bool input_busy_ = false;        // process 0 has not yet taken what we read last
+};
+
+} // namespace launch

@@ -1,0 +1,26 @@
+// dcuda-run: starts the processes of a job on this host or on several, connects their input and output, forwards
+// signals, and sees to it that none of them, nor anything that they started, outlives the job.
+#include "agent.hpp"
+#include "launcher.hpp"
+
+#include <exception>
+#include <fcntl.h>
+#include <iostream>
+#include <string_view>
+#include <unistd.h>
+
+int main(int argc, char** argv) {
+    // A descriptor of ours must not become the standard input of a process because that was closed here.
+    while (fcntl(STDIN_FILENO, F_GETFD) < 0 || fcntl(STDOUT_FILENO, F_GETFD) < 0 || fcntl(STDERR_FILENO, F_GETFD) < 0)
+        if (open("/dev/null", O_RDWR) < 0) return EXIT_FAILURE;
+    try {
+        if (argc == 2 && argv[1] == std::string_view("--agent")) return launch::run_agent();
+        return launch::launcher(launch::parse_command_line(argc, argv)).run();
+    } catch (const launch::start_error& problem) {
+        std::cerr << "dcuda-run: " << problem.what() << '\n';
+        return problem.exit_code;
+    } catch (const std::exception& problem) {
+        std::cerr << "dcuda-run: " << problem.what() << '\n';
+        return EXIT_FAILURE;
+    }
+}

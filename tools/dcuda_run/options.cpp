@@ -1,0 +1,183 @@
+#include "options.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fmt/format.h>
+#include <fstream>
+#include <sstream>
+
+namespace launch {
+
+namespace {
+
+// Without BatchMode ssh would ask for passwords, with nobody to answer. The others bound how long a dead host is waited
+// for, and keep greetings out of the output.
+constexpr const char* default_ssh = "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 "
+                                    "-o ServerAliveCountMax=2 -o LogLevel=ERROR";
+constexpr int max_processes = 65536;
+
+int parse_slots(const std::string& text, const std::string& where) {
+    int slots = 0;
+    if (text.empty() || text.size() > 5 || text.find_first_not_of("0123456789") != text.npos ||
+        (slots = std::stoi(text)) < 1 || slots > max_processes)
+        throw start_error(
+            2, fmt::format("{}: expected a number of slots from 1 to {}, not '{}'", where, max_processes, text));
+    return slots;
+}
+
+// host, host:slots or [IPv6 address]:slots
+host_entry parse_host(const std::string& text, const std::string& where) {
+    host_entry result;
+    std::string slots;
+    if (text.starts_with('[')) {
+        const auto end = text.find(']');
+        if (end == text.npos) throw start_error(2, fmt::format("{}: '{}' lacks a ]", where, text));
+        result.name = text.substr(1, end - 1);
+        slots = text.substr(end + 1);
+    } else {
+        const auto colon = text.find(':');
+        result.name = text.substr(0, colon);
+        if (colon != text.npos) slots = text.substr(colon);
+        if (slots.find(':', 1) != slots.npos)
+            throw start_error(2, fmt::format("{}: '{}': write an IPv6 address in brackets", where, text));
+    }
+    // ssh would take a dash for an option.
+    if (result.name.empty() || result.name[0] == '-')
+        throw start_error(2, fmt::format("{}: '{}' is no host[:slots]", where, text));
+    if (!slots.empty()) {
+        if (slots[0] != ':') throw start_error(2, fmt::format("{}: '{}' is no host[:slots]", where, text));
+        result.slots = parse_slots(slots.substr(1), where);
+    }
+    return result;
+}
+
+// A host that is named again has more slots; each name without a number stands for one.
+void add_host(std::vector<host_entry>& hosts, const host_entry& more) {
+    for (auto& each : hosts) {
+        if (each.name != more.name) continue;
+        each.slots = std::max(each.slots, 1) + std::max(more.slots, 1);
+        return;
+    }
+    hosts.push_back(more);
+}
+
+std::vector<host_entry> parse_hosts(const std::string& list) {
+    std::vector<host_entry> hosts;
+    std::istringstream text(list);
+    for (std::string each; std::getline(text, each, ',');) add_host(hosts, parse_host(each, "--hosts"));
+    return hosts;
+}
+
+std::vector<host_entry> read_host_file(const std::string& path) {
+    std::ifstream file(path);
+    if (!file) fail_errno("--hostfile " + path, 2);
+    std::vector<host_entry> hosts;
+    int number = 0;
+    for (std::string line; std::getline(file, line);) {
+        const std::string where = fmt::format("{}:{}", path, ++number);
+        std::istringstream words(line.substr(0, line.find('#')));
+        std::string name, word;
+        if (!(words >> name)) continue;
+        host_entry entry = parse_host(name, where);
+        while (words >> word) {
+            if (!word.starts_with("slots="))
+                throw start_error(2, fmt::format("{}: expected host[:N] or host slots=N, not '{}'", where, word));
+            entry.slots = parse_slots(word.substr(6), where);
+        }
+        add_host(hosts, entry);
+    }
+    if (hosts.empty()) throw start_error(2, fmt::format("--hostfile {}: there is no host in it", path));
+    return hosts;
+}
+
+} // namespace
+
+options parse_command_line(int argc, char** argv) {
+    options result;
+    int ranks = 0;
+    std::string hosts, host_file, remote_path;
+    CLI::App app("Starts the processes of a dCUDA job, one per GPU, on this host or on others by ssh.", "dcuda-run");
+    app.add_option("-n", result.count,
+                   "Number of processes (default: with slots as many; else one per visible GPU, or 1)")
+        ->check(CLI::Range(1, max_processes));
+    app.add_option("--ranks", ranks, "Ranks per device (sets DCUDA_RANKS_PER_DEVICE)")->check(CLI::Range(1, 1048576));
+    auto* prefix = app.add_flag("--prefix", result.prefix, "Put the process index before each line of output");
+    app.add_option("--output-dir", result.output_folder, "Write the output of process 3 to DIR/3.out and DIR/3.err")
+        ->excludes(prefix);
+    app.add_option("--grace", result.grace_seconds,
+                   "Seconds that the others have to end by themselves after one failed (default 5)")
+        ->check(CLI::Range(0.0, 1e6));
+    app.add_option("--env", result.environment, "Set a variable, NAME=VALUE; may be repeated")
+        ->allow_extra_args(false) // one value each time
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    const std::string several = "Several hosts";
+    auto* list = app.add_option("--hosts", hosts, "Hosts to run on, HOST[:SLOTS],...; process 0 runs on the first")
+                     ->group(several);
+    auto* file =
+        app.add_option("--hostfile", host_file, "The same from a file: a line HOST, HOST:N or HOST slots=N each")
+            ->excludes(list)
+            ->group(several);
+    auto* interface = app.add_option("--interface", result.interface,
+                                     "Network interface or address of the first host by which the others reach it")
+                          ->group(several);
+    auto* ssh =
+        app.add_option("--ssh", result.ssh, fmt::format("Command that runs another there (default: {})", default_ssh))
+            ->envname("DCUDA_SSH")
+            ->group(several);
+    auto* folder = app.add_option("--remote-path", remote_path, "Folder of dcuda-run on the hosts (default: as here)")
+                       ->group(several);
+    app.prefix_command();
+    app.footer("Then the program and its arguments, after -- if you like. The exit code is 0 if all processes end\n"
+               "with 0, else that of the first that failed (128 + signal if a signal killed it).");
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& problem) {
+        std::exit(app.exit(problem) == 0 ? 0 : 2);
+    }
+    result.command = app.remaining();
+    if (!result.command.empty() && result.command[0] == "--") result.command.erase(result.command.begin());
+    if (result.command.empty()) throw start_error(2, "no program given; see dcuda-run --help");
+    for (const auto& variable : result.environment)
+        if (variable.find('=') == variable.npos || variable[0] == '=')
+            throw start_error(2, fmt::format("--env {}: expected NAME=VALUE", variable));
+    if (ranks > 0)
+        result.environment.insert(result.environment.begin(), fmt::format("DCUDA_RANKS_PER_DEVICE={}", ranks));
+
+    if (list->count() > 0) {
+        result.hosts = parse_hosts(hosts);
+        if (result.hosts.empty()) throw start_error(2, "--hosts: no host given");
+    }
+    if (file->count() > 0) result.hosts = read_host_file(host_file);
+    for (const auto* option : {interface, folder})
+        if (result.hosts.empty() && option->count() > 0)
+            throw start_error(2, fmt::format("{} needs --hosts or --hostfile", option->get_name()));
+    if (ssh->count() == 0 || result.ssh.empty()) result.ssh = default_ssh;
+    const auto self = std::filesystem::read_symlink("/proc/self/exe");
+    result.agent = remote_path.empty() ? self : std::filesystem::path(remote_path) / self.filename();
+    return result;
+}
+
+std::vector<int> lay_out(const std::vector<host_entry>& hosts, int count) {
+    std::vector<int> counts;
+    int left = count, without_slots = 0;
+    for (const auto& each : hosts) {
+        counts.push_back(std::min(left, each.slots));
+        left -= counts.back();
+        without_slots += each.slots == 0;
+    }
+    if (left > 0 && without_slots == 0)
+        throw start_error(2, fmt::format("{} processes, but the hosts have {} slots; give them more, as in {}:{}",
+                                         count, count - left, hosts[0].name, hosts[0].slots + left));
+    for (std::size_t i = 0; i < hosts.size(); ++i) {
+        if (hosts[i].slots > 0) continue;
+        counts[i] = (left + without_slots - 1) / without_slots; // the first get one more
+        left -= counts[i];
+        --without_slots;
+    }
+    return counts;
+}
+
+} // namespace launch

@@ -41,7 +41,7 @@ remote_host::remote_host(std::string name, const std::string& ssh, const std::st
     auto in = make_pipe(), out = make_pipe(), err = make_pipe();
     const child what{
         .program = "/bin/sh",
-        .arguments = {"sh", "-c", "exec " + ssh + " \"$@\"", "sh", name_, shell_quoted(agent) + " --agent"},
+        .arguments = {"sh", "-c", "exec " + ssh + " \"$@\"", "sh", name_, "exec " + shell_quoted(agent) + " --agent"},
         .environment = {},
         .fds = {in.read.get(), out.write.get(), err.write.get()}};
     ssh_pid_ = processes.start(what);

@@ -326,7 +326,12 @@ class HostsTest(OverHosts):
         self.assertEqual(job.returncode, 128 + signal.SIGTERM)
 
     def test_silence(self):
-        """An agent that hangs, a launcher that hangs, and a host that never answers; at a time, since this takes long."""
+        """An agent that hangs, a launcher that hangs, a host that never answers, and a job that was stopped, which is none
+        of these; at a time, since this takes long."""
+        stopped = self.start_job("-n", 2, script="READY; sleep 1; echo done")
+        stopped.send_signal(signal.SIGTSTP)
+        for file in self.files("ready"):
+            os.remove(os.path.join(self.folder, file))
         hung_agent = self.start_job("-n", 2, "--grace", 0.3, script=self.STUBBORN)
         self.signal_agent("b", signal.SIGSTOP)
         for file in self.files("ready"):
@@ -345,6 +350,9 @@ class HostsTest(OverHosts):
         _, error = mute.communicate(timeout=TIMEOUT)
         self.assertIn("host mute: no answer within 30 s", error)
         self.assertLess(time.monotonic() - start, 45)
+        stopped.send_signal(signal.SIGCONT)
+        out, _ = stopped.communicate(timeout=TIMEOUT)
+        self.assertEqual((stopped.returncode, out), (0, "done\ndone\n"))
 
 
 if __name__ == "__main__":

@@ -75,8 +75,21 @@ void channel::send(const message& what) {
     next_ping_ = clock::now() + ping_interval;
 }
 
+// Who was stopped himself for a while cannot tell that the other side was silent.
+void channel::look() {
+    const auto now = clock::now();
+    if (now > looked_ + 2 * ping_interval) heard_ = now;
+    looked_ = now;
+}
+
+bool channel::silent() {
+    look();
+    return clock::now() > heard_ + silence_limit;
+}
+
 void channel::watch(event_loop& loop) {
     if (closed()) return;
+    look();
     if (clock::now() >= next_ping_) {
         next_ping_ = clock::now() + ping_interval;
         if (out_.empty()) send({"ping"}); // else the other side hears from us anyway, or is gone

@@ -43,12 +43,13 @@ public:
     bool sent() const { return out_.empty(); }
     bool closed() const { return closed_ || out_.broken(); }
     const std::string& problem() const { return problem_; } // why it was closed, if it did not just end
-    bool silent() const { return clock::now() > heard_ + silence_limit; }
+    bool silent();
 
     static constexpr std::chrono::seconds ping_interval{3}, silence_limit{15};
 
 private:
     void take_messages();
+    void look();
 
     int in_;
     sink out_;
@@ -57,7 +58,7 @@ private:
     std::string problem_;
     std::string input_;
     std::deque<message> arrived_;
-    clock::time_point heard_ = clock::now(), next_ping_ = heard_ + ping_interval;
+    clock::time_point heard_ = clock::now(), looked_ = heard_, next_ping_ = heard_ + ping_interval;
 };
 
 } // namespace launch

@@ -124,7 +124,7 @@ options parse_command_line(int argc, char** argv) {
                                      "Network interface or address of the first host by which the others reach it")
                           ->group(several);
     auto* ssh =
-        app.add_option("--ssh", result.ssh, fmt::format("Command that runs another there (default: {})", default_ssh))
+        app.add_option("--ssh", result.ssh, fmt::format("Command for ssh, with its options (default: {})", default_ssh))
             ->envname("DCUDA_SSH")
             ->group(several);
     auto* folder = app.add_option("--remote-path", remote_path, "Folder of dcuda-run on the hosts (default: as here)")

@@ -159,7 +159,7 @@ void remote_host::check_connection() {
     if (ssh_status_) {
         const int code = WIFSIGNALED(*ssh_status_) ? 128 + WTERMSIG(*ssh_status_) : WEXITSTATUS(*ssh_status_);
         const bool not_there = connecting && (code == 126 || code == 127);
-        lose(fmt::format("`{}` ended with code {}{}", ssh_, code,
+        lose(fmt::format("`{}` ended with code {}{}", ssh_.substr(0, ssh_.find(' ')), code,
                          not_there ? fmt::format("; if {} is not there, name its folder by --remote-path", agent_)
                                    : ""));
     } else if (closed_) {

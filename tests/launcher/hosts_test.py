@@ -190,6 +190,24 @@ class HostsTest(OverHosts):
             self.assertEqual(set(file.read().splitlines()),
                              {f"{host} exec '{self.folder}/dcuda-run' --agent" for host in "ab"})
 
+    def test_files_are_on_this_side(self):
+        there = os.path.join(self.folder, "there")
+        os.mkdir(there)
+        outputs = os.path.join(there, "outputs")
+        result = self.on("a,greeting", "-n", 3, "--output-dir", outputs, script="echo $DCUDA_PROCESS_INDEX; seq 9 >&2")
+        self.assertEqual((result.returncode, result.stdout), (0, ""))
+        for i in range(3):
+            with open(f"{outputs}/{i}.out") as out, open(f"{outputs}/{i}.err") as err:
+                self.assertEqual((out.read(), err.read()), (f"{i}\n", "".join(f"{n}\n" for n in range(1, 10))))
+        result = self.on("a,b", "-n", 2, "--output-dir", "/proc/none", script="")
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("/proc/none", result.stderr)
+
+    def test_listening_socket_is_of_process_0_alone(self):
+        script = "ls -l /proc/self/fd | grep -c socket: || true"
+        result = self.run_job("-n", 4, "--prefix", script=script, stdin=subprocess.DEVNULL)
+        self.assertEqual(sorted(result.stdout.splitlines()), ["[0] 1", "[1] 0", "[2] 0", "[3] 0"])
+
     def test_processes_meet_at_the_socket(self):
         command = [launcher, *self.options(), "-n", "5", sys.executable, "-c", MEET, self.mark]
         result = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
@@ -300,6 +318,13 @@ class HostsTest(OverHosts):
         job = self.start_job("-n", 4, "--grace", 0.3, script=self.STUBBORN)
         self.signal_agent("dying", signal.SIGKILL)  # what stands for ssh, here
         self.survivors_are_ended(job, "lost host dying: ")
+
+    def test_last_words_of_a_lost_host(self):
+        job = self.start_job("-n", 2, "--grace", 0.3, "--prefix", script="printf last; READY; sleep 50")
+        time.sleep(0.5)
+        self.signal_agent("b", signal.SIGKILL)
+        out, _ = job.communicate(timeout=TIMEOUT)
+        self.assertEqual(sorted(out.splitlines()), ["[0] last", "[1] last"])
 
     def test_all_connections_die(self):
         self.hosts = "dying1,dying2"

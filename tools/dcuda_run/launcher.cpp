@@ -71,9 +71,12 @@ void launcher::start_job() {
     }
     wait_for(host::phase::ready);
     const std::string rendezvous = parts_[0].host->rendezvous();
+    starting_ = true;
     for (auto& each : parts_) each.host->start(rendezvous);
     wait_for(host::phase::started);
     started_ = true;
+    starting_ = false;
+    for (int signal : std::exchange(early_signals_, {})) forward(signal);
 }
 
 // Finds how many processes run where, and so which hosts there are.
@@ -97,9 +100,10 @@ void launcher::lay_out_job() {
     if (options_.count > 0) counts = lay_out(options_.hosts, options_.count);
     for (std::size_t i = 0; i < counts.size(); ++i) {
         if (options_.count > 0 && counts[i] == 0) continue;
-        auto& more = parts_.emplace_back();
-        more.host =
+        auto there =
             std::make_unique<remote_host>(options_.hosts[i].name, options_.ssh, options_.agent, children_, *this);
+        auto& more = parts_.emplace_back();
+        more.host = std::move(there);
         more.what.count = options_.count > 0 ? counts[i] : options_.hosts[i].slots;
     }
     wait_for(host::phase::connected);
@@ -191,6 +195,7 @@ void launcher::handle_signals() {
 
 void launcher::forward(int signal) {
     const bool ends = signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
+    if (starting_ && !abandoned_) return early_signals_.push_back(signal); // not all processes can get it yet
     if (!started_ && ends) {
         quit_ = abandoned_;
         start_problem_.emplace(128 + signal, "ended by a signal before the job ran");
@@ -240,8 +245,12 @@ void launcher::lost(const host& which, int exit_code, const std::string& why) {
     }
     say(fmt::format("lost host {}: {}", which.name(), why));
     if (exit_code_ == 0) fail(exit_code);
-    for (const auto& each : parts_)
-        for (int i = 0; each.host.get() == &which && i < each.what.count; ++i) count_end(each.what.first + i);
+    const auto on =
+        std::find_if(parts_.begin(), parts_.end(), [&](const auto& each) { return each.host.get() == &which; });
+    for (int i = on->what.first; i < on->what.first + on->what.count; ++i) {
+        count_end(i);
+        for (int stream : {STDOUT_FILENO, STDERR_FILENO}) output(i, stream, {}); // no more comes
+    }
 }
 
 void launcher::fail(int exit_code) {

@@ -54,7 +54,8 @@ private:
     std::vector<part> parts_;
     std::vector<bool> running_; // by process
     int running_count_ = 0;
-    bool started_ = false;
+    bool starting_ = false, started_ = false;
+    std::vector<int> early_signals_; // that came while processes were starting
     bool abandoned_ = false;
     std::optional<start_error> start_problem_;
     int exit_code_ = 0;

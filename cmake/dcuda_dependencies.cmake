@@ -26,6 +26,24 @@ dcuda_find_header_only(fmt::fmt-header-only fmt/format.h)
 set_property(TARGET fmt::fmt-header-only APPEND PROPERTY INTERFACE_COMPILE_DEFINITIONS FMT_HEADER_ONLY=1)
 dcuda_find_header_only(CLI11::CLI11 CLI/CLI.hpp)
 
+# libsodium, by which processes on several hosts know each other. The archive, so that programs need nothing at run
+# time; an installed dCUDA has a copy of it (dcuda_install.cmake).
+find_path(DCUDA_SODIUM_INCLUDE sodium.h HINTS "${dcuda_deps_dir}/include")
+find_library(DCUDA_SODIUM_LIBRARY NAMES libsodium.a sodium HINTS "${dcuda_deps_dir}/lib"
+             PATH_SUFFIXES "${CMAKE_LIBRARY_ARCHITECTURE}")
+mark_as_advanced(DCUDA_SODIUM_INCLUDE DCUDA_SODIUM_LIBRARY)
+if(NOT DCUDA_SODIUM_INCLUDE OR NOT DCUDA_SODIUM_LIBRARY)
+    message(FATAL_ERROR "dCUDA needs libsodium, which was not found. ${dcuda_cure}")
+endif()
+
+# PMIx, of which only the headers are needed. Without them, jobs over several hosts under Open MPI's mpirun or
+# srun --mpi=pmix must be told where to meet.
+find_path(DCUDA_PMIX_INCLUDE pmix.h HINTS "${dcuda_deps_dir}/lib" "${dcuda_deps_dir}/include"
+          PATH_SUFFIXES "${CMAKE_LIBRARY_ARCHITECTURE}/pmix2/include" "${CMAKE_LIBRARY_ARCHITECTURE}/pmix/include"
+          PATHS "/usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/pmix2/include" "/usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/pmix/include"
+                /opt/pmix/include)
+mark_as_advanced(DCUDA_PMIX_INCLUDE)
+
 if(DCUDA_BACKEND STREQUAL "cpu")
     find_package(Boost QUIET COMPONENTS context)
     if(NOT TARGET Boost::context)

@@ -4,6 +4,9 @@ set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/dcuda")
 
 install(DIRECTORY include/ DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 install(TARGETS dcuda_device dcuda_host dcuda_dcuda EXPORT dcuda_targets)
+if(DCUDA_SODIUM_LIBRARY MATCHES "\\.a$")
+    install(FILES "${DCUDA_SODIUM_LIBRARY}" DESTINATION "${CMAKE_INSTALL_LIBDIR}/dcuda" RENAME libsodium.a)
+endif()
 install(EXPORT dcuda_targets FILE dcuda-${DCUDA_BACKEND}-targets.cmake NAMESPACE dcuda:: DESTINATION "${package_dir}")
 
 configure_package_config_file(cmake/dcudaConfig.cmake.in "${PROJECT_BINARY_DIR}/dcudaConfig.cmake"

@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-packages=(libfmt-dev libcli11-dev nlohmann-json3-dev googletest libpng-dev zlib1g-dev)
+packages=(libfmt-dev libcli11-dev nlohmann-json3-dev googletest libpng-dev zlib1g-dev libsodium-dev libpmix-dev)
 
 if ! command -v apt-get >/dev/null || ! command -v dpkg >/dev/null; then
     echo "This needs apt-get and dpkg. Run it on Debian or Ubuntu and copy .deps/ here." >&2

@@ -52,10 +52,13 @@ if command -v "$cxx" >/dev/null; then
     need_library libcli11-dev CLI/CLI.hpp
     need_library nlohmann-json3-dev nlohmann/json.hpp
     need_library libpng-dev png.h -lpng
+    need_library libsodium-dev sodium.h -lsodium
+    # Only headers, which Debian keeps in a directory of their own.
+    compgen -G '/usr/lib/*/pmix*/include/pmix.h' >/dev/null || need_library libpmix-dev pmix.h
     need_library libgtest-dev gtest/gtest.h
     [ "$backend" = cpu ] && need_library libboost-context-dev boost/context/fiber.hpp -lboost_context
 else
-    missing+=(g++ libfmt-dev libcli11-dev nlohmann-json3-dev libpng-dev libgtest-dev)
+    missing+=(g++ libfmt-dev libcli11-dev nlohmann-json3-dev libpng-dev libsodium-dev libpmix-dev libgtest-dev)
     [ "$backend" = cpu ] && missing+=(libboost-context-dev)
 fi
 # The transports' libraries are optional, and what the checks want.

@@ -12,10 +12,10 @@ namespace dcuda::bootstrap {
 
 namespace {
 
-using support::check_errno;
 using support::fail;
 
-// What stands before each label and payload. Both ends run on one host, so its bytes go as they are.
+// What stands before each label and payload. Its bytes go as they are: all hosts of a job have the same byte order,
+// or the magic number is wrong.
 struct frame_header {
     std::uint32_t magic;
     std::uint32_t type;
@@ -79,17 +79,18 @@ std::vector<blob> decode_parts(const blob& encoded) {
     return parts;
 }
 
+std::string describe_place(pid_t pid, const std::string& host) {
+    return host.empty() ? fmt::format("pid {}", pid) : fmt::format("pid {} on host {}", pid, host);
+}
+
+std::string describe_process(int process, pid_t pid, const std::string& host) {
+    return fmt::format("process {} ({})", process, describe_place(pid, host));
+}
+
 // ---- channel --------------------------------------------------------------------------------------------------------
 
 channel::channel(descriptor socket)
-    : socket_(std::move(socket)), chunk_(std::make_unique_for_overwrite<char[]>(read_chunk_bytes)) {
-    ucred peer{};
-    socklen_t length = sizeof peer;
-    check_errno(getsockopt(fd(), SOL_SOCKET, SO_PEERCRED, &peer, &length), "cannot identify the peer of a local socket",
-                error_code::bootstrap_failure);
-    peer_pid_ = peer.pid;
-    peer_is_same_user_ = peer.uid == geteuid();
-}
+    : socket_(std::move(socket)), chunk_(std::make_unique_for_overwrite<char[]>(read_chunk_bytes)) {}
 
 void channel::send(std::shared_ptr<const std::string> encoded) {
     unsent_.push_back(std::move(encoded));
@@ -122,9 +123,16 @@ void channel::read_available() {
         }
         if (got < 0 && errno == EINTR) continue;
         if (got < 0 && errno == EAGAIN) return;
+        if (got < 0) error_ = errno;
         closed_ = true;
     }
 }
+
+bool channel::is_unreachable() const noexcept {
+    return closed_ && error_ != 0 && error_ != ECONNRESET && error_ != EPIPE;
+}
+
+void channel::end_sending() { shutdown(fd(), SHUT_WR); }
 
 std::optional<frame> channel::next() {
     frame_header header;

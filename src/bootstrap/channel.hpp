@@ -25,8 +25,9 @@ private:
 };
 
 enum class frame_type : std::uint32_t {
-    hello,    // to the hub: process, number = count, label = version, payload = parts {identity, key}
-    welcome,  // from the hub: all processes are here
+    hello,    // to the hub: process, id = pid, number = count, label = version, payload = parts {identity, key, host};
+              // over TCP, where the handshake has stood for it, the key is empty
+    welcome,  // from the hub: all processes are here; id = pid of process 0, label = its host
     rejected, // from the hub: the job cannot start, payload says why
     gather,   // to the hub: id, label, payload
     gathered, // from the hub: id, payload = parts
@@ -40,6 +41,7 @@ enum class frame_type : std::uint32_t {
     closing,  // from the hub: process 0 is done
     post,     // to the hub: number = process that shall get it, payload
     message,  // from the hub: process = sender, payload
+    pulse,    // to the hub, the only one of its connection: process
 };
 
 // The layout on the wire is the header of channel.cpp, then label, then payload. It and hello stay as they are in every
@@ -57,6 +59,9 @@ std::string encode(const frame& message);
 blob encode_parts(const std::vector<blob>& parts);
 std::vector<blob> decode_parts(const blob& encoded); // throws error(bootstrap_failure) if malformed
 
+std::string describe_place(pid_t pid, const std::string& host);                // "pid 77 on host b", or "pid 77"
+std::string describe_process(int process, pid_t pid, const std::string& host); // "process 3 (pid 77 on host b)"
+
 // Frames over a stream socket. Nothing here blocks; what the socket does not take waits in memory.
 class channel {
 public:
@@ -71,9 +76,10 @@ public:
     std::optional<frame> next();                     // the next whole frame
     bool closed() const noexcept { return closed_; } // the peer is gone, or sent nonsense; next() may still have frames
 
+    bool is_unreachable() const noexcept; // closed because the other host does not answer
+    void end_sending();                   // the peer sees the end of what was sent; reading goes on
+
     int fd() const noexcept { return socket_.get(); }
-    pid_t peer_pid() const noexcept { return peer_pid_; }
-    bool peer_is_same_user() const noexcept { return peer_is_same_user_; }
 
 private:
     descriptor socket_;
@@ -83,8 +89,7 @@ private:
     std::string received_;
     std::size_t consumed_ = 0;
     bool closed_ = false;
-    pid_t peer_pid_ = 0;
-    bool peer_is_same_user_ = false;
+    int error_ = 0; // errno, if an error closed it
 };
 
 } // namespace dcuda::bootstrap

@@ -2,14 +2,19 @@
 
 #include "bootstrap/hub.hpp"
 #include "bootstrap/meeting.hpp"
+#include "bootstrap/rendezvous.hpp"
+#include "bootstrap/tcp.hpp"
 #include "dcuda/config.hpp"
 #include "support/check.hpp"
 #include "support/env.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <mutex>
 #include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 namespace dcuda::bootstrap {
 
@@ -20,7 +25,10 @@ using support::require;
 using clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds connect_pause{10};
-constexpr std::chrono::seconds answer_slack{5}; // the hub's own deadline comes first, with a better message
+constexpr std::chrono::milliseconds max_connect_pause{500};
+constexpr std::chrono::seconds handshake_time{5};
+constexpr std::chrono::milliseconds pulse_interval{100}; // between two looks at the pulse
+constexpr std::chrono::seconds answer_slack{5};          // the hub's own deadline comes first, with a better message
 constexpr std::chrono::seconds goodbye_time{1};
 
 clock::duration seconds(double value) {
@@ -35,15 +43,35 @@ int next_generation(const std::string& key) {
     return generations[key]++;
 }
 
-// Waits until the socket has something to read, or takes what is unsent, or the time is over.
-void wait_for(const channel& link, int timeout_ms) {
-    pollfd one{link.fd(), static_cast<short>(POLLIN | (link.has_unsent() ? POLLOUT : 0)), 0};
-    if (::poll(&one, 1, timeout_ms) < 0 && errno != EINTR) support::fail_errno(errno, "poll");
-}
-
 int milliseconds_until(clock::time_point deadline) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - clock::now()).count();
     return static_cast<int>(std::clamp<long>(left, 0, 60'000));
+}
+
+std::pair<descriptor, descriptor> socket_pair() {
+    int ends[2];
+    support::check_errno(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends),
+                         "cannot open a pair of local sockets", error_code::bootstrap_failure);
+    return {descriptor(ends[0]), descriptor(ends[1])};
+}
+
+// Connects to the hub and makes sure that it is of this job. Null, and `why` set: not now.
+std::unique_ptr<channel> try_enter(const rendezvous& where, const door_key& key, clock::time_point deadline,
+                                   std::string& why) {
+    descriptor socket = try_connect_tcp(where.address, deadline, why);
+    if (socket.get() < 0) return nullptr;
+    handshake door(handshake::side::process, key);
+    deadline = std::min(deadline, clock::now() + handshake_time);
+    for (;;) {
+        const auto state = door.advance(socket.get());
+        if (state == handshake::state::done) return std::make_unique<channel>(std::move(socket));
+        if (state == handshake::state::refused || clock::now() >= deadline) {
+            why = "what listens there " + (state == handshake::state::refused ? door.reason() : "does not answer");
+            return nullptr;
+        }
+        pollfd one{socket.get(), POLLIN, 0};
+        if (::poll(&one, 1, milliseconds_until(deadline)) < 0 && errno != EINTR) support::fail_errno(errno, "poll");
+    }
 }
 
 } // namespace
@@ -55,12 +83,19 @@ control::control(const job& who, std::string_view identity) : job_(who) {
         stalled_ = std::make_unique<stall_detector>(1);
         return;
     }
-    require(
-        job_.local_count == job_.count, error_code::bootstrap_failure,
-        "{} of the job's {} processes run on this host: all processes of a job must run on one host in this version",
-        job_.local_count, job_.count);
     timeout_seconds_ = support::env_seconds("DCUDA_CONNECT_TIMEOUT").value_or(60);
-    connect(identity);
+    lost_after_ = support::env_seconds("DCUDA_LOST_AFTER").value_or(10);
+    require(lost_after_ >= 1 && lost_after_ <= 1e6, error_code::invalid_argument,
+            "DCUDA_LOST_AFTER={}: expected 1 to 1000000 seconds", lost_after_);
+    const int generation = next_generation(job_.key);
+    if (job_.is_on_one_host())
+        connect_on_host(identity, generation);
+    else
+        connect_across_hosts(identity, generation);
+    channel_->send(frame{frame_type::hello, job_.index, static_cast<std::uint64_t>(getpid()),
+                         static_cast<std::uint64_t>(job_.count), DCUDA_VERSION_STRING,
+                         encode_parts({blob(identity), job_.is_on_one_host() ? job_.key : "",
+                                       job_.is_on_one_host() ? "" : host_name()})});
     await_welcome();
 }
 
@@ -74,29 +109,69 @@ control::~control() {
                 if (::poll(&one, 1, milliseconds_until(deadline)) < 0 && errno != EINTR) break;
                 channel_->flush();
             }
+            // TCP throws away what is under way if the socket is closed with something unread.
+            if (pulse_) channel_->end_sending();
+            while (pulse_ && !channel_->closed() && clock::now() < deadline) {
+                pollfd one{channel_->fd(), POLLIN, 0};
+                if (::poll(&one, 1, milliseconds_until(deadline)) < 0 && errno != EINTR) break;
+                channel_->read_available();
+            }
         }
     } catch (...) {
     } // out of memory: the others see the closed connection instead of the goodbye
 }
 
-void control::connect(std::string_view identity) {
-    const std::string address = meeting_point(job_.key, next_generation(job_.key));
-    if (job_.index == 0) hub_ = std::make_unique<hub>(job_, identity, address, timeout_seconds_);
+void control::start_hub(std::string_view identity, entrance from) {
+    auto [mine, of_hub] = socket_pair();
+    hub_ = std::make_unique<hub>(job_, identity, std::move(from), std::move(of_hub),
+                                 time_limits{timeout_seconds_, lost_after_});
+    channel_ = std::make_unique<channel>(std::move(mine));
+    hub_pid_ = getpid();
+}
+
+void control::connect_on_host(std::string_view identity, int generation) {
+    const std::string address = meeting_point(job_.key, generation);
+    if (job_.index == 0) return start_hub(identity, {listen_at(address)});
 
     const auto deadline = clock::now() + seconds(timeout_seconds_);
-    while (!(channel_ = try_connect(address))) {
+    descriptor socket;
+    while ((socket = try_connect(address)).get() < 0) {
         require(clock::now() < deadline, error_code::bootstrap_failure,
                 "process {} of {}: process 0 of the job did not appear within {} s (DCUDA_CONNECT_TIMEOUT); check that "
-                "it was started, has not failed before, and runs on this host and in the same container: all processes "
-                "of a job must run on one host in this version",
+                "it was started, has not failed before, and runs on this host and in the same container",
                 job_.index, job_.count, timeout_seconds_);
         ::poll(nullptr, 0, static_cast<int>(connect_pause.count()));
     }
-    hub_pid_ = channel_->peer_pid();
-    require(channel_->peer_is_same_user(), error_code::bootstrap_failure,
+    const local_peer peer = peer_of(socket.get());
+    hub_pid_ = peer.pid;
+    require(peer.is_same_user, error_code::bootstrap_failure,
             "the meeting point of this job (@{}) is held by pid {} of another user", address, hub_pid_);
-    channel_->send(frame{frame_type::hello, job_.index, 0, static_cast<std::uint64_t>(job_.count), DCUDA_VERSION_STRING,
-                         encode_parts({blob(identity), job_.key})});
+    channel_ = std::make_unique<channel>(std::move(socket));
+}
+
+void control::connect_across_hosts(std::string_view identity, int generation) {
+    rendezvous where = find_rendezvous(job_, generation, timeout_seconds_);
+    const door_key key(where.secret, generation);
+    if (job_.index == 0) return start_hub(identity, {std::move(where.listener), key});
+
+    const auto deadline = clock::now() + seconds(timeout_seconds_);
+    const auto enter = [&] {
+        std::string why = "there was no time to try";
+        for (auto pause = connect_pause;; pause = std::min(2 * pause, max_connect_pause)) {
+            if (auto link = try_enter(where, key, deadline, why)) return link;
+            require(clock::now() < deadline, error_code::bootstrap_failure,
+                    "process {} of {} on host {}: process 0 of the job did not appear at {} within {} s "
+                    "(DCUDA_CONNECT_TIMEOUT): {}; check that it was started, has not failed before, that this host "
+                    "reaches it there, and that both have the same DCUDA_JOB if you set it",
+                    job_.index, job_.count, host_name(), where.address, timeout_seconds_, why);
+            ::poll(nullptr, 0, std::min(static_cast<int>(pause.count()), milliseconds_until(deadline)));
+        }
+    };
+    channel_ = enter();
+    set_up_connection(channel_->fd(), lost_after_);
+    pulse_ = enter();
+    set_up_pulse(pulse_->fd(), lost_after_);
+    pulse_->send(frame{frame_type::pulse, job_.index});
 }
 
 void control::await_welcome() {
@@ -105,16 +180,31 @@ void control::await_welcome() {
         channel_->flush();
         channel_->read_available();
         while (auto message = channel_->next()) {
-            if (message->type == frame_type::welcome) return;
             if (message->type == frame_type::rejected) fail(error_code::bootstrap_failure, "{}", message->payload);
+            if (message->type != frame_type::welcome) continue;
+            hub_pid_ = static_cast<pid_t>(message->id);
+            hub_host_ = message->label;
+            return;
         }
-        require(!channel_->closed(), error_code::bootstrap_failure,
-                "process 0 (pid {}) ended unexpectedly while the job was starting", hub_pid_);
+        check_pulse();
+        const std::string hub = hub_pid_ != 0 ? describe_process(0, hub_pid_, hub_host_) : "process 0";
+        require(!failure_, error_code::bootstrap_failure, "{} cannot be reached since {} s", hub, lost_after_);
+        require(!channel_->closed(), error_code::bootstrap_failure, "{} ended unexpectedly while the job was starting",
+                hub);
         require(clock::now() < deadline, error_code::bootstrap_failure,
-                "process {} of {}: process 0 (pid {}) does not answer; is it stopped?", job_.index, job_.count,
-                hub_pid_);
-        wait_for(*channel_, milliseconds_until(deadline));
+                "process {} of {}: {} does not answer; is it stopped?", job_.index, job_.count, hub);
+        wait_until(deadline);
     }
+}
+
+// Waits until there is something to read, what is unsent may go, or the time is over.
+void control::wait_until(std::optional<clock::time_point> deadline) const {
+    std::array<pollfd, 2> polled{
+        {{channel_->fd(), static_cast<short>(POLLIN | (channel_->has_unsent() ? POLLOUT : 0)), 0},
+         {pulse_ ? pulse_->fd() : -1, POLLIN, 0}}};
+    const int timeout_ms = deadline ? milliseconds_until(*deadline) : -1;
+    if (::poll(polled.data(), polled.size(), timeout_ms) < 0 && errno != EINTR) support::fail_errno(errno, "poll");
+    if (polled[1].revents != 0) next_pulse_look_ = {};
 }
 
 std::vector<blob> control::allgather(std::string_view mine, std::string_view what) {
@@ -128,7 +218,7 @@ std::vector<blob> control::allgather(std::string_view mine, std::string_view wha
             return result;
         }
         throw_if_failed();
-        wait_for(*channel_, -1);
+        wait_until({});
         read_available();
     }
 }
@@ -208,6 +298,17 @@ void control::read_available() {
     channel_->read_available();
     while (auto message = channel_->next()) receive(*message);
     if (channel_->closed()) hub_closed();
+    check_pulse();
+}
+
+void control::check_pulse() {
+    if (!pulse_ || clock::now() < next_pulse_look_) return;
+    next_pulse_look_ = clock::now() + pulse_interval;
+    pulse_->read_available();
+    if (!pulse_->closed()) return;
+    // Closed in good order, the other connection has something to say.
+    if (pulse_->is_unreachable()) hub_lost(fmt::format("cannot be reached since {} s", lost_after_));
+    pulse_.reset();
 }
 
 void control::receive(frame& message) {
@@ -252,7 +353,9 @@ void control::receive(frame& message) {
 
 // Process 0 finished or its connection ended. After a word of it that matters only to what still waits.
 void control::hub_closed() {
-    if (!hub_gone_)
+    if (channel_->is_unreachable())
+        hub_lost(fmt::format("cannot be reached since {} s", lost_after_));
+    else if (!hub_gone_)
         hub_lost("ended unexpectedly");
     else if (!waiting_.empty())
         hub_lost("finished while the others wait for it in " + waiting_.begin()->second);
@@ -260,7 +363,7 @@ void control::hub_closed() {
 
 void control::hub_lost(const std::string& how) {
     if (failure_) return;
-    failure_ = event{event::kind::lost, 0, {}, 0, hub_pid_, 0, fmt::format("process 0 (pid {}) {}", hub_pid_, how)};
+    failure_ = event{event::kind::lost, 0, {}, 0, hub_pid_, 0, describe_process(0, hub_pid_, hub_host_) + ' ' + how};
     events_.push_back(*failure_);
 }
 

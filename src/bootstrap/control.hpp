@@ -4,6 +4,7 @@
 
 #include "bootstrap/job.hpp"
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -19,6 +20,7 @@ namespace dcuda::bootstrap {
 class channel;
 class hub;
 class stall_detector;
+struct entrance;
 struct frame;
 
 using blob = std::string; // raw bytes
@@ -27,7 +29,7 @@ struct event {
     enum class kind {
         gathered, // the gather `id` is complete: parts[i] is what process i gave
         aborted,  // `process` called abort(code, message); its own event comes back to it too
-        lost,     // `process` (pid) ended without goodbye, or finished while others wait for it
+        lost,     // `process` (pid) ended without goodbye, finished while others wait for it, or cannot be reached
         stalled,  // every process is quiet and nothing moves any more: stall_detector in hub.hpp has the rule
         message,  // `process` posted `message` to this one
     };
@@ -41,6 +43,9 @@ struct event {
 };
 
 // One per process of a job. Used by one thread at a time. With a job of one process there is no socket and no thread.
+// The processes of one host meet at a local socket, those of several hosts over TCP: rendezvous.hpp has where. Then a
+// host that does not answer for DCUDA_LOST_AFTER seconds (default 10) is lost, and the kernels look after that, so that
+// no process has to call anything here for minutes.
 //
 // The first aborted or lost event of a job is its end: every process gets that one event, and every later collective
 // call throws the error that it describes (aborted: the code, if it is an error_code, with the message; lost:
@@ -91,8 +96,13 @@ public:
     void report_busy();
 
 private:
-    void connect(std::string_view identity);
+    using clock = std::chrono::steady_clock;
+    void start_hub(std::string_view identity, entrance from);
+    void connect_on_host(std::string_view identity, int generation);
+    void connect_across_hosts(std::string_view identity, int generation);
     void await_welcome();
+    void wait_until(std::optional<clock::time_point> deadline) const;
+    void check_pulse();
     void send_gather(std::uint64_t id, std::string_view label, std::string_view payload);
     void read_available();
     void receive(frame& message);
@@ -102,8 +112,11 @@ private:
 
     job job_;
     double timeout_seconds_ = 60;
-    std::unique_ptr<hub> hub_;                // process 0 of several
-    std::unique_ptr<channel> channel_;        // to the hub; null in a job of one process
+    double lost_after_ = 10;
+    std::unique_ptr<hub> hub_;         // process 0 of several
+    std::unique_ptr<channel> channel_; // to the hub; null in a job of one process
+    std::unique_ptr<channel> pulse_;   // over TCP, to the hub: carries nothing and tells when it is unreachable
+    mutable clock::time_point next_pulse_look_{};
     std::unique_ptr<stall_detector> stalled_; // in a job of one process: the hub's part of the watchdog
     std::deque<event> events_;
     std::optional<event> failure_;
@@ -111,6 +124,7 @@ private:
     std::map<std::uint64_t, std::vector<blob>> blocking_results_;
     std::uint64_t next_blocking_id_ = first_reserved_id;
     pid_t hub_pid_ = 0;
+    std::string hub_host_;           // over TCP
     bool hub_gone_ = false;          // process 0 finished, in good order
     bool reported_quiet_ = false;    // the last sample was quiet
     std::uint64_t sample_round_ = 0; // of the samples, as the hub counts them

@@ -1,10 +1,12 @@
 #include "bootstrap/hub.hpp"
 
 #include "bootstrap/meeting.hpp"
+#include "bootstrap/tcp.hpp"
 #include "dcuda/config.hpp"
 #include "support/check.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <poll.h>
@@ -19,6 +21,8 @@ namespace {
 using support::check_errno;
 
 constexpr std::chrono::seconds linger{1};
+constexpr std::chrono::seconds stranger_time{5}; // for a connection to say who it is
+constexpr long max_strangers = 256;              // connections that have not
 
 } // namespace
 
@@ -62,11 +66,12 @@ stall_detector::verdict stall_detector::quiet(int process, std::uint64_t digest,
 
 // ---- hub ------------------------------------------------------------------------------------------------------------
 
-hub::hub(const job& who, std::string_view identity, const std::string& address, double timeout_seconds)
-    : job_(who), identity_(identity), timeout_seconds_(timeout_seconds), listener_(listen_at(address)),
+hub::hub(const job& who, std::string_view identity, entrance from, descriptor own, const time_limits& limits)
+    : job_(who), identity_(identity), limits_(limits), entrance_(std::move(from)),
       wake_(check_errno(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), "cannot create an eventfd")),
-      deadline_(clock::now() + std::chrono::milliseconds(static_cast<long>(std::min(timeout_seconds, 1e9) * 1000))),
-      pids_(static_cast<std::size_t>(who.count)), finished_(static_cast<std::size_t>(who.count)), stalled_(who.count) {
+      deadline_(clock::now() + std::chrono::milliseconds(static_cast<long>(std::min(limits.connect, 1e9) * 1000))),
+      members_(static_cast<std::size_t>(who.count)), stalled_(who.count) {
+    clients_.push_back(std::make_unique<client>(client{channel(std::move(own)), getpid()}));
     // The thread inherits the mask: signals are for the program's own threads.
     sigset_t all, before;
     sigfillset(&all);
@@ -98,7 +103,7 @@ void hub::run() noexcept {
         }
     }
     clients_.clear();
-    listener_ = descriptor();
+    entrance_.listener = descriptor();
 }
 
 bool hub::may_leave() const {
@@ -108,15 +113,18 @@ bool hub::may_leave() const {
 }
 
 int hub::poll_timeout_ms() const {
-    if (stage_ != stage::assembling && !ending_) return -1;
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - clock::now()).count();
+    auto next = stage_ == stage::assembling || ending_ ? deadline_ : clock::time_point::max();
+    for (const auto& each : clients_)
+        if (each->index < 0) next = std::min(next, each->deadline);
+    if (next == clock::time_point::max()) return -1;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - clock::now()).count();
     return static_cast<int>(std::clamp<long>(left, 0, 60'000));
 }
 
 void hub::serve() {
     std::vector<pollfd> polled;
     while (!may_leave()) {
-        polled.assign({{wake_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}});
+        polled.assign({{wake_.get(), POLLIN, 0}, {entrance_.listener.get(), POLLIN, 0}});
         for (const auto& each : clients_)
             polled.push_back(
                 {each->link.fd(), static_cast<short>(POLLIN | (each->link.has_unsent() ? POLLOUT : 0)), 0});
@@ -136,32 +144,63 @@ void hub::serve() {
             if (polled[i].revents & POLLOUT) each.link.flush();
             if (polled[i].revents & ~POLLOUT) read_from(each);
         }
+        drop_slow();
         std::erase_if(clients_, [](const auto& each) { return each->gone; });
-        if (polled[1].revents != 0) accept_new();
+        if (polled[1].revents != 0 && entrance_.listener.get() >= 0) accept_new();
         if (stage_ == stage::assembling && clock::now() >= deadline_)
             refuse(fmt::format("{} of {} did not appear within {} s (DCUDA_CONNECT_TIMEOUT); check that every process "
-                               "was started, got as far as this, and runs on this host: all processes of a job must "
-                               "run on one host in this version",
-                               missing_processes(), job_.count, timeout_seconds_));
+                               "was started and got as far as this{}",
+                               missing_processes(), job_.count, limits_.connect, how_they_meet()));
     }
     broadcast({frame_type::closing});
 }
 
 void hub::accept_new() {
     for (;;) {
-        descriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        descriptor socket(accept4(entrance_.listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (socket.get() < 0) {
-            if (errno == EINTR || errno == ECONNABORTED) continue;
             if (errno == EAGAIN) return;
+            // Over TCP, errors of a connection that has not come yet are told here, too.
+            constexpr std::array passing{EINTR,       ECONNABORTED, EPROTO,       ENETDOWN,
+                                         ENETUNREACH, EHOSTDOWN,    EHOSTUNREACH, ETIMEDOUT};
+            if (std::ranges::find(passing, errno) != passing.end()) continue;
             support::fail_errno(errno, "cannot accept a process of the job");
         }
+        if (!entrance_.key) {
+            const local_peer peer = peer_of(socket.get());
+            if (peer.is_same_user)
+                clients_.push_back(std::make_unique<client>(client{channel(std::move(socket)), peer.pid}));
+            continue;
+        }
+        make_room();
+        set_up_connection(socket.get(), limits_.lost_after);
         auto fresh = std::make_unique<client>(client{channel(std::move(socket))});
-        if (fresh->link.peer_is_same_user()) clients_.push_back(std::move(fresh));
+        fresh->door.emplace(handshake::side::hub, *entrance_.key);
+        fresh->deadline = clock::now() + stranger_time;
+        fresh->door->advance(fresh->link.fd());
+        clients_.push_back(std::move(fresh));
     }
 }
 
+// Whoever can reach the socket can open connections: of those that have not said who they are, the oldest must go.
+void hub::make_room() {
+    const auto is_stranger = [](const auto& each) { return each->index < 0 && each->door; };
+    const auto strangers = std::ranges::count_if(clients_, is_stranger);
+    if (strangers < max_strangers) return;
+    clients_.erase(std::ranges::find_if(clients_, is_stranger));
+    ++strangers_;
+}
+
+void hub::drop_slow() {
+    for (const auto& each : clients_)
+        if (each->index < 0 && !each->gone && clock::now() >= each->deadline) {
+            each->gone = true;
+            ++strangers_;
+        }
+}
+
 void hub::read_from(client& from) {
-    if (from.gone) return;
+    if (from.gone || !is_let_in(from)) return;
     from.link.read_available();
     while (!from.gone) {
         auto message = from.link.next();
@@ -171,9 +210,21 @@ void hub::read_from(client& from) {
     if (!from.gone && from.link.closed()) disconnected(from);
 }
 
+bool hub::is_let_in(client& from) {
+    if (!from.door) return true;
+    const auto state = from.door->advance(from.link.fd());
+    if (state == handshake::state::done) from.door.reset();
+    if (state == handshake::state::refused) {
+        from.gone = true;
+        ++strangers_;
+    }
+    return state == handshake::state::done;
+}
+
 void hub::receive(client& from, frame& message) {
     if (message.type == frame_type::hello && from.index < 0) return receive_hello(from, message);
-    if (from.index < 0) return; // refused; it will go
+    if (message.type == frame_type::pulse && from.index < 0) return receive_pulse(from, message);
+    if (!from.is_member()) return; // refused; it will go
     switch (message.type) {
     case frame_type::gather:
         receive_gather(from, message);
@@ -202,7 +253,7 @@ void hub::receive(client& from, frame& message) {
         break;
     case frame_type::goodbye:
         from.gone = true;
-        finished_[static_cast<std::size_t>(from.index)] = true;
+        member_of(from).has_finished = true;
         stalled_.finished(from.index);
         for (const auto& [id, gather] : gathers_) check_finished(gather);
         break;
@@ -220,13 +271,15 @@ void hub::receive_hello(client& from, const frame& message) {
 
     const auto parts = decode_parts(message.payload);
     const int index = message.process;
-    const std::string who = fmt::format("process {} (pid {})", index, from.link.peer_pid());
+    const std::string host = parts.size() > 2 ? parts[2] : "";
+    if (entrance_.key) from.pid = static_cast<pid_t>(message.id);
+    const std::string who = describe_process(index, from.pid, host);
     const bool is_valid = index >= 0 && index < job_.count;
     std::string problem;
     if (message.label != DCUDA_VERSION_STRING)
         problem = fmt::format("{} uses dCUDA {}, process 0 uses dCUDA {}: run the same build everywhere", who,
                               message.label, DCUDA_VERSION_STRING);
-    else if (parts.size() != 2 || parts[1] != job_.key)
+    else if (parts.size() < 2 || (!entrance_.key && parts[1] != job_.key))
         return reject(fmt::format("{} belongs to another job", who));
     else if (message.number != static_cast<std::uint64_t>(job_.count))
         problem = fmt::format("{} was started as one of {} processes, process 0 as one of {}: start all processes of a "
@@ -237,9 +290,9 @@ void hub::receive_hello(client& from, const frame& message) {
     else if (parts[0] != identity_)
         problem =
             fmt::format("{} is \"{}\", process 0 is \"{}\": run the same build everywhere", who, parts[0], identity_);
-    else if (pid_t other = pids_[static_cast<std::size_t>(index)]; other != 0)
-        problem = fmt::format("two processes, pid {} and pid {}, claim index {} of the job", other,
-                              from.link.peer_pid(), index);
+    else if (const member& other = members_[static_cast<std::size_t>(index)]; other.pid != 0)
+        problem = fmt::format("two processes, {} and {}, claim index {} of the job",
+                              describe_place(other.pid, other.host), describe_place(from.pid, host), index);
 
     if (!problem.empty()) {
         reject(problem);
@@ -248,10 +301,33 @@ void hub::receive_hello(client& from, const frame& message) {
         return;
     }
     from.index = index;
-    pids_[static_cast<std::size_t>(index)] = from.link.peer_pid();
-    if (++present_ < job_.count) return;
+    member_of(from).pid = from.pid;
+    member_of(from).host = host;
+    ++present_;
+    start_if_complete();
+}
+
+void hub::receive_pulse(client& from, const frame& message) {
+    // Of two that claim an index, hello tells.
+    if (message.process < 0 || message.process >= job_.count) return;
+    from.index = message.process;
+    from.is_pulse = true;
+    set_up_pulse(from.link.fd(), limits_.lost_after);
+    if (std::exchange(member_of(from).has_pulse, true)) return;
+    ++pulses_;
+    start_if_complete();
+}
+
+void hub::start_if_complete() {
+    if (stage_ != stage::assembling || present_ < job_.count) return;
+    if (entrance_.key) {
+        if (pulses_ < job_.count - 1) return;
+        // Nobody else may come.
+        entrance_.listener = descriptor();
+        for (const auto& each : clients_) each->gone = each->gone || each->index < 0;
+    }
     stage_ = stage::running;
-    broadcast({frame_type::welcome});
+    broadcast({frame_type::welcome, 0, static_cast<std::uint64_t>(members_[0].pid), 0, members_[0].host});
 }
 
 void hub::receive_gather(client& from, frame& message) {
@@ -282,14 +358,17 @@ void hub::receive_gather(client& from, frame& message) {
 void hub::forward(const client& from, frame& message) {
     if (failed_) return;
     for (const auto& each : clients_)
-        if (each->index >= 0 && static_cast<std::uint64_t>(each->index) == message.number && !each->gone)
+        if (each->is_member() && static_cast<std::uint64_t>(each->index) == message.number)
             each->link.send(frame{frame_type::message, from.index, 0, 0, {}, std::move(message.payload)});
 }
 
 void hub::disconnected(client& from) {
     from.gone = true;
-    if (from.index < 0 || stage_ == stage::refused) return;
-    const std::string what = fmt::format("{} ended unexpectedly", name(from.index));
+    if (from.index < 0 || stage_ == stage::refused || member_of(from).has_finished) return;
+    if (from.is_pulse && !from.link.is_unreachable()) return; // its other connection tells the same
+    const std::string what = name(from.index) + (from.link.is_unreachable()
+                                                     ? fmt::format(" cannot be reached since {} s", limits_.lost_after)
+                                                     : " ended unexpectedly");
     if (stage_ == stage::assembling)
         refuse(what + " while the job was starting");
     else
@@ -297,23 +376,34 @@ void hub::disconnected(client& from) {
 }
 
 void hub::check_finished(const pending_gather& gather) {
-    for (std::size_t i = 0; i < finished_.size(); ++i)
-        if (finished_[i] && !gather.parts[i])
+    for (std::size_t i = 0; i < members_.size(); ++i)
+        if (members_[i].has_finished && !gather.parts[i])
             return fail_job(
                 event::kind::lost, static_cast<int>(i), 0,
                 fmt::format("{} finished while the others wait for it in {}", name(static_cast<int>(i)), gather.label));
 }
 
 std::string hub::name(int process) const {
-    return fmt::format("process {} (pid {})", process, pids_[static_cast<std::size_t>(process)]);
+    const member& one = members_[static_cast<std::size_t>(process)];
+    return describe_process(process, one.pid, one.host);
+}
+
+// The second half of the message that somebody is missing.
+std::string hub::how_they_meet() const {
+    if (!entrance_.key) return ", and runs on this host";
+    return fmt::format(
+        " and that its host reaches this one{}",
+        strangers_ == 0 ? ""
+                        : fmt::format("; {} connections were refused because they did not prove to belong to this job",
+                                      strangers_));
 }
 
 std::string hub::missing_processes() const {
     constexpr int max_listed = 8;
     std::string list;
     int missing = 0;
-    for (std::size_t i = 0; i < pids_.size(); ++i)
-        if (pids_[i] == 0 && ++missing <= max_listed) list += fmt::format("{}{}", missing > 1 ? ", " : "", i);
+    for (std::size_t i = 0; i < members_.size(); ++i)
+        if (members_[i].pid == 0 && ++missing <= max_listed) list += fmt::format("{}{}", missing > 1 ? ", " : "", i);
     if (missing > max_listed) list += fmt::format(" and {} more", missing - max_listed);
     return (missing == 1 ? "process " : "processes ") + list;
 }
@@ -322,7 +412,7 @@ void hub::refuse(const std::string& reason) {
     stage_ = stage::refused;
     refusal_ = reason;
     for (const auto& each : clients_) {
-        if (each->index < 0 || each->gone) continue;
+        if (!each->is_member()) continue;
         each->link.send(frame{frame_type::rejected, -1, 0, 0, {}, reason});
         ++refused_count_;
     }
@@ -331,14 +421,14 @@ void hub::refuse(const std::string& reason) {
 void hub::fail_job(event::kind what, int process, int code, const std::string& message) {
     if (std::exchange(failed_, true)) return;
     const bool is_lost = what == event::kind::lost;
-    broadcast({frame_type::failed, process, static_cast<std::uint64_t>(pids_[static_cast<std::size_t>(process)]),
+    broadcast({frame_type::failed, process, static_cast<std::uint64_t>(members_[static_cast<std::size_t>(process)].pid),
                static_cast<std::uint64_t>(code), is_lost ? "lost" : "aborted", message});
 }
 
 void hub::broadcast(const frame& message) {
     const auto encoded = std::make_shared<const std::string>(encode(message));
     for (const auto& each : clients_)
-        if (each->index >= 0 && !each->gone) each->link.send(encoded);
+        if (each->is_member()) each->link.send(encoded);
 }
 
 } // namespace dcuda::bootstrap

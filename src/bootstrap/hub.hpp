@@ -2,6 +2,7 @@
 #pragma once
 
 #include "bootstrap/channel.hpp"
+#include "bootstrap/handshake.hpp"
 
 #include <chrono>
 #include <thread>
@@ -33,10 +34,21 @@ private:
     bool is_announced_ = false; // this round was begun because all seemed to stand still
 };
 
+// Where the processes come in.
+struct entrance {
+    descriptor listener{};
+    std::optional<door_key> key{}; // over TCP: what each must prove to have; on one host the system says who it is
+};
+
+struct time_limits {
+    double connect = 60;    // seconds for all processes to appear
+    double lost_after = 10; // over TCP: seconds without an answer from another host
+};
+
 class hub {
 public:
-    // Listens at this address and starts the thread.
-    hub(const job& who, std::string_view identity, const std::string& address, double timeout_seconds);
+    // Starts the thread. `own` is the connection of process 0 itself.
+    hub(const job& who, std::string_view identity, entrance from, descriptor own, const time_limits& limits);
 
     // Waits up to a second until all other processes are gone, so that what was sent last reaches them.
     ~hub();
@@ -46,8 +58,19 @@ private:
     enum class stage { assembling, running, refused };
     struct client {
         channel link;
-        int index = -1; // known after hello
+        pid_t pid = 0;
+        std::optional<handshake> door{};                       // over TCP, until it has passed
+        clock::time_point deadline = clock::time_point::max(); // by when it must have said who it is
+        int index = -1;                                        // known after hello or pulse
+        bool is_pulse = false;
         bool gone = false;
+        bool is_member() const { return index >= 0 && !is_pulse && !gone; }
+    };
+    struct member {
+        pid_t pid = 0; // 0: not here yet
+        std::string host{};
+        bool has_pulse = false;
+        bool has_finished = false;
     };
     struct pending_gather {
         std::string label;
@@ -61,14 +84,21 @@ private:
     bool may_leave() const;
     int poll_timeout_ms() const;
     void accept_new();
+    void make_room();
+    void drop_slow();
     void read_from(client& from);
+    bool is_let_in(client& from);
     void receive(client& from, frame& message);
     void receive_hello(client& from, const frame& message);
+    void receive_pulse(client& from, const frame& message);
+    void start_if_complete();
     void receive_gather(client& from, frame& message);
     void forward(const client& from, frame& message);
     void disconnected(client& from);
     void check_finished(const pending_gather& gather);
+    member& member_of(const client& each) { return members_[static_cast<std::size_t>(each.index)]; }
     std::string name(int process) const;
+    std::string how_they_meet() const;
     std::string missing_processes() const;
     void refuse(const std::string& reason);
     void fail_job(event::kind what, int process, int code, const std::string& message);
@@ -76,8 +106,8 @@ private:
 
     const job job_;
     const std::string identity_;
-    const double timeout_seconds_;
-    descriptor listener_;
+    const time_limits limits_;
+    entrance entrance_;
     descriptor wake_;
     clock::time_point deadline_; // assembling: for all to appear; afterwards: for this hub to end
     bool ending_ = false;
@@ -85,10 +115,11 @@ private:
     std::string refusal_;
     bool failed_ = false;
     std::vector<std::unique_ptr<client>> clients_;
-    std::vector<pid_t> pids_;    // by index; 0: not here yet
-    std::vector<bool> finished_; // by index
-    int present_ = 0;            // processes that said hello
-    int refused_count_ = 0;      // connections that were told the refusal
+    std::vector<member> members_; // by index
+    int present_ = 0;             // processes that said hello
+    int pulses_ = 0;              // of them over TCP, all but process 0
+    int refused_count_ = 0;       // connections that were told the refusal
+    int strangers_ = 0;           // connections that did not prove to have the key
     std::map<std::uint64_t, pending_gather> gathers_;
     stall_detector stalled_;
     std::thread thread_; // last: uses all of the above

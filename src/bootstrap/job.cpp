@@ -68,18 +68,35 @@ std::optional<int> tasks_of_node(const std::string& list, long node) {
     return std::nullopt;
 }
 
+// DCUDA_JOB; empty if it is not set.
+std::string job_secret() {
+    const auto secret = env_string("DCUDA_JOB");
+    if (!secret) return {};
+    require(secret->size() == 32 && secret->find_first_not_of("0123456789abcdef") == std::string::npos,
+            error_code::invalid_argument, "DCUDA_JOB={}: expected 32 lower-case hexadecimal digits", *secret);
+    return *secret;
+}
+
+// DCUDA_RENDEZVOUS. Without a host, such as ":29555", the one that torchrun names: the host of process 0.
+std::string meeting_place() {
+    const std::string result = env_string("DCUDA_RENDEZVOUS").value_or("");
+    if (!result.starts_with(':')) return result;
+    const auto host = env_string("MASTER_ADDR");
+    require(host.has_value(), error_code::invalid_argument,
+            "DCUDA_RENDEZVOUS={}: expected host:port; only where MASTER_ADDR is set may the host be left out", result);
+    return *host + result;
+}
+
 job from_dcuda_run() {
     job result;
     result.index = needed("dcuda-run", {"DCUDA_PROCESS_INDEX"}, 0);
     result.count = needed("dcuda-run", {"DCUDA_PROCESS_COUNT"}, 1);
     result.local_index = needed("dcuda-run", {"DCUDA_LOCAL_INDEX"}, 0);
     result.local_count = needed("dcuda-run", {"DCUDA_LOCAL_COUNT"}, 1);
-    auto secret = env_string("DCUDA_JOB");
-    require(secret.has_value(), error_code::bootstrap_failure,
+    result.key = job_secret();
+    require(!result.key.empty(), error_code::bootstrap_failure,
             "this looks like a process of dcuda-run, but DCUDA_JOB is not set");
-    require(secret->size() == 32 && secret->find_first_not_of("0123456789abcdef") == std::string::npos,
-            error_code::invalid_argument, "DCUDA_JOB={}: expected 32 lower-case hexadecimal digits", *secret);
-    result.key = *secret;
+    result.listen_fd = static_cast<int>(env_integer("DCUDA_LISTEN_FD", 0, max_processes).value_or(-1));
     return result;
 }
 
@@ -192,6 +209,10 @@ job detect_job() {
             error_code::bootstrap_failure,
             "the variables of {} contradict each other: process {} of {}, on this host process {} of {}", launcher,
             result.index, result.count, result.local_index, result.local_count);
+    if (!result.is_on_one_host()) {
+        result.rendezvous = meeting_place();
+        result.secret = job_secret();
+    }
     return result;
 }
 

@@ -12,11 +12,20 @@ struct job {
     int local_count = 1;
     std::string key;      // equal for all processes of one job; differs between concurrent jobs of one host
     std::string launcher; // "dcuda-run", "openmpi", "torchrun", "slurm", "pmi", or "none" for a process on its own
+
+    // For jobs over several hosts: where process 0 listens, as "host:port", and what only this job's processes know.
+    // Both empty: the launcher was told neither; see rendezvous.hpp.
+    std::string rendezvous{};
+    std::string secret{};
+    int listen_fd = -1; // of process 0: a socket that listens there already; the first control plane takes it
+
+    bool is_on_one_host() const noexcept { return local_count == count; }
 };
 
 // Recognises dcuda-run, Open MPI, torchrun, srun, MPICH and other PMI launchers, in this order, or else a process that
 // is alone. DCUDA_LAUNCHER=none|dcuda-run|openmpi|torchrun|slurm|pmi forces one. Throws error(invalid_argument) for a
 // malformed variable and error(bootstrap_failure) for variables that are missing or contradict each other.
+// DCUDA_RENDEZVOUS and DCUDA_JOB are read under every launcher, DCUDA_LISTEN_FD under dcuda-run.
 job detect_job();
 
 } // namespace dcuda::bootstrap

@@ -61,16 +61,24 @@ descriptor listen_at(const std::string& address) {
     return listener;
 }
 
-std::unique_ptr<channel> try_connect(const std::string& address) {
+descriptor try_connect(const std::string& address) {
     descriptor socket = open_socket();
     socklen_t length = 0;
     const sockaddr_un where = socket_address(address, length);
     if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&where), length) != 0) {
         // EAGAIN: so many processes connect now that the queue is full.
-        if (errno == ECONNREFUSED || errno == ENOENT || errno == EAGAIN || errno == EINTR) return nullptr;
+        if (errno == ECONNREFUSED || errno == ENOENT || errno == EAGAIN || errno == EINTR) return descriptor();
         support::fail_errno(errno, "cannot connect to process 0", error_code::bootstrap_failure);
     }
-    return std::make_unique<channel>(std::move(socket));
+    return socket;
+}
+
+local_peer peer_of(int fd) {
+    ucred peer{};
+    socklen_t length = sizeof peer;
+    check_errno(getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length), "cannot identify the peer of a local socket",
+                error_code::bootstrap_failure);
+    return {peer.pid, peer.uid == geteuid()};
 }
 
 } // namespace dcuda::bootstrap

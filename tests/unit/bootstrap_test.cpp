@@ -2,6 +2,7 @@
 // each of them found.
 #include "bootstrap/hub.hpp"
 #include "bootstrap/meeting.hpp"
+#include "bootstrap/tcp.hpp"
 #include "dcuda/error.hpp"
 #include "support/check.hpp"
 #include "support/env.hpp"
@@ -12,6 +13,8 @@
 #include <fcntl.h>
 #include <functional>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -27,10 +30,46 @@ namespace {
 constexpr int ok = 0;
 constexpr int killed = 128 + SIGKILL;
 
+const std::string secret = "00112233445566778899aabbccddeeff";
+
+// Where the processes of a test over TCP meet. The socket listens from the start, as with dcuda-run.
+struct tcp_place {
+    descriptor listener = listen_tcp("127.0.0.1:0");
+    const std::string address = address_of(listener);
+};
+std::optional<tcp_place> place; // none: the test is one over local sockets
+
+// In a forked process.
 job make_job(int index, int count, const std::string& suffix = "") {
     const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-    const pid_t parent = getppid(); // of the forked process: the test
-    return {index, count, index, count, fmt::format("{} {} {}{}", getuid(), parent, test->name(), suffix), "test"};
+    const pid_t parent = getppid(); // the test
+    job result{index, count, index, count, fmt::format("{} {} {}{}", getuid(), parent, test->name(), suffix), "test"};
+    if (!place) return result;
+    result.local_index = 0;
+    result.local_count = 1;
+    result.rendezvous = place->address;
+    result.secret = secret;
+    if (index == 0)
+        result.listen_fd = place->listener.release();
+    else
+        place->listener = descriptor();
+    return result;
+}
+
+// A connection to the hub of this job that has said nothing yet, but has passed its door.
+channel connect_to_hub(const job& who) {
+    descriptor socket;
+    std::string why;
+    const auto deadline = steady_clock::now() + 20s;
+    while (socket.get() < 0) {
+        socket = place ? try_connect_tcp(who.rendezvous, deadline, why) : try_connect(meeting_point(who.key, 0));
+        std::this_thread::sleep_for(1ms);
+    }
+    if (place) {
+        handshake door(handshake::side::process, door_key(secret, 0));
+        while (door.advance(socket.get()) == handshake::state::going_on) std::this_thread::sleep_for(1ms);
+    }
+    return channel(std::move(socket));
 }
 
 // A forked process that runs a body; its exit code is 0 if the body returns, 1 if a check in it failed.
@@ -62,6 +101,7 @@ private:
 std::vector<child> start(int count, const std::function<void(int)>& body) {
     std::vector<child> children;
     for (int i = 0; i < count; ++i) children.emplace_back([&body, i] { body(i); });
+    if (place) place->listener = descriptor(); // it is theirs
     return children;
 }
 
@@ -103,9 +143,31 @@ struct connect_timeout {
     ~connect_timeout() { unsetenv("DCUDA_CONNECT_TIMEOUT"); }
 };
 
-class bootstrap_of : public ::testing::TestWithParam<int> {};
+enum class network { local, tcp };
 
-TEST(bootstrap_between, alone) {
+std::string name_of(network by) { return by == network::tcp ? "Tcp" : "Local"; }
+
+template <typename Param>
+class bootstrap_test : public ::testing::TestWithParam<Param> {
+protected:
+    explicit bootstrap_test(network by) {
+        if (by == network::tcp) place.emplace();
+    }
+    ~bootstrap_test() override { place.reset(); }
+};
+
+class bootstrap_of : public bootstrap_test<std::tuple<int, network>> {
+protected:
+    bootstrap_of() : bootstrap_test(std::get<1>(GetParam())) {}
+    static int processes() { return std::get<0>(GetParam()); }
+};
+
+class bootstrap_between : public bootstrap_test<network> {
+protected:
+    bootstrap_between() : bootstrap_test(GetParam()) {}
+};
+
+TEST(bootstrap_on_one_host, alone) {
     control plane({}, "test");
     EXPECT_EQ(plane.allgather("x", "here"), std::vector<blob>{"x"});
     plane.barrier("here");
@@ -131,7 +193,7 @@ TEST(bootstrap_between, alone) {
 }
 
 TEST_P(bootstrap_of, gathers_of_many_sizes) {
-    const int count = GetParam();
+    const int count = processes();
     expect_all(start(count,
                      [&](int me) {
                          control plane(make_job(me, count), "test");
@@ -146,7 +208,7 @@ TEST_P(bootstrap_of, gathers_of_many_sizes) {
                ok);
 }
 
-TEST(bootstrap_between, large_gather) {
+TEST_P(bootstrap_between, large_gather) {
     constexpr std::size_t bytes = 5 << 20;
     expect_all(start(4,
                      [&](int me) {
@@ -161,7 +223,7 @@ TEST(bootstrap_between, large_gather) {
 }
 
 TEST_P(bootstrap_of, gathers_out_of_order) {
-    const int count = GetParam();
+    const int count = processes();
     expect_all(start(count,
                      [&](int me) {
                          control plane(make_job(me, count), "test");
@@ -186,7 +248,7 @@ TEST_P(bootstrap_of, gathers_out_of_order) {
 }
 
 TEST_P(bootstrap_of, messages_arrive_in_order) {
-    const int count = GetParam();
+    const int count = processes();
     constexpr int rounds = 200;
     expect_all(start(count,
                      [&](int me) {
@@ -209,7 +271,7 @@ TEST_P(bootstrap_of, messages_arrive_in_order) {
                ok);
 }
 
-TEST(bootstrap_between, large_messages) {
+TEST_P(bootstrap_between, large_messages) {
     expect_all(start(3,
                      [&](int me) {
                          control plane(make_job(me, 3), "test");
@@ -226,7 +288,7 @@ TEST(bootstrap_between, large_messages) {
 }
 
 TEST_P(bootstrap_of, killed_process_is_lost) {
-    const int count = GetParam();
+    const int count = processes();
     const int victim = count - 1;
     int pipe_ends[2];
     ASSERT_EQ(pipe(pipe_ends), 0);
@@ -256,7 +318,7 @@ TEST_P(bootstrap_of, killed_process_is_lost) {
     close(pipe_ends[1]);
 }
 
-TEST(bootstrap_between, killed_process_0_is_lost) {
+TEST_P(bootstrap_between, killed_process_0_is_lost) {
     auto children = start(4, [&](int me) {
         control plane(make_job(me, 4), "test");
         plane.barrier("start");
@@ -274,7 +336,7 @@ TEST(bootstrap_between, killed_process_0_is_lost) {
     expect_all(children, ok);
 }
 
-TEST(bootstrap_between, finished_process_is_missed) {
+TEST_P(bootstrap_between, finished_process_is_missed) {
     expect_all(start(3,
                      [&](int me) {
                          control plane(make_job(me, 3), "test");
@@ -286,7 +348,7 @@ TEST(bootstrap_between, finished_process_is_missed) {
                ok);
 }
 
-TEST(bootstrap_between, finished_process_0_is_missed) {
+TEST_P(bootstrap_between, finished_process_0_is_missed) {
     expect_all(start(3,
                      [&](int me) {
                          control plane(make_job(me, 3), "test");
@@ -298,7 +360,7 @@ TEST(bootstrap_between, finished_process_0_is_missed) {
                ok);
 }
 
-TEST(bootstrap_between, abort_reaches_all_and_the_first_wins) {
+TEST_P(bootstrap_between, abort_reaches_all_and_the_first_wins) {
     expect_all(start(4,
                      [&](int me) {
                          control plane(make_job(me, 4), "test");
@@ -315,7 +377,7 @@ TEST(bootstrap_between, abort_reaches_all_and_the_first_wins) {
                ok);
 }
 
-TEST(bootstrap_between, collective_calls_must_agree) {
+TEST_P(bootstrap_between, collective_calls_must_agree) {
     expect_all(start(2,
                      [&](int me) {
                          control plane(make_job(me, 2), "test");
@@ -327,7 +389,7 @@ TEST(bootstrap_between, collective_calls_must_agree) {
                ok);
 }
 
-TEST(bootstrap_between, concurrent_jobs_do_not_meet) {
+TEST(bootstrap_on_one_host, concurrent_jobs_do_not_meet) {
     auto part = [&](const std::string& name) {
         return [name](int me) {
             control plane(make_job(me, 4, name), "test");
@@ -342,7 +404,7 @@ TEST(bootstrap_between, concurrent_jobs_do_not_meet) {
     expect_all(other, ok);
 }
 
-TEST(bootstrap_between, one_after_another) {
+TEST_P(bootstrap_between, one_after_another) {
     expect_all(start(3,
                      [&](int me) {
                          for (int i = 0; i < 20; ++i) {
@@ -353,7 +415,7 @@ TEST(bootstrap_between, one_after_another) {
                ok);
 }
 
-TEST(bootstrap_between, missing_process) {
+TEST_P(bootstrap_between, missing_process) {
     const connect_timeout bound("0.5");
     const auto before = steady_clock::now();
     expect_all(start(2,
@@ -361,22 +423,23 @@ TEST(bootstrap_between, missing_process) {
                          const auto message =
                              error_of([&] { control(make_job(me, 3), "test"); }, error_code::bootstrap_failure);
                          check_contains(message, "process 2 of 3 did not appear within 0.5 s");
-                         check_contains(message, "one host");
+                         check_contains(message, "check that every process was started and got as far as this");
                      }),
                ok);
     EXPECT_LT(steady_clock::now() - before, 4s);
 }
 
-TEST(bootstrap_between, missing_process_0) {
+TEST_P(bootstrap_between, missing_process_0) {
     const connect_timeout bound("0.5");
     child lonely([&] {
-        check_contains(error_of([&] { control(make_job(1, 2), "test"); }, error_code::bootstrap_failure),
-                       "process 0 of the job did not appear within 0.5 s");
+        const auto message = error_of([&] { control(make_job(1, 2), "test"); }, error_code::bootstrap_failure);
+        check_contains(message, "process 0 of the job did not appear");
+        check_contains(message, "within 0.5 s");
     });
     EXPECT_EQ(lonely.wait(), ok);
 }
 
-TEST(bootstrap_between, process_dies_at_the_start) {
+TEST_P(bootstrap_between, process_dies_at_the_start) {
     const connect_timeout bound("20");
     auto children = start(4, [&](int me) {
         if (me == 3) std::this_thread::sleep_for(500ms);
@@ -390,7 +453,7 @@ TEST(bootstrap_between, process_dies_at_the_start) {
     expect_all(children, ok);
 }
 
-TEST(bootstrap_between, different_identity) {
+TEST_P(bootstrap_between, different_identity) {
     expect_all(start(3,
                      [&](int me) {
                          const auto message = error_of([&] { control(make_job(me, 3), me == 1 ? "cuda 1" : "cpu 1"); },
@@ -400,7 +463,7 @@ TEST(bootstrap_between, different_identity) {
                ok);
 }
 
-TEST(bootstrap_between, different_count) {
+TEST_P(bootstrap_between, different_count) {
     expect_all(start(2,
                      [&](int me) {
                          check_contains(error_of([&] { control(make_job(me, me == 0 ? 2 : 4), "test"); },
@@ -410,7 +473,7 @@ TEST(bootstrap_between, different_count) {
                ok);
 }
 
-TEST(bootstrap_between, different_version) {
+TEST_P(bootstrap_between, different_version) {
     expect_all(start(2,
                      [&](int me) {
                          const job who = make_job(me, 2);
@@ -418,11 +481,10 @@ TEST(bootstrap_between, different_version) {
                          if (me == 0) {
                              message = error_of([&] { control(who, "test"); }, error_code::bootstrap_failure);
                          } else {
-                             std::unique_ptr<channel> link;
-                             while (!(link = try_connect(meeting_point(who.key, 0)))) std::this_thread::sleep_for(1ms);
-                             link->send(frame{frame_type::hello, 1, 0, 2, "99.1", encode_parts({"test", who.key})});
+                             auto link = connect_to_hub(who);
+                             link.send(frame{frame_type::hello, 1, 0, 2, "99.1", encode_parts({"test", who.key})});
                              std::optional<frame> answer;
-                             while (!(answer = link->next()) && !link->closed()) link->read_available();
+                             while (!(answer = link.next()) && !link.closed()) link.read_available();
                              check(answer && answer->type == frame_type::rejected, "rejected");
                              message = answer->payload;
                          }
@@ -431,7 +493,7 @@ TEST(bootstrap_between, different_version) {
                ok);
 }
 
-TEST(bootstrap_between, two_processes_claim_one_index) {
+TEST_P(bootstrap_between, two_processes_claim_one_index) {
     expect_all(start(3,
                      [&](int me) {
                          const int claimed = me == 2 ? 1 : me;
@@ -442,7 +504,7 @@ TEST(bootstrap_between, two_processes_claim_one_index) {
                ok);
 }
 
-TEST(bootstrap_between, complete_job_refuses_a_second_claim) {
+TEST(bootstrap_on_one_host, complete_job_refuses_a_second_claim) {
     auto children = start(3, [&](int me) {
         if (me == 2) {
             std::this_thread::sleep_for(300ms);
@@ -457,7 +519,7 @@ TEST(bootstrap_between, complete_job_refuses_a_second_claim) {
     expect_all(children, ok);
 }
 
-TEST(bootstrap_between, two_processes_claim_index_0) {
+TEST(bootstrap_on_one_host, two_processes_claim_index_0) {
     auto children = start(3, [&](int me) {
         if (me == 2) {
             std::this_thread::sleep_for(300ms);
@@ -472,13 +534,171 @@ TEST(bootstrap_between, two_processes_claim_index_0) {
     expect_all(children, ok);
 }
 
-TEST(bootstrap_between, other_hosts_are_named) {
-    job who{0, 4, 0, 2, "key", "test"};
-    EXPECT_NE(error_of([&] { control(who, "test"); }, error_code::bootstrap_failure).find("2 of the job's 4 processes"),
-              std::string::npos);
+// ---- over several hosts ---------------------------------------------------------------------------------------------
+
+class bootstrap_over_tcp : public bootstrap_test<int> {
+protected:
+    bootstrap_over_tcp() : bootstrap_test(network::tcp) {}
+};
+
+// A connection to the hub's port that is no process's.
+descriptor connect_as_stranger() {
+    std::string why;
+    descriptor socket = try_connect_tcp(place->address, steady_clock::now() + 5s, why);
+    check(socket.get() >= 0, "connected: " + why);
+    return socket;
 }
 
-TEST(bootstrap_between, stopped_process_is_not_lost) {
+// Reads until the other side closes; returns the number of bytes.
+std::size_t read_until_closed(const descriptor& socket, std::chrono::seconds limit) {
+    const timeval time{limit.count(), 0};
+    setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
+    fcntl(socket.get(), F_SETFL, 0);
+    char bytes[1000];
+    std::size_t total = 0;
+    for (;;) {
+        const ssize_t got = read(socket.get(), bytes, sizeof bytes);
+        check(got >= 0 || errno == ECONNRESET, "it is closed");
+        if (got <= 0) return total;
+        total += static_cast<std::size_t>(got);
+    }
+}
+
+void send_text(const descriptor& socket, const std::string& text) {
+    check(send(socket.get(), text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size()), "sent");
+}
+
+TEST_F(bootstrap_over_tcp, strangers_do_not_disturb) {
+    constexpr std::size_t greeting_bytes = 40; // that, and no answer
+    auto children = start(4, [&](int me) {
+        if (me == 3) { // the stranger, while process 2 is awaited
+            place->listener = descriptor();
+            std::vector<descriptor> silent;
+            for (int i = 0; i < 300; ++i) silent.push_back(connect_as_stranger());
+            const descriptor half = connect_as_stranger();
+            send_text(half, std::string(20, 'x'));
+            const descriptor garbage = connect_as_stranger();
+            const auto before = steady_clock::now();
+            send_text(garbage, std::string(100'000, 'x'));
+            check(read_until_closed(garbage, 10s) <= greeting_bytes, "garbage is not answered");
+            check(steady_clock::now() - before < 3s, "garbage is refused at once");
+
+            const descriptor wrong = connect_as_stranger();
+            handshake door(handshake::side::process, door_key("another secret", 0));
+            while (door.advance(wrong.get()) == handshake::state::going_on) std::this_thread::sleep_for(1ms);
+            check(door.advance(wrong.get()) == handshake::state::refused, "refused");
+
+            check(read_until_closed(half, 10s) <= greeting_bytes, "half a hello is not answered");
+            check(read_until_closed(silent.back(), 10s) <= greeting_bytes, "silence is not answered");
+            check(steady_clock::now() - before < 7s, "the silent are dropped");
+            return;
+        }
+        if (me == 2) std::this_thread::sleep_for(8s);
+        control plane(make_job(me, 3), "test");
+        check(plane.allgather(std::to_string(me), "here").size() == 3, "all are here");
+    });
+    expect_all(children, ok);
+}
+
+TEST_F(bootstrap_over_tcp, nobody_listens_once_all_are_here) {
+    auto children = start(2, [&](int me) {
+        control plane(make_job(me, 2), "test");
+        std::string why;
+        check(try_connect_tcp(place->address, steady_clock::now() + 1s, why).get() < 0, "no connection");
+        check_contains(why, "refused");
+        plane.barrier("looked");
+    });
+    expect_all(children, ok);
+}
+
+TEST_F(bootstrap_over_tcp, wrong_secret) {
+    const connect_timeout bound("1.5");
+    expect_all(start(2,
+                     [&](int me) {
+                         job who = make_job(me, 2);
+                         if (me == 1) who.secret = "ffeeddccbbaa99887766554433221100";
+                         const auto message = error_of([&] { control(who, "test"); }, error_code::bootstrap_failure);
+                         check_contains(message, "did not appear");
+                         check_contains(message, me == 0 ? "did not prove to belong to this job" : "DCUDA_JOB");
+                     }),
+               ok);
+}
+
+TEST_F(bootstrap_over_tcp, process_0_listens_by_itself) {
+    place->listener = descriptor();
+    expect_all(start(3,
+                     [&](int me) {
+                         if (me == 0) std::this_thread::sleep_for(200ms);
+                         job who = make_job(me, 3);
+                         who.listen_fd = -1;
+                         control plane(who, "test");
+                         plane.barrier("here");
+                     }),
+               ok);
+}
+
+TEST_F(bootstrap_over_tcp, wrong_places) {
+    const auto expect_failure = [](const job& who, error_code code, const std::string& part) {
+        const auto message = error_of([&] { control(who, "test"); }, code);
+        EXPECT_NE(message.find(part), std::string::npos) << message;
+    };
+    const auto job_at = [](const std::string& where, int listen_fd = -1) {
+        return job{0, 2, 0, 1, "wrong places", "test", where, secret, listen_fd};
+    };
+    expect_failure(job_at(place->address), error_code::bootstrap_failure,
+                   "Address already in use: two processes claim");
+    for (const char* any : {"0.0.0.0:0", "[::]:0"})
+        expect_failure(job_at(any), error_code::invalid_argument, "which is every interface");
+    expect_failure(job_at("192.0.2.1:0"), error_code::bootstrap_failure, "it is no address of host");
+    expect_failure(job_at("localhost:0"), error_code::bootstrap_failure, "is the loopback address");
+    for (const char* wrong : {"127.0.0.1", "127.0.0.1:x", "127.0.0.1:99999", ":1"})
+        expect_failure(job_at(wrong), error_code::invalid_argument, "expected host:port");
+    EXPECT_NE(error_of([] { take_listener(0); }, error_code::bootstrap_failure).find("DCUDA_LISTEN_FD=0"),
+              std::string::npos);
+    job untold{0, 4, 0, 2, "untold", "test"};
+    expect_failure(untold, error_code::bootstrap_failure, "2 of the job's 4 processes");
+    untold.rendezvous = "127.0.0.1:0";
+    expect_failure(untold, error_code::bootstrap_failure, "DCUDA_JOB is not set");
+}
+
+TEST_F(bootstrap_over_tcp, handshake_needs_one_key) {
+    const auto meet = [](const door_key& one, const door_key& other) {
+        int ends[2];
+        EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+        const descriptor hub_end(ends[0]), process_end(ends[1]);
+        handshake hub_side(handshake::side::hub, one), process_side(handshake::side::process, other);
+        hub_side.advance(hub_end.get());
+        process_side.advance(process_end.get());
+        const auto known = hub_side.advance(hub_end.get());
+        if (known == handshake::state::refused) return false;
+        EXPECT_EQ(known, handshake::state::done);
+        EXPECT_EQ(process_side.advance(process_end.get()), handshake::state::done);
+        return true;
+    };
+    EXPECT_TRUE(meet(door_key(secret, 0), door_key(secret, 0)));
+    EXPECT_FALSE(meet(door_key(secret, 0), door_key(secret, 1)));
+    EXPECT_FALSE(meet(door_key(secret, 0), door_key(make_secret(), 0)));
+    EXPECT_EQ(make_secret().size(), 32u);
+    EXPECT_NE(make_secret(), make_secret());
+}
+
+TEST_F(bootstrap_over_tcp, hub_without_the_secret_is_refused) {
+    const descriptor process_end = connect_as_stranger();
+    const descriptor hub_end(accept(place->listener.get(), nullptr, nullptr));
+    handshake door(handshake::side::process, door_key(secret, 0));
+    // Its greeting, then what the process itself answers is sent back to it.
+    send_text(hub_end, "dcuda 1\n" + std::string(32, 'c'));
+    char answer[64];
+    while (door.advance(process_end.get()) == handshake::state::going_on &&
+           recv(hub_end.get(), answer, sizeof answer, MSG_DONTWAIT) != sizeof answer)
+        std::this_thread::sleep_for(1ms);
+    send_text(hub_end, std::string(answer + 32, 32));
+    while (door.advance(process_end.get()) == handshake::state::going_on) std::this_thread::sleep_for(1ms);
+    EXPECT_EQ(door.advance(process_end.get()), handshake::state::refused);
+    EXPECT_EQ(door.reason(), "does not have the job's secret");
+}
+
+TEST_P(bootstrap_between, stopped_process_is_not_lost) {
     auto children = start(3, [&](int me) {
         control plane(make_job(me, 3), "test");
         plane.barrier("start");
@@ -493,7 +713,7 @@ TEST(bootstrap_between, stopped_process_is_not_lost) {
     expect_all(children, ok);
 }
 
-TEST(bootstrap_between, slow_process_does_not_hold_up_the_others) {
+TEST_P(bootstrap_between, slow_process_does_not_hold_up_the_others) {
     expect_all(start(3,
                      [&](int me) {
                          control plane(make_job(me, 3), "test");
@@ -508,7 +728,7 @@ TEST(bootstrap_between, slow_process_does_not_hold_up_the_others) {
                ok);
 }
 
-TEST(bootstrap_between, stalled_is_told_to_all) {
+TEST_P(bootstrap_between, stalled_is_told_to_all) {
     expect_all(start(4,
                      [&](int me) {
                          control plane(make_job(me, 4), "test");
@@ -528,7 +748,7 @@ TEST(bootstrap_between, stalled_is_told_to_all) {
                ok);
 }
 
-TEST(bootstrap_between, not_stalled_while_one_is_busy_or_moves) {
+TEST_P(bootstrap_between, not_stalled_while_one_is_busy_or_moves) {
     expect_all(start(3,
                      [&](int me) {
                          control plane(make_job(me, 3), "test");
@@ -587,7 +807,14 @@ TEST(stall_detector, a_process_alone_needs_two_further_samples) {
     EXPECT_EQ(detector.quiet(0, 1, 0), stall_detector::verdict::stalled);
 }
 
-INSTANTIATE_TEST_SUITE_P(processes, bootstrap_of, ::testing::Values(2, 4, 16));
+INSTANTIATE_TEST_SUITE_P(networks, bootstrap_of,
+                         ::testing::Combine(::testing::Values(2, 4, 16),
+                                            ::testing::Values(network::local, network::tcp)),
+                         [](const auto& each) {
+                             return name_of(std::get<1>(each.param)) + std::to_string(std::get<0>(each.param));
+                         });
+INSTANTIATE_TEST_SUITE_P(networks, bootstrap_between, ::testing::Values(network::local, network::tcp),
+                         [](const auto& each) { return name_of(each.param); });
 
 // ---- who am I -------------------------------------------------------------------------------------------------------
 
@@ -623,6 +850,28 @@ TEST_F(detect, dcuda_run) {
     expect_error(error_code::bootstrap_failure, "contradict each other: process 4 of 4");
     set({{"DCUDA_PROCESS_INDEX", "abc"}});
     expect_error(error_code::invalid_argument, "DCUDA_PROCESS_INDEX=abc: expected an integer from 0 to");
+}
+
+TEST_F(detect, several_hosts) {
+    set({{"DCUDA_PROCESS_INDEX", "0"}, {"DCUDA_PROCESS_COUNT", "4"}, {"DCUDA_LOCAL_INDEX", "0"}});
+    set({{"DCUDA_LOCAL_COUNT", "2"}, {"DCUDA_JOB", secret.c_str()}, {"DCUDA_RENDEZVOUS", "10.0.0.1:29555"}});
+    set({{"DCUDA_LISTEN_FD", "7"}});
+    job found = detect_job();
+    EXPECT_EQ(std::tie(found.rendezvous, found.secret), std::make_tuple("10.0.0.1:29555", secret));
+    EXPECT_EQ(found.listen_fd, 7);
+    set({{"DCUDA_LOCAL_COUNT", "4"}});
+    EXPECT_EQ(detect_job().rendezvous, ""); // one host needs none
+    clearenv();
+    set({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "1"}, {"MASTER_PORT", "29500"}});
+    EXPECT_EQ(detect_job().rendezvous, "");
+    set({{"DCUDA_RENDEZVOUS", ":29555"}, {"DCUDA_JOB", secret.c_str()}});
+    expect_error(error_code::invalid_argument, "DCUDA_RENDEZVOUS=:29555: expected host:port");
+    set({{"MASTER_ADDR", "node7"}});
+    found = detect_job();
+    EXPECT_EQ(std::tie(found.rendezvous, found.secret), std::make_tuple("node7:29555", secret));
+    EXPECT_EQ(found.listen_fd, -1);
+    set({{"DCUDA_JOB", "short"}});
+    expect_error(error_code::invalid_argument, "DCUDA_JOB=short: expected 32");
 }
 
 TEST_F(detect, openmpi) {

@@ -1,0 +1,213 @@
+#!/usr/bin/env python3
+"""Tests of the control plane between hosts. Usage: hosts_test.py PATH_OF_meet_hosts
+
+The hosts are network namespaces with host names of their own, joined by a veth. Where they cannot be made (that takes
+root), the test ends with 77, which counts as skipped.
+"""
+import os
+import re
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+program = os.path.abspath(sys.argv[1])
+
+TIMEOUT = 60
+LOST_AFTER = 2
+HOSTS = ("a", "b")
+
+
+def ip(*arguments, check=True):
+    return subprocess.run(["ip", *arguments], check=check, capture_output=True, text=True, timeout=TIMEOUT)
+
+
+class Hosts:
+    """Two namespaces with the addresses 10.77.0.1 and 10.77.0.2, gone at the end whatever happens."""
+
+    def __init__(self):
+        self.mark = f"dcuda-{os.getpid()}-{secrets.token_hex(3)}"
+        self.names = {host: f"{self.mark}-{host}" for host in HOSTS}
+
+    def __enter__(self):
+        try:
+            for host in HOSTS:
+                ip("netns", "add", self.names[host])
+                ip("-n", self.names[host], "link", "set", "lo", "up")
+            # Interface names are unique in a namespace only, but these two begin their lives in that of a.
+            ip("-n", self.names["a"], "link", "add", "to-b", "type", "veth", "peer", "name", "to-a", "netns",
+               self.names["b"])
+            for number, host in enumerate(HOSTS, 1):
+                device = self.device(host)
+                # A bridge that every host has, with the same address, as container engines make them.
+                ip("-n", self.names[host], "addr", "add", "172.17.0.1/16", "dev", "lo")
+                ip("-n", self.names[host], "addr", "add", f"10.77.0.{number}/24", "dev", device)
+                ip("-n", self.names[host], "link", "set", device, "up")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        for name in self.names.values():
+            ip("netns", "delete", name, check=False)
+
+    @staticmethod
+    def device(host):
+        return "to-b" if host == "a" else "to-a"
+
+    def link(self, host, state):
+        ip("-n", self.names[host], "link", "set", self.device(host), state)
+
+    def command(self, host, *command):
+        """The command, run on this host, under its host name."""
+        return ["ip", "netns", "exec", self.names[host], "unshare", "--uts", "sh", "-c",
+                f'hostname {host}; exec "$@"', "sh", *command]
+
+
+class HostsTest(unittest.TestCase):
+    def setUp(self):
+        self.processes = []
+        self.hosts = Hosts()
+        self.hosts.__enter__()
+        self.addCleanup(self.hosts.__exit__)
+        self.addCleanup(self.end)
+
+    def end(self):
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+    def start(self, *arguments, placement=("a", "a", "b", "b"), **variables):
+        """Starts a process for each host of the placement, as dcuda-run would."""
+        secret = secrets.token_hex(16)
+        for index, host in enumerate(placement):
+            environment = {**os.environ, "DCUDA_PROCESS_INDEX": str(index),
+                           "DCUDA_PROCESS_COUNT": str(len(placement)),
+                           "DCUDA_LOCAL_INDEX": str(placement[:index].count(host)),
+                           "DCUDA_LOCAL_COUNT": str(placement.count(host)), "DCUDA_JOB": secret,
+                           "DCUDA_RENDEZVOUS": "10.77.0.1:29555", "DCUDA_LOST_AFTER": str(LOST_AFTER),
+                           "DCUDA_CONNECT_TIMEOUT": "20", **variables}
+            self.processes.append(subprocess.Popen(self.hosts.command(host, program, *arguments), env=environment,
+                                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+
+    def finish(self):
+        """What each process printed last."""
+        last = []
+        for process in self.processes:
+            out, err = process.communicate(timeout=TIMEOUT)
+            self.assertEqual((process.returncode, err), (0, ""), out)
+            last.append(out.splitlines()[-1].split(": ", 1)[1])
+        return last
+
+    def await_watching(self):
+        for process in self.processes:
+            self.assertIn("watching", process.stdout.readline())
+        time.sleep(0.3)
+
+    def test_meet(self):
+        self.start("meet")
+        self.assertEqual(self.finish(), ["met a a b b, last message of 3"] * 4)
+
+    def test_listens_between_the_hosts_only_while_they_meet(self):
+        def listening():
+            return subprocess.run(["ip", "netns", "exec", self.hosts.names["a"], "cat", "/proc/net/tcp"],
+                                  capture_output=True, text=True, timeout=TIMEOUT).stdout.split("\n")[1:-1]
+        self.start("watch", placement=("a", "b"))
+        self.await_watching()
+        self.assertEqual([line for line in listening() if line.split()[3] == "0A"], [])
+        self.hosts.link("b", "down")
+        self.finish()
+
+    def check_lost(self, mode, host):
+        self.start(mode)
+        self.await_watching()
+        before = time.monotonic()
+        self.hosts.link(host, "down")
+        said = self.finish()
+        self.assertLess(time.monotonic() - before, LOST_AFTER * 1.25 + 3)
+        self.assertGreater(time.monotonic() - before, LOST_AFTER * 0.5)
+        for index in (2, 3):
+            self.assertRegex(said[index], rf"^process 0 \(pid \d+ on host a\) cannot be reached since {LOST_AFTER} s$")
+        # On the hub's own host another process comes by the address that goes with its link.
+        for index in (0, 1):
+            self.assertRegex(said[index], r"^process [0123] \(pid \d+ on host [ab]\) cannot be reached since "
+                                          rf"{LOST_AFTER} s$")
+        if host == "b":
+            self.assertRegex(said[0], r"^process [23] \(pid \d+ on host b\)")
+
+    def test_lost_link_of_the_others(self):
+        self.check_lost("watch", "b")
+
+    def test_lost_link_of_the_hub(self):
+        self.check_lost("watch", "a")
+
+    def test_lost_link_of_the_others_with_data_on_the_way(self):
+        self.check_lost("send", "b")
+
+    def test_lost_link_of_the_hub_with_data_on_the_way(self):
+        self.check_lost("send", "a")
+
+    def test_packets_are_dropped_silently(self):
+        # As when the power of a host fails: no interface goes down here.
+        if not shutil.which("tc"):
+            self.skipTest("no tc")
+        self.start("watch")
+        self.await_watching()
+        for host in HOSTS:
+            subprocess.run(["tc", "-n", self.hosts.names[host], "qdisc", "add", "dev", self.hosts.device(host), "root",
+                            "netem", "loss", "100%"], check=False, capture_output=True, timeout=TIMEOUT)
+        # Without netem in the kernel, an address that leads nowhere does the same for one direction.
+        ip("-n", self.hosts.names["b"], "addr", "delete", "10.77.0.2/24", "dev", "to-a")
+        before = time.monotonic()
+        said = self.finish()
+        self.assertLess(time.monotonic() - before, LOST_AFTER * 1.25 + 3)
+        self.assertRegex(said[0], r"^process [23] \(pid \d+ on host b\) cannot be reached")
+
+    def test_short_interruption_is_survived(self):
+        self.start("compute", "3", DCUDA_LOST_AFTER="8")
+        time.sleep(1.5)
+        self.hosts.link("b", "down")
+        time.sleep(1)
+        self.hosts.link("b", "up")
+        self.assertEqual(self.finish(), ["computed"] * 4)
+
+    def test_a_process_that_computes_is_not_lost(self):
+        # Two do not read for three times the bound, with more for them than the sockets hold.
+        self.start("compute", str(LOST_AFTER * 3))
+        self.assertEqual(self.finish(), ["computed"] * 4)
+
+    def test_killed_process(self):
+        self.start("watch")
+        self.await_watching()
+        victim = self.processes.pop(2)
+        victim.kill()
+        victim.communicate()
+        before = time.monotonic()
+        for said in self.finish():
+            self.assertRegex(said, r"^process 2 \(pid \d+ on host b\) ended unexpectedly$")
+        self.assertLess(time.monotonic() - before, 3)
+
+
+def can_make_hosts():
+    if not shutil.which("ip") or not shutil.which("unshare"):
+        return "ip or unshare is missing"
+    try:
+        with Hosts() as hosts:
+            done = subprocess.run(hosts.command("a", "hostname"), capture_output=True, text=True, timeout=TIMEOUT)
+        return "" if done.stdout == "a\n" else f"no host name of its own: {done.stderr}"
+    except subprocess.CalledProcessError as problem:
+        return problem.stderr.strip()
+
+
+if __name__ == "__main__":
+    reason = can_make_hosts()
+    if reason:
+        print(f"skipped: network namespaces cannot be made here: {reason}")
+        sys.exit(77)
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)

@@ -17,7 +17,7 @@ namespace {
 using support::check_errno;
 using support::fail;
 
-sockaddr_un socket_address(const std::string& address, socklen_t& length) {
+sockaddr_un local_address(const std::string& address, socklen_t& length) {
     sockaddr_un result{};
     result.sun_family = AF_UNIX;
     // A leading zero byte: an abstract name, which vanishes with its socket and leaves no file behind.
@@ -48,7 +48,7 @@ std::string meeting_point(const std::string& job_key, int generation) {
 descriptor listen_at(const std::string& address) {
     descriptor listener = open_socket();
     socklen_t length = 0;
-    const sockaddr_un where = socket_address(address, length);
+    const sockaddr_un where = local_address(address, length);
     if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&where), length) != 0) {
         if (errno == EADDRINUSE)
             fail(error_code::bootstrap_failure,
@@ -64,7 +64,7 @@ descriptor listen_at(const std::string& address) {
 descriptor try_connect(const std::string& address) {
     descriptor socket = open_socket();
     socklen_t length = 0;
-    const sockaddr_un where = socket_address(address, length);
+    const sockaddr_un where = local_address(address, length);
     if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&where), length) != 0) {
         // EAGAIN: so many processes connect now that the queue is full.
         if (errno == ECONNREFUSED || errno == ENOENT || errno == EAGAIN || errno == EINTR) return descriptor();

@@ -5,10 +5,9 @@ The hosts are network namespaces with host names of their own, joined by a veth.
 root), the test ends with 77, which counts as skipped.
 """
 import os
-import re
 import secrets
 import shutil
-import socket
+import signal
 import subprocess
 import sys
 import tempfile
@@ -54,6 +53,11 @@ class Hosts:
 
     def __exit__(self, *_):
         for name in self.names.values():
+            for pid in ip("netns", "pids", name, check=False).stdout.split():
+                try:
+                    os.kill(int(pid), signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
             ip("netns", "delete", name, check=False)
 
     @staticmethod
@@ -181,6 +185,43 @@ class HostsTest(unittest.TestCase):
         # Two do not read for three times the bound, with more for them than the sockets hold.
         self.start("compute", str(LOST_AFTER * 3))
         self.assertEqual(self.finish(), ["computed"] * 4)
+
+    def agent(self):
+        """A program that mpirun and mpiexec use in place of ssh."""
+        folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, folder)
+        path = os.path.join(folder, "agent")
+        with open(path, "w") as file:
+            file.write(f"""#!/bin/bash
+while [[ "$1" == -* ]]; do shift; done
+host=$1; shift
+while [[ "$1" == -* ]]; do shift; done
+exec ip netns exec {self.hosts.mark}-$host unshare --uts sh -c "hostname $host; $*"
+""")
+        os.chmod(path, 0o755)
+        return path
+
+    def check_launcher(self, *command, expected):
+        result = subprocess.run(self.hosts.command("a", "env", "DCUDA_CONNECT_TIMEOUT=20", *command), timeout=TIMEOUT,
+                                capture_output=True, text=True)
+        if "nothing tells them where" in result.stdout:
+            self.skipTest("built without PMIx")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        self.assertEqual(sorted(result.stdout.splitlines()), expected, result.stderr)
+
+    @unittest.skipUnless(shutil.which("mpirun.openmpi"), "no Open MPI")
+    def test_openmpi_tells_where(self):
+        for mapping, hosts in (("slot", "a a b b"), ("node", "a b a b")):
+            self.check_launcher("mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--map-by", mapping, "--mca",
+                                "plm_rsh_agent", self.agent(), "--mca", "oob_tcp_if_include", "10.77.0.0/24", "--host",
+                                "a:2,b:2", "-n", "4", program, "meet",
+                                expected=[f"{i}: met {hosts}, last message of 3" for i in range(4)])
+
+    @unittest.skipUnless(shutil.which("mpiexec.hydra"), "no MPICH")
+    def test_hydra_tells_where(self):
+        self.check_launcher("mpiexec.hydra", "-launcher", "ssh", "-launcher-exec", self.agent(), "-iface",
+                            self.hosts.device("a"), "-hosts", "a:2,b:2", "-n", "4", program, "meet",
+                            expected=[f"{i}: met a a b b, last message of 3" for i in range(4)])
 
     def test_killed_process(self):
         self.start("watch")

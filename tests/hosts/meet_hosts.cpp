@@ -4,7 +4,7 @@
 //   meet_hosts meet          gathers the host names and posts a message to every process
 //   meet_hosts watch         waits for an event of the end
 //   meet_hosts send          the same, with a large gather and messages on the way all the time
-//   meet_hosts compute S     does nothing of the control plane for S seconds, with large data on the way, then gathers
+//   meet_hosts compute S     half of them look at nothing for S seconds, while the others send them large messages
 #include "bootstrap/control.hpp"
 #include "bootstrap/tcp.hpp"
 
@@ -61,12 +61,19 @@ void watch(control& plane, bool data) {
     }
 }
 
+// Those with odd indices compute; the others send them more than the sockets take.
 void compute(control& plane, double seconds) {
-    // More than the sockets take.
-    for (std::uint64_t i = 0; i < 4; ++i) plane.start_gather(i, std::string(4 << 20, 'x'));
-    std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
-    for (int i = 0; i < 4; ++i)
-        if (auto found = next(plane); found.what != event::kind::gathered) return say(found.message);
+    constexpr int messages = 32;
+    const auto computes = [](int process) { return process % 2 == 1; };
+    int expected = 0;
+    for (int other = 0; other < plane.count(); ++other) {
+        if (computes(plane.index()) && !computes(other)) expected += messages;
+        for (int i = 0; i < messages && !computes(plane.index()) && computes(other); ++i)
+            plane.post(other, std::string(1 << 20, 'x'));
+    }
+    if (computes(plane.index())) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+    for (int i = 0; i < expected; ++i)
+        if (auto found = next(plane); found.what != event::kind::message) return say(found.message);
     plane.barrier("the end");
     say("computed");
 }
@@ -82,8 +89,7 @@ int main(int argc, char** argv) {
         if (mode == "meet") meet(plane);
         if (mode == "watch") watch(plane, false);
         if (mode == "send") watch(plane, true);
-        // Process 0 and the last one look at once; the others are busy.
-        if (mode == "compute") compute(plane, who.index % 2 == 0 ? 0 : std::atof(argv[2]));
+        if (mode == "compute") compute(plane, std::atof(argv[2]));
         return 0;
     } catch (const std::exception& problem) {
         say(problem.what());

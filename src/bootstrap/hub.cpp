@@ -213,7 +213,10 @@ void hub::read_from(client& from) {
 bool hub::is_let_in(client& from) {
     if (!from.door) return true;
     const auto state = from.door->advance(from.link.fd());
-    if (state == handshake::state::done) from.door.reset();
+    if (state == handshake::state::done) {
+        from.door.reset();
+        from.deadline = clock::time_point::max(); // it belongs here, and may still be busy with its other connection
+    }
     if (state == handshake::state::refused) {
         from.gone = true;
         ++strangers_;

@@ -60,7 +60,7 @@ private:
         channel link;
         pid_t pid = 0;
         std::optional<handshake> door{};                       // over TCP, until it has passed
-        clock::time_point deadline = clock::time_point::max(); // by when it must have said who it is
+        clock::time_point deadline = clock::time_point::max(); // by when it must have passed
         int index = -1;                                        // known after hello or pulse
         bool is_pulse = false;
         bool gone = false;

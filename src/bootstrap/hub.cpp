@@ -177,7 +177,7 @@ void hub::accept_new() {
         auto fresh = std::make_unique<client>(client{channel(std::move(socket))});
         fresh->door.emplace(handshake::side::hub, *entrance_.key);
         fresh->deadline = clock::now() + stranger_time;
-        fresh->door->advance(fresh->link.fd());
+        is_let_in(*fresh); // greets it; a quick one may even be in by now
         clients_.push_back(std::move(fresh));
     }
 }

@@ -152,6 +152,7 @@ void control::connect_on_host(std::string_view identity, int generation) {
 void control::connect_across_hosts(std::string_view identity, int generation) {
     rendezvous where = find_rendezvous(job_, generation, timeout_seconds_);
     const door_key key(where.secret, generation);
+    if (job_.index == 0) local_address_ = own_host_of(where.listener.get());
     if (job_.index == 0) return start_hub(identity, {std::move(where.listener), key});
 
     const auto deadline = clock::now() + seconds(timeout_seconds_);
@@ -168,6 +169,7 @@ void control::connect_across_hosts(std::string_view identity, int generation) {
         }
     };
     channel_ = enter();
+    local_address_ = own_host_of(channel_->fd());
     set_up_connection(channel_->fd(), lost_after_);
     pulse_ = enter();
     set_up_pulse(pulse_->fd(), lost_after_);

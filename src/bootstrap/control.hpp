@@ -66,6 +66,9 @@ public:
     int index() const noexcept { return job_.index; }
     int count() const noexcept { return job_.count; }
 
+    // The address of this host by which the others of the job reach it. Empty: there are no others.
+    const std::string& local_address() const noexcept { return local_address_; }
+
     // Collective, blocking: returns what each process gave, in the order of their indices. `what` names it in errors
     // and must be equal everywhere.
     std::vector<blob> allgather(std::string_view mine, std::string_view what);
@@ -115,7 +118,8 @@ private:
     double lost_after_ = 10;
     std::unique_ptr<hub> hub_;         // process 0 of several
     std::unique_ptr<channel> channel_; // to the hub; null in a job of one process
-    std::unique_ptr<channel> pulse_;   // over TCP, to the hub: carries nothing and tells when it is unreachable
+    std::string local_address_;
+    std::unique_ptr<channel> pulse_; // over TCP, to the hub: carries nothing and tells when it is unreachable
     mutable clock::time_point next_pulse_look_{};
     std::unique_ptr<stall_detector> stalled_; // in a job of one process: the hub's part of the watchdog
     std::deque<event> events_;

@@ -235,6 +235,12 @@ std::string address_of(const descriptor& listener) {
                                       : fmt::format("{}:{}", host_text(where), port);
 }
 
+std::string own_host_of(int socket) {
+    socket_address where;
+    check_errno(getsockname(socket, where.get(), &where.length), "getsockname", error_code::bootstrap_failure);
+    return host_text(where);
+}
+
 descriptor try_connect_tcp(const std::string& address, clock::time_point deadline, std::string& why) {
     const endpoint where = split(address);
     bool later = false;

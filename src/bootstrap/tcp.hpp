@@ -19,6 +19,9 @@ descriptor take_listener(int fd);
 // "10.0.0.1:4242": where this socket listens.
 std::string address_of(const descriptor& listener);
 
+// The own address that a socket uses, without its port.
+std::string own_host_of(int socket);
+
 // Empty, and `why` set: nobody listens there now, or not until the deadline. Throws error(bootstrap_failure) if waiting
 // cannot help.
 descriptor try_connect_tcp(const std::string& address, std::chrono::steady_clock::time_point deadline,

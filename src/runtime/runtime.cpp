@@ -153,7 +153,8 @@ private:
         for (const auto& theirs : control_.allgather(needs.bytes(), "looking for processes without peer access"))
             any = support::wire_reader(theirs).get<bool>() || any;
         if (!any) return;
-        network_ = std::make_unique<network_path>(control_, *link_, settings_, is_remote_, is_near, std::string());
+        network_ =
+            std::make_unique<network_path>(control_, *link_, settings_, is_remote_, is_near, control_.local_address());
         control_.barrier("opening the network");
     }
 

@@ -24,13 +24,14 @@ struct subcommand {
     const char* name;
     void (*measure)(session&);
 };
-constexpr std::array<subcommand, 7> subcommands{{{"latency", measure_latency},
+constexpr std::array<subcommand, 8> subcommands{{{"latency", measure_latency},
                                                  {"bandwidth", measure_bandwidth},
                                                  {"barrier", measure_barrier},
                                                  {"flush", measure_flush},
                                                  {"overlap", measure_overlap},
                                                  {"host", measure_host},
-                                                 {"waiters", measure_waiters}}};
+                                                 {"waiters", measure_waiters},
+                                                 {"network", measure_network}}};
 
 // Runs the script that lies beside this program. Throws if it does not end well: it has said why.
 void run_plot_script(std::vector<std::string> arguments) {

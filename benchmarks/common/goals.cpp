@@ -36,6 +36,10 @@ constexpr entry goals[] = {
     {"barrier", "same device", "barrier", 0, 0, any, 2112, any, at_most(2.4)},
     {"barrier", "all devices", "barrier", 0, 0, any, 132, 4, at_most(2.6)},
     {"barrier", "all devices", "barrier", 0, 0, any, 1056, 4, at_most(4.0)},
+    {"latency", "remote", "put_notify", 4, 8, any, any, any, at_most(6)},
+    {"latency", "remote", "notify", 0, 0, any, any, any, at_most(5)},
+    {"bandwidth", "remote", "put, 1 rank", mib, no_limit, any, any, any, at_least(20)},
+    {"network", "remote", "messages", 64, 64, any, any, any, at_least(1.5)},
     {"flush", "peer", "put and flush", kib, kib, any, any, any, at_most(1.4)},
 };
 

@@ -101,6 +101,9 @@ void add_subcommands(CLI::App& app, options& chosen) {
         ->check(CLI::Range(0, 1'000'000));
     waiters->add_option("--threads", chosen.waiters.threads, "of a rank")->check(check_threads);
 
+    app.add_subcommand("network",
+                       "small messages and halos in pieces between two devices, and what they cost the host");
+
     app.add_subcommand("all", "all of these");
     for (CLI::App* const sub : app.get_subcommands([](CLI::App*) { return true; }))
         for (CLI::Option* const option : sub->get_options())

@@ -17,7 +17,7 @@ constexpr Value by_backend(Value gpu, Value cpu) {
 }
 
 inline const std::vector<std::string> all_subcommands{"latency", "bandwidth", "barrier", "flush",
-                                                      "overlap", "host",      "waiters"};
+                                                      "overlap", "host",      "waiters", "network"};
 
 // Zero rounds or batches: as the benchmark has it.
 struct options {

@@ -32,7 +32,7 @@ struct row {
 
     bool measured() const { return missing.empty(); }
     // Of times and shares, less is better; of rates, more.
-    bool more_is_better() const { return unit == "GB/s" || unit == "ratio"; }
+    bool more_is_better() const { return unit == "GB/s" || unit == "ratio" || unit == "M/s"; }
 };
 
 } // namespace benchmark

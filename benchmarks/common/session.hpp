@@ -23,6 +23,8 @@ struct session {
     int multiprocessors;
     std::vector<row> rows; // process 0's count
 
+    // How ranks of another device are reached.
+    std::string other_device() const { return runtime.network().empty() ? "peer" : "remote"; }
     bool first() const { return job.process_index == 0; }
     int rounds(int gpu, int cpu) const { return chosen.rounds > 0 ? chosen.rounds : by_backend(gpu, cpu); }
     int batches(int gpu, int cpu) const { return chosen.batches > 0 ? chosen.batches : by_backend(gpu, cpu); }
@@ -36,6 +38,7 @@ void measure_flush(session& with);
 void measure_overlap(session& with);
 void measure_host(session& with);
 void measure_waiters(session& with);
+void measure_network(session& with);
 
 inline constexpr const char* needs_two_processes = "takes two processes: dcuda-run -n 2 dcuda-bench";
 

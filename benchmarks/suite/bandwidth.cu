@@ -117,7 +117,8 @@ std::vector<share> shares_of(int ranks, bool all) {
 class bench {
 public:
     bench(session& with, bool peer)
-        : with_(with), peer_(peer), path_(peer ? "peer" : "same device"), threads_(with.chosen.bandwidth.threads) {
+        : with_(with), peer_(peer), path_(peer ? with.other_device() : "same device"),
+          threads_(with.chosen.bandwidth.threads), is_mapped_(peer && with.runtime.network().empty()) {
         ranks_ = std::min(most_ranks(put_traffic), most_ranks(notified_traffic));
         raw_ranks_ = with.runtime.plan(raw_traffic, shape(threads_, 0)).rank_responsible;
     }
@@ -127,14 +128,14 @@ public:
         std::size_t largest = message;
         for (const std::size_t bytes : with_.chosen.bandwidth.sizes) largest = std::max(largest, bytes);
         reserved_ = std::max(2 * largest, std::min(most_bytes, largest * static_cast<std::size_t>(ranks_)));
-        if (peer_)
+        if (is_mapped_)
             neighbour_ = std::make_unique<neighbour_memory>(with_.runtime, 2 * reserved_);
         else
             own_ = allocate<unsigned char>(2 * reserved_);
 
         for (const std::size_t bytes : with_.chosen.bandwidth.sizes) {
             for (const share& by : shares_of(ranks_, true)) measure_puts(by, bytes);
-            if (peer_) measure_copy_engine(bytes);
+            if (is_mapped_) measure_copy_engine(bytes);
         }
         // On one device half of the ranks put, and the others are their targets.
         for (const share& by : shares_of(ranks_, peer_)) measure_hockney(by, message);
@@ -153,7 +154,7 @@ private:
 
     traffic make_traffic(const share& by, std::size_t bytes, int puts, const results& measured, int batches) const {
         return {peer_ ? dcuda::world : dcuda::device,
-                peer_ ? neighbour_->mine() : own_.get(),
+                is_mapped_ ? neighbour_->mine() : own_.get(),
                 bytes,
                 peer_ || with_.first() ? by.sources : 0,
                 peer_ ? ranks_for(by) : 1,
@@ -166,7 +167,8 @@ private:
     // So many that a batch takes a few milliseconds.
     int choose_puts(const share& by, std::size_t bytes) const {
         if (with_.chosen.rounds > 0) return with_.chosen.rounds;
-        const double expected_rate = by_backend(std::min(40e9 * by.sources, peer_ ? 350e9 : 1e12), 2e9); // B/s
+        const double most = !peer_ ? 1e12 : is_mapped_ ? 350e9 : 10e9;
+        const double expected_rate = by_backend(std::min(40e9 * by.sources, most), 2e9); // B/s
         const double puts = expected_rate * by_backend(2e-3, 1e-3) / (static_cast<double>(bytes) * by.sources);
         return std::clamp(static_cast<int>(puts), 1, 1000);
     }
@@ -193,7 +195,7 @@ private:
             measured.require_right(ours);
             ours.value = measure::summarise(rate(kilobytes, measured.microseconds()));
         }
-        if (ranks_for(by) <= raw_ranks_) {
+        if ((is_mapped_ || !peer_) && ranks_for(by) <= raw_ranks_) {
             const results measured(batches, by.sources);
             const traffic of = make_traffic(by, bytes, puts, measured, batches);
             with_.runtime.run(raw_traffic, shape(threads_, ranks_for(by)), of,
@@ -274,6 +276,7 @@ private:
     bool peer_;
     std::string path_;
     int threads_, ranks_, raw_ranks_;
+    bool is_mapped_;           // the other device's memory can be stored to
     std::size_t reserved_ = 0; // for the sources of a device, and as much for their targets
     device_array<unsigned char> own_;
     std::unique_ptr<neighbour_memory> neighbour_;
@@ -287,7 +290,7 @@ void measure_bandwidth(session& with) {
         bench(with, true).run();
         return;
     }
-    row none{"bandwidth", "peer", "put"};
+    row none{"bandwidth", with.other_device(), "put"};
     none.unit = "GB/s";
     none.missing = needs_two_processes;
     with.rows.push_back(none);

@@ -48,8 +48,9 @@ void measure_flush(session& with) {
     const std::size_t bytes = with.chosen.flush.bytes;
     const auto memory = allocate<unsigned char>(4 * bytes);
     for (const bool peer : {false, true}) {
-        row what{"flush", peer ? "peer" : "same device", "put and flush",
-                 bytes,   with.chosen.flush.threads,     peer ? 1 : 2};
+        row what{
+            "flush",     peer ? with.other_device() : "same device", "put and flush", bytes, with.chosen.flush.threads,
+            peer ? 1 : 2};
         if (peer && with.job.process_count < 2) {
             what.missing = needs_two_processes;
         } else {

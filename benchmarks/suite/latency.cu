@@ -152,8 +152,9 @@ void summarise_latency(const results& measured, const game& of, row& what) {
 }
 
 row measure_library(session& with, const memory& used, bool peer, std::size_t bytes, int threads) {
-    row what{"latency",   peer ? "peer" : "same device", bytes == 0 ? "notify" : "put_notify", bytes, threads,
-             peer ? 1 : 2};
+    row what{
+        "latency",   peer ? with.other_device() : "same device", bytes == 0 ? "notify" : "put_notify", bytes, threads,
+        peer ? 1 : 2};
     const game of = choose_game(with, bytes);
     const results measured(of.batches, 1);
     board pieces;
@@ -205,25 +206,24 @@ void measure_latency(session& with) {
 
     for (const bool peer : {false, true}) {
         if (peer && with.job.process_count < 2) {
-            row none{"latency", "peer", "put_notify"};
+            row none{"latency", with.other_device(), "put_notify"};
             none.missing = needs_two_processes;
             with.rows.push_back(none);
             continue;
         }
         std::unique_ptr<neighbour_memory> neighbour;
-        if (peer) neighbour = std::make_unique<neighbour_memory>(with.runtime, 1024 * sizeof(packet));
+        const bool is_remote = peer && !with.runtime.network().empty(); // nothing can be stored there directly
+        if (peer && !is_remote) neighbour = std::make_unique<neighbour_memory>(with.runtime, 1024 * sizeof(packet));
         for (const std::size_t bytes : payloads)
             for (const int threads : with.chosen.latency.threads) {
                 with.rows.push_back(measure_library(with, used, peer, bytes, threads));
-                if ((bytes + 11) / 12 > static_cast<std::size_t>(threads)) continue; // one packet of each thread
+                const bool is_raw = (bytes + 11) / 12 <= static_cast<std::size_t>(threads); // one packet of each thread
+                if (is_remote || !is_raw) continue;
                 const row floor = measure_raw(with, used, neighbour.get(), bytes, threads);
                 with.rows.back().rivals.push_back({floor.operation, floor.value.median});
                 with.rows.push_back(floor);
             }
     }
-    row remote{"latency", "remote", "put_notify"};
-    remote.missing = "this version has no network path";
-    with.rows.push_back(remote);
 }
 
 } // namespace benchmark

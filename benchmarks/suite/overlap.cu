@@ -169,7 +169,7 @@ void measure_oversubscription(session& with, const std::string& work, int per_mu
 // Every device exchanges borders of 26,624 B with the devices before and after it, in pieces by several ranks.
 void measure_halo(session& with, int ranks) {
     constexpr std::size_t bytes = 26'624;
-    row what{"overlap", "peer", "halo exchange", bytes, with.chosen.overlap.threads, ranks};
+    row what{"overlap", with.other_device(), "halo exchange", bytes, with.chosen.overlap.threads, ranks};
     if (with.job.process_count < 2) {
         what.missing = needs_two_processes;
     } else {

@@ -72,6 +72,8 @@ public:
                 node_count_,        node_index_, job_.count,         job_.index};
     }
 
+    std::string network() const { return network_ ? network_->describe() : std::string(); }
+
     rank_info plan(const void* kernel, const void* courier, const launch_config& config) {
         ranks_ = agree(kernel, courier, config);
         return info();
@@ -358,6 +360,8 @@ runtime::~runtime() = default;
 double runtime::run(const detail::bound_kernel& kernel, const launch_config& config) {
     return implementation_->run(kernel, config);
 }
+
+std::string runtime::network() const { return implementation_->network(); }
 
 rank_info runtime::plan(const void* kernel, const void* courier, const launch_config& config) {
     return implementation_->plan(kernel, courier, config);

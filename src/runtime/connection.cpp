@@ -13,7 +13,7 @@ constexpr unsigned most_unsent = 4;                // fragments; what comes mean
 constexpr std::uint64_t credit_delay_ns = 500'000; // when nothing else carries it
 
 std::uint64_t units_for(std::size_t bytes) { return (bytes + unit - 1) / unit; }
-std::size_t padded(std::size_t bytes) { return (bytes + 7) / 8 * 8; }
+std::size_t padded(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
 
 } // namespace
 

@@ -32,15 +32,15 @@ enum class message_kind : std::uint32_t {
     answer,  // asks for credit at once
 };
 
-struct message_header {
-    std::uint64_t place; // as the target addresses it
-    std::uint32_t bytes; // that follow, padded to 8
+struct alignas(16) message_header { // payload behind it lies well for copies
+    std::uint64_t place;            // as the target addresses it
+    std::uint32_t bytes;            // that follow, padded to 16
     message_kind kind;
     std::uint32_t target; // rank on its device
     std::uint32_t tag;
 };
 
-struct fragment_header {
+struct alignas(16) fragment_header {
     std::uint64_t after;    // where the fragment before it ended, in units since the start
     std::uint64_t credit;   // the writer has taken what the reader wrote up to here
     std::uint32_t bytes;    // of the fragment with this header

@@ -9,25 +9,34 @@ namespace dcuda::detail {
 
 #if defined(__CUDACC__)
 
-// The courier's whole state. `next`: the command that it waits for.
-struct courier_state {
-    std::uint32_t next;
-    std::uint32_t kind; // of the one that all threads make together: copy, or stop
+inline constexpr unsigned commands_of_look = 8;
+
+// A delivery whose payload lies in host memory.
+struct courier_copy {
     std::byte* target;
     const std::byte* source;
     std::uint32_t bytes;
     std::uint32_t* counter; // to notify then, or null
 };
 
+struct courier_state {
+    std::uint32_t next;     // the command that the courier waits for
+    std::uint32_t reported; // up to here the host knows what is done
+    std::uint32_t ends;     // 1: the host wants no more
+    std::uint32_t count;
+    courier_copy copies[commands_of_look]; // for all threads; none overlaps another
+};
+
 DCUDA_DEVICE std::uint32_t* counter_of(const courier_task& task, std::uint32_t rank, std::uint32_t tag) {
     return tag == no_tag ? nullptr : task.counters + std::size_t(rank) * task.tags + tag;
 }
 
-// Makes deliveries until there is one for all threads. The first warp.
+// Makes deliveries until there are some for all threads. The first warp.
 //
 // ORDER command-publish -> command-observe: packets vouch for their payload.
 // ORDER notify-publish: the stores of all lanes come before each lane's release (the warp's barrier), so a notification
 // comes after all payload before it.
+// ORDER slot-free: what the courier has read and placed comes before the host learns that it is done.
 // PERF: a look has to cross PCIe and back. While nothing comes, only the next two commands are looked at; then eight at
 // once, a packet per lane. Four such looks under way at a time made each take 3 us longer (H200, 2026-11-21).
 DCUDA_DEVICE void deliver_small(const courier_task& task, courier_state& state) {
@@ -46,54 +55,101 @@ DCUDA_DEVICE void deliver_small(const courier_task& task, courier_state& state) 
         const unsigned missing = ~vote(all, got.sequence == mine + 1);
         const unsigned there = (missing == 0 ? 32 : lowest(missing)) / packets_per_command; // commands
         lanes = there == 0 ? idle_lanes : 32;
-        unsigned taken = 0;
+        if (all.leads() && next != state.reported && (there == 0 || next - state.reported > delivery_capacity / 4)) {
+            store_release<order_tag::slot_free>(scope::system, task.done, next);
+            state.reported = next;
+        }
+        unsigned taken = 0, copies = 0;
         std::uint32_t* notify = nullptr;
-        bool by_all = false;
+        std::uint64_t begin = 0, end = 0; // of the copy with this lane's number
+        const auto send_notifications = [&] {
+            if (notify != nullptr) add_release<order_tag::notify_publish>(scope::device, notify, 1);
+            notify = nullptr;
+            sync(all);
+        };
         while (taken < there) {
             const unsigned first = taken * packets_per_command; // the command's lane
-            const std::uint32_t kind = broadcast(all, got.payload[0], first);
+            const auto kind = static_cast<delivery_kind>(broadcast(all, got.payload[0], first));
             const std::uint32_t rank = broadcast(all, got.payload[1], first);
             const std::uint32_t tag = broadcast(all, got.payload[2], first);
             const std::uint32_t bytes = broadcast(all, got.payload[0], first + 1);
             const std::uint64_t low = broadcast(all, got.payload[1], first + 1);
-            const std::uint64_t high = broadcast(all, got.payload[2], first + 1);
-            auto* const place = reinterpret_cast<std::byte*>(low | high << 32);
-            const unsigned number = lane - first - 2; // of the payload's packet
-            if (kind == static_cast<std::uint32_t>(delivery_kind::put)) {
-                const unsigned commands = delivery_commands(bytes);
-                if (taken + commands > there) break; // the rest is on its way
+            const std::uint64_t address = low | std::uint64_t(broadcast(all, got.payload[2], first + 1)) << 32;
+            auto* const place = reinterpret_cast<std::byte*>(address);
+            unsigned commands = 1;
+            if (kind == delivery_kind::copy) {
+                // Of two puts to one place the later wins: it waits for the next look.
+                if (vote(all, lane < copies && begin < address + bytes && address < end) != 0) break;
+                if (lane == copies) begin = address, end = address + bytes;
+                const std::uint64_t source = broadcast(all, got.payload[0], first + 2) |
+                                             std::uint64_t(broadcast(all, got.payload[1], first + 2)) << 32;
+                if (all.leads())
+                    state.copies[copies] = {place, reinterpret_cast<const std::byte*>(source), bytes,
+                                            counter_of(task, rank, tag)};
+                ++copies;
+            } else if (copies != 0) {
+                break; // that comes after them
+            } else if (kind == delivery_kind::put) {
+                commands = delivery_commands(bytes);
+                if (taken + commands > there) break;      // the rest is on its way
+                const unsigned number = lane - first - 2; // of the payload's packet
                 const std::uint32_t at = number * mail_bytes;
                 if (lane >= first + 2 && at < bytes) store_chunk(place + at, chunk_bytes(bytes, number), got.payload);
                 if (lane == first) notify = counter_of(task, rank, tag);
-                taken += commands;
-            } else if (kind == static_cast<std::uint32_t>(delivery_kind::reply)) {
+            } else if (kind == delivery_kind::reply) {
                 // ORDER reply-publish: after all before it.
-                sync(all);
+                send_notifications();
                 const std::uint32_t value = broadcast(all, got.payload[0], first + 2);
                 if (all.leads())
                     store_release<order_tag::reply_publish>(scope::system, reinterpret_cast<std::uint32_t*>(place),
                                                             value);
-                ++taken;
-            } else {
-                const std::uint64_t source_low = broadcast(all, got.payload[0], first + 2);
-                const std::uint64_t source_high = broadcast(all, got.payload[1], first + 2);
-                if (all.leads())
-                    state = {0,     kind,
-                             place, reinterpret_cast<const std::byte*>(source_low | source_high << 32),
-                             bytes, counter_of(task, rank, tag)};
-                by_all = true;
-                ++taken;
-                break;
+            } else if (all.leads()) {
+                state.ends = 1;
             }
+            taken += commands;
             sync(all); // of two puts to one place the later wins
         }
-        if (taken == 0) continue;
-        if (notify != nullptr) add_release<order_tag::notify_publish>(scope::device, notify, 1);
+        send_notifications();
         next += taken;
-        if (all.leads()) state.next = next;
+        if (all.leads()) {
+            state.next = next;
+            state.count = copies;
+        }
         sync(all);
-        if (by_all) return;
-        if (all.leads()) store_release<order_tag::slot_free>(scope::system, task.done, next);
+        if (copies != 0 || state.ends != 0) return;
+    }
+}
+
+template <class Word>
+DCUDA_DEVICE bool copy_words_by_warp(const courier_copy& what, unsigned lane) {
+    const std::uint64_t all =
+        reinterpret_cast<std::uintptr_t>(what.target) | reinterpret_cast<std::uintptr_t>(what.source) | what.bytes;
+    if (all % sizeof(Word) != 0) return false;
+    constexpr unsigned flight = 4;
+    const std::uint32_t words = what.bytes / sizeof(Word);
+    for (std::uint32_t i = lane; i < words; i += 32 * flight) {
+        Word parts[flight];
+        DCUDA_UNROLL
+        for (unsigned k = 0; k < flight; ++k)
+            if (i + 32 * k < words) parts[k] = reinterpret_cast<const Word*>(what.source)[i + 32 * k];
+        DCUDA_UNROLL
+        for (unsigned k = 0; k < flight; ++k)
+            if (i + 32 * k < words) reinterpret_cast<Word*>(what.target)[i + 32 * k] = parts[k];
+    }
+    return true;
+}
+
+// All threads: one copy by all of them, several by a warp each.
+DCUDA_DEVICE void make_copies(const courier_state& state) {
+    // ORDER command-observe: the payload lies in host memory, where other payload may have lain before.
+    acquire_after<order_tag::command_observe>(scope::system, nullptr);
+    if (state.count == 1)
+        return exec::copy_bytes(state.copies[0].target, state.copies[0].source, state.copies[0].bytes);
+    for (unsigned i = threadIdx.x / 32; i < state.count; i += blockDim.x / 32) {
+        const courier_copy& what = state.copies[i];
+        const unsigned lane = threadIdx.x % 32;
+        if (!copy_words_by_warp<uint4>(what, lane) && !copy_words_by_warp<std::uint32_t>(what, lane))
+            copy_words_by_warp<std::byte>(what, lane);
     }
 }
 
@@ -102,22 +158,17 @@ template <class>
 __global__ void __launch_bounds__(most_courier_threads) courier_kernel(courier_task task) {
     __shared__ courier_state state;
     if (threadIdx.x == 0) {
-        state.next = 0;
+        state.next = state.reported = state.ends = state.count = 0;
         store_relaxed(task.started, 1);
     }
     __syncthreads();
-    for (;;) {
+    while (state.ends == 0) {
         if (threadIdx.x < 32) deliver_small(task, state);
         __syncthreads();
-        if (state.kind == static_cast<std::uint32_t>(delivery_kind::stop)) break;
-        // ORDER command-observe: the payload lies in host memory, where other payload may have lain before.
-        acquire_after<order_tag::command_observe>(scope::system, nullptr);
-        exec::copy_bytes(state.target, state.source, state.bytes);
+        make_copies(state);
         __syncthreads();
-        if (threadIdx.x == 0) {
-            if (state.counter != nullptr) add_release<order_tag::notify_publish>(scope::device, state.counter, 1);
-            store_release<order_tag::slot_free>(scope::system, task.done, state.next);
-        }
+        if (threadIdx.x < state.count && state.copies[threadIdx.x].counter != nullptr)
+            add_release<order_tag::notify_publish>(scope::device, state.copies[threadIdx.x].counter, 1);
         __syncthreads();
     }
     if (threadIdx.x == 0) store_release<order_tag::slot_free>(scope::system, task.done, state.next);

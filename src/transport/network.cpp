@@ -3,6 +3,7 @@
 #include "support/check.hpp"
 #include "support/env.hpp"
 
+#include <cstdlib>
 #include <dlfcn.h>
 #include <filesystem>
 #include <vector>
@@ -43,6 +44,9 @@ std::unique_ptr<network> open_network(const std::string& transport, const networ
         const std::string path = folder + "/" + file;
         searched += (searched.empty() ? "" : ", ") + folder;
         if (!std::filesystem::exists(path)) continue;
+        // Libraries of PSM hardware come with libfabric, there or not, and would write a file for every signal.
+        setenv("IPATH_NO_BACKTRACE", "1", 0);
+        setenv("HFI_NO_BACKTRACE", "1", 0);
         // Never closed: network libraries leave threads and handlers behind.
         void* const module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
         support::require(module != nullptr, error_code::no_path, "cannot load the transport {}: {}", transport,

@@ -4,6 +4,7 @@
 #include "dcuda/host.hpp"
 #include "runtime/settings.hpp"
 #include "support/cuda.hpp"
+#include "transport/network.hpp"
 #include "transport/peer.hpp"
 
 #include <CLI/CLI.hpp>
@@ -21,7 +22,10 @@ void print_build() {
     fmt::print("  checks of bounds, ranks, tags and windows: {}\n", DCUDA_CHECKS ? "on" : "off");
     fmt::print("  paths built in: local, peer ({})\n",
                DCUDA_BACKEND_CUDA ? "CUDA IPC over NVLink or PCIe" : "shared memory");
-    fmt::print("  network transports built in: none\n");
+    std::string transports;
+    for (const char* name : {"ofi", "mpi", "verbs"})
+        if (transport::has_network(name)) transports += (transports.empty() ? "" : ", ") + std::string(name);
+    fmt::print("  network transports found: {}\n", transports.empty() ? "none" : transports);
 #if DCUDA_BACKEND_CUDA
     int driver = 0, run_time = 0;
     cuda::check(cudaDriverGetVersion(&driver), "asking for the driver's version");

@@ -75,8 +75,8 @@ public:
     // Where the ranks of this process are. Before the first plan or run the rank fields are 0.
     rank_info info() const;
 
-    // What carries messages between processes that cannot map each other's memory, such as "ofi (tcp;ofi_rxm)". Empty if
-    // all can.
+    // What carries messages between processes that cannot map each other's memory, such as "ofi (tcp;ofi_rxm)". Empty
+    // if all can.
     std::string network() const;
 
     // Memory that every rank of this device finds through rank::user_data() in the following runs. Owned by the caller.

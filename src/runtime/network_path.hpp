@@ -75,7 +75,6 @@ private:
     device_link& link_;
     const std::size_t ring_bytes_;
     const std::vector<bool> is_remote_;
-    std::vector<std::unique_ptr<transport::network>> networks_;
     std::vector<std::uint8_t> network_of_; // by process
     std::map<int, std::unique_ptr<connection>> connections_;
     std::vector<connection*> by_ring_; // numbers of arrivals are those of rings, one ring after the other
@@ -86,6 +85,8 @@ private:
     std::deque<std::pair<std::uint32_t*, std::uint32_t>> replies_; // for which there was no room
     device_state* state_ = nullptr;
     delivery* delivery_ = nullptr;
+    // Last, so closed first: what closes may still send from the connections' memory.
+    std::vector<std::unique_ptr<transport::network>> networks_;
 };
 
 } // namespace dcuda

@@ -15,6 +15,13 @@ namespace {
 constexpr std::uint64_t barrier_flushes = std::uint64_t{1} << 63; // their numbers: this and the collective
 constexpr std::size_t most_queued_bytes = 4u << 20;               // of messages, per connection
 
+// Of each direction of a connection: a process that talks to all others has 64 MiB of rings up to 128 processes, and no
+// ring is so small that its parts are slow to send.
+std::size_t ring_bytes_for(int processes) {
+    constexpr std::size_t all = 32u << 20, smallest = 256u << 10, largest = 2u << 20;
+    return std::clamp(std::bit_floor(all / static_cast<std::size_t>(processes)), smallest, largest);
+}
+
 enum class greeting : std::uint32_t { hello, ready };
 
 } // namespace
@@ -22,8 +29,9 @@ enum class greeting : std::uint32_t { hello, ready };
 network_path::network_path(bootstrap::control& control, device_link& link, const settings& with,
                            std::vector<bool> is_remote, const std::vector<bool>& is_near,
                            const std::string& local_address)
-    : control_(control), link_(link), ring_bytes_(with.network_ring_bytes), is_remote_(std::move(is_remote)),
-      network_of_(is_remote_.size()) {
+    : control_(control), link_(link),
+      ring_bytes_(with.network_ring_bytes != 0 ? with.network_ring_bytes : ring_bytes_for(control.count())),
+      is_remote_(std::move(is_remote)), network_of_(is_remote_.size()) {
     const std::string& wanted = with.transport;
     const auto open = [&](const std::string& name) {
         const std::size_t colon = std::min(name.find(':'), name.size());

@@ -15,7 +15,6 @@ using std::chrono::nanoseconds;
 
 constexpr int max_ranks_per_device = 1 << 20;
 constexpr long max_wait_seconds = 1'000'000'000;
-constexpr long default_ring_bytes = 2 << 20;
 constexpr long default_inline_bytes = 4096;
 
 nanoseconds seconds(double value) { return nanoseconds(static_cast<std::int64_t>(value * 1e9)); }
@@ -88,10 +87,11 @@ settings resolve_settings(const options& requested, int* argc, char** argv) {
                      error_code::invalid_argument,
                      "DCUDA_TRANSPORT={}: expected auto, ofi, mpi or verbs; for a provider of libfabric, ofi:tcp",
                      result.transport);
-    result.network_ring_bytes = static_cast<std::size_t>(
-        support::env_integer("DCUDA_NETWORK_RING_BYTES", 128 << 10, 1 << 30).value_or(default_ring_bytes));
-    support::require(std::has_single_bit(result.network_ring_bytes), error_code::invalid_argument,
-                     "DCUDA_NETWORK_RING_BYTES is {}: expected a power of two", result.network_ring_bytes);
+    result.network_ring_bytes =
+        static_cast<std::size_t>(support::env_integer("DCUDA_NETWORK_RING_BYTES", 128 << 10, 1 << 30).value_or(0));
+    support::require(result.network_ring_bytes == 0 || std::has_single_bit(result.network_ring_bytes),
+                     error_code::invalid_argument, "DCUDA_NETWORK_RING_BYTES is {}: expected a power of two",
+                     result.network_ring_bytes);
     result.network_inline_bytes = static_cast<int>(
         support::env_integer("DCUDA_NETWORK_INLINE_BYTES", 0, detail::max_ring_bytes).value_or(default_inline_bytes));
     result.mailbox_packets =

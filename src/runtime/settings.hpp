@@ -18,12 +18,12 @@ struct settings {
     std::chrono::nanoseconds abort_grace;       // DCUDA_ABORT_GRACE, seconds: how long a kernel may take to end
     bool peer_allowed;                          // DCUDA_DISABLE_PEER unset or 0
     std::string transport;                      // DCUDA_TRANSPORT: auto, or a transport, or transport:provider
-    std::size_t network_ring_bytes;             // DCUDA_NETWORK_RING_BYTES: of each direction of a connection
-    int network_inline_bytes;    // DCUDA_NETWORK_INLINE_BYTES: puts up to this size take the command ring
-    int mailbox_packets;         // DCUDA_MAILBOX_PACKETS: of a lane; 0: no mail; -1: by the device's memory
-    int small_put_bytes;         // DCUDA_SMALL_PUT_BYTES: notified puts up to this size go by mail
-    int barrier_row;             // DCUDA_BARRIER_ROW: ranks of a row in barriers; 0: by their number (tests)
-    std::uint32_t counter_start; // DCUDA_COUNTER_START: what counters and lanes start from (tests)
+    std::size_t network_ring_bytes; // DCUDA_NETWORK_RING_BYTES: of each direction of a connection; 0: by the processes
+    int network_inline_bytes;       // DCUDA_NETWORK_INLINE_BYTES: puts up to this size take the command ring
+    int mailbox_packets;            // DCUDA_MAILBOX_PACKETS: of a lane; 0: no mail; -1: by the device's memory
+    int small_put_bytes;            // DCUDA_SMALL_PUT_BYTES: notified puts up to this size go by mail
+    int barrier_row;                // DCUDA_BARRIER_ROW: ranks of a row in barriers; 0: by their number (tests)
+    std::uint32_t counter_start;    // DCUDA_COUNTER_START: what counters and lanes start from (tests)
 };
 
 // Takes --dcuda-... out of argv if there is one. Throws error(invalid_argument).

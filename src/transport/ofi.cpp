@@ -166,6 +166,8 @@ private:
         // Debian's build waits 20 s for PSM hardware that is not there; sockets loses what arrives at a slow target.
         const bool has_psm = std::filesystem::exists("/dev/hfi1_0") || std::filesystem::exists("/dev/ipath");
         setenv("FI_PROVIDER", has_psm ? "^sockets" : "^psm,psm2,sockets", 0);
+        // Buffers for messages, of which we send none: with 16 KiB each, the default, 80 MiB per process.
+        setenv("FI_OFI_RXM_BUFFER_SIZE", "1024", 0);
         const owned_info hints(fi_allocinfo());
         support::require(hints != nullptr, error_code::out_of_resources, "libfabric: no memory");
         hints->caps = FI_RMA | FI_WRITE | FI_REMOTE_WRITE;

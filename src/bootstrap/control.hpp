@@ -69,6 +69,12 @@ public:
     // The address of this host by which the others of the job reach it. Empty: there are no others.
     const std::string& local_address() const noexcept { return local_address_; }
 
+    // Who is lost is known here after this time; with some to spare.
+    std::chrono::milliseconds time_to_notice_loss() const {
+        const double seconds = 1 + (local_address_.empty() ? 0 : lost_after_);
+        return std::chrono::milliseconds(static_cast<std::int64_t>(1000 * seconds));
+    }
+
     // Collective, blocking: returns what each process gave, in the order of their indices. `what` names it in errors
     // and must be equal everywhere.
     std::vector<blob> allgather(std::string_view mine, std::string_view what);

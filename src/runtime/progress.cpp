@@ -12,6 +12,7 @@ using namespace detail;
 namespace {
 
 using bootstrap::event;
+using clock = std::chrono::steady_clock;
 
 // Gathers of a run: windows count from 0, the watchdog's report has an id of its own.
 constexpr std::uint64_t waits_gather = std::uint64_t{1} << 62;
@@ -33,16 +34,26 @@ bool progress::poll() {
 
 bool progress::poll_rest() {
     const bool had_events = serve_events();
-    if (!failure_) watchdog_.poll(network_ == nullptr || network_->is_quiet());
+    if (!failure_ && !network_failure_) watchdog_.poll(network_ == nullptr || network_->is_quiet());
     return had_events;
 }
 
 bool progress::serve_network() {
     if (network_ == nullptr || failure_) return false;
+    if (network_failure_) {
+        if (clock::now() >= network_patience_) fail(*network_failure_);
+        return false;
+    }
     try {
         return network_->progress();
     } catch (const error& problem) {
-        fail(problem);
+        if (problem.code() != error_code::process_lost) {
+            fail(problem);
+        } else {
+            // Often before the control plane hears of it, which knows who it was, on which host, and how he was lost.
+            network_failure_ = problem;
+            network_patience_ = clock::now() + control_.time_to_notice_loss();
+        }
         return true;
     }
 }
@@ -164,9 +175,20 @@ void progress::serve(const event& what) {
     }
     case event::kind::lost:
         failure_is_agreed_ = true;
-        if (!failure_) end_run(error(error_code::process_lost, what.message));
+        if (!failure_) report_lost(what.message);
         break;
     }
+}
+
+void progress::report_lost(const std::string& who) {
+    std::string waits;
+    try {
+        waits = "; here wait" + describe_waits(watchdog_.read_waits(), static_cast<std::uint32_t>(state_.ranks()),
+                                               static_cast<std::uint32_t>(state_.first_rank()));
+    } catch (const error&) {
+        // The device is gone, too.
+    }
+    end_run(error(error_code::process_lost, who + waits));
 }
 
 void progress::report_deadlock(const std::vector<bootstrap::blob>& waits_by_process) {
@@ -188,7 +210,7 @@ void progress::fail(const error& cause) {
 
 void progress::end_run(const error& cause) {
     if (failure_) return;
-    if (failed_at_ == std::chrono::steady_clock::time_point{}) failed_at_ = std::chrono::steady_clock::now();
+    if (failed_at_ == clock::time_point{}) failed_at_ = clock::now();
     failure_ = cause;
     try {
         link_.write_word(state_.fields().aborted, 1);
@@ -216,8 +238,8 @@ void progress::finish() {
     log_.flush();
     if (failure_) {
         // All processes should tell the same story: the one that reached the hub first.
-        const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-        while (!failure_is_agreed_ && std::chrono::steady_clock::now() < deadline)
+        const auto deadline = clock::now() + std::chrono::seconds(1);
+        while (!failure_is_agreed_ && clock::now() < deadline)
             if (!serve_events()) yield_processor();
     }
     windows_.close();

@@ -54,6 +54,7 @@ private:
     void serve(const detail::command& cmd);
     void serve(const bootstrap::event& what);
     void report_deadlock(const std::vector<bootstrap::blob>& waits_by_process);
+    void report_lost(const std::string& who);
     void end_run(const error& cause);
 
     bootstrap::control& control_;
@@ -68,6 +69,8 @@ private:
     std::uint64_t timer_start_ns_ = 0;
     std::vector<double> timings_; // ms
     std::optional<error> failure_;
+    std::optional<error> network_failure_; // a process does not answer there; the control plane may say more,
+    std::chrono::steady_clock::time_point network_patience_; // up to here
     std::vector<std::uint32_t> payload_ = std::vector<std::uint32_t>(payload_words); // of the command being served
     bool network_ended_ = false;
     bool failure_is_agreed_ = false; // it came from the control plane, so all processes have the same

@@ -149,11 +149,12 @@ error describe_fault(const command& fault_command, std::uint32_t first_rank, std
     return device_fault(" broke its contract");
 }
 
-std::string describe_waits(const std::vector<wait_record>& by_world_rank, std::uint32_t ranks_per_device) {
+std::string describe_waits(const std::vector<wait_record>& by_rank, std::uint32_t ranks_per_device,
+                           std::uint32_t first_rank) {
     constexpr std::size_t ranks_in_a_line = 12;
     std::map<std::string, std::vector<std::uint32_t>> ranks_by_wait;
-    for (std::uint32_t rank = 0; rank < by_world_rank.size(); ++rank)
-        ranks_by_wait[describe_wait(by_world_rank[rank])].push_back(rank);
+    for (std::uint32_t rank = 0; rank < by_rank.size(); ++rank)
+        ranks_by_wait[describe_wait(by_rank[rank])].push_back(first_rank + rank);
     std::string text;
     for (const auto& [wait, ranks] : ranks_by_wait) {
         text += "\n  ";

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tests of the control plane between hosts. Usage: hosts_test.py PATH_OF_meet_hosts
 
-The hosts are network namespaces with host names of their own, joined by a veth. Where they cannot be made (that takes
+The hosts are network namespaces with host names of their own, joined by a bridge. Where they cannot be made (that takes
 root), the test ends with 77, which counts as skipped.
 """
 import os
@@ -14,63 +14,12 @@ import tempfile
 import time
 import unittest
 
+from namespaces import DEVICE, TIMEOUT, Hosts, ip, why_not
+
 program = os.path.abspath(sys.argv[1])
 
-TIMEOUT = 60
 LOST_AFTER = 2
 HOSTS = ("a", "b")
-
-
-def ip(*arguments, check=True):
-    return subprocess.run(["ip", *arguments], check=check, capture_output=True, text=True, timeout=TIMEOUT)
-
-
-class Hosts:
-    """Two namespaces with the addresses 10.77.0.1 and 10.77.0.2, gone at the end whatever happens."""
-
-    def __init__(self):
-        self.mark = f"dcuda-{os.getpid()}-{secrets.token_hex(3)}"
-        self.names = {host: f"{self.mark}-{host}" for host in HOSTS}
-
-    def __enter__(self):
-        try:
-            for host in HOSTS:
-                ip("netns", "add", self.names[host])
-                ip("-n", self.names[host], "link", "set", "lo", "up")
-            # Interface names are unique in a namespace only, but these two begin their lives in that of a.
-            ip("-n", self.names["a"], "link", "add", "to-b", "type", "veth", "peer", "name", "to-a", "netns",
-               self.names["b"])
-            for number, host in enumerate(HOSTS, 1):
-                device = self.device(host)
-                # A bridge that every host has, with the same address, as container engines make them.
-                ip("-n", self.names[host], "addr", "add", "172.17.0.1/16", "dev", "lo")
-                ip("-n", self.names[host], "addr", "add", f"10.77.0.{number}/24", "dev", device)
-                ip("-n", self.names[host], "link", "set", device, "up")
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_):
-        for name in self.names.values():
-            for pid in ip("netns", "pids", name, check=False).stdout.split():
-                try:
-                    os.kill(int(pid), signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
-            ip("netns", "delete", name, check=False)
-
-    @staticmethod
-    def device(host):
-        return "to-b" if host == "a" else "to-a"
-
-    def link(self, host, state):
-        ip("-n", self.names[host], "link", "set", self.device(host), state)
-
-    def command(self, host, *command):
-        """The command, run on this host, under its host name."""
-        return ["ip", "netns", "exec", self.names[host], "unshare", "--uts", "sh", "-c",
-                f'hostname {host}; exec "$@"', "sh", *command]
 
 
 class HostsTest(unittest.TestCase):
@@ -164,10 +113,10 @@ class HostsTest(unittest.TestCase):
         self.start("watch")
         self.await_watching()
         for host in HOSTS:
-            subprocess.run(["tc", "-n", self.hosts.names[host], "qdisc", "add", "dev", self.hosts.device(host), "root",
+            subprocess.run(["tc", "-n", self.hosts.names[host], "qdisc", "add", "dev", DEVICE, "root",
                             "netem", "loss", "100%"], check=False, capture_output=True, timeout=TIMEOUT)
         # Without netem in the kernel, an address that leads nowhere does the same for one direction.
-        ip("-n", self.hosts.names["b"], "addr", "delete", "10.77.0.2/24", "dev", "to-a")
+        ip("-n", self.hosts.names["b"], "addr", "delete", "10.77.0.2/24", "dev", DEVICE)
         before = time.monotonic()
         said = self.finish()
         self.assertLess(time.monotonic() - before, LOST_AFTER * 1.25 + 3)
@@ -187,19 +136,9 @@ class HostsTest(unittest.TestCase):
         self.assertEqual(self.finish(), ["computed"] * 4)
 
     def agent(self):
-        """A program that mpirun and mpiexec use in place of ssh."""
         folder = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, folder)
-        path = os.path.join(folder, "agent")
-        with open(path, "w") as file:
-            file.write(f"""#!/bin/bash
-while [[ "$1" == -* ]]; do shift; done
-host=$1; shift
-while [[ "$1" == -* ]]; do shift; done
-exec ip netns exec {self.hosts.mark}-$host unshare --uts sh -c "hostname $host; $*"
-""")
-        os.chmod(path, 0o755)
-        return path
+        return self.hosts.agent(folder)
 
     def check_launcher(self, *command, expected):
         # libpmix does not free all that it allocates.
@@ -222,7 +161,7 @@ exec ip netns exec {self.hosts.mark}-$host unshare --uts sh -c "hostname $host; 
     @unittest.skipUnless(shutil.which("mpiexec.hydra"), "no MPICH")
     def test_hydra_tells_where(self):
         self.check_launcher("mpiexec.hydra", "-launcher", "ssh", "-launcher-exec", self.agent(), "-iface",
-                            self.hosts.device("a"), "-hosts", "a:2,b:2", "-n", "4", program, "meet",
+                            DEVICE, "-hosts", "a:2,b:2", "-n", "4", program, "meet",
                             expected=[f"{i}: met a a b b, last message of 3" for i in range(4)])
 
     def test_killed_process(self):
@@ -237,19 +176,8 @@ exec ip netns exec {self.hosts.mark}-$host unshare --uts sh -c "hostname $host; 
         self.assertLess(time.monotonic() - before, 3)
 
 
-def can_make_hosts():
-    if not shutil.which("ip") or not shutil.which("unshare"):
-        return "ip or unshare is missing"
-    try:
-        with Hosts() as hosts:
-            done = subprocess.run(hosts.command("a", "hostname"), capture_output=True, text=True, timeout=TIMEOUT)
-        return "" if done.stdout == "a\n" else f"no host name of its own: {done.stderr}"
-    except subprocess.CalledProcessError as problem:
-        return problem.stderr.strip()
-
-
 if __name__ == "__main__":
-    reason = can_make_hosts()
+    reason = why_not()
     if reason:
         print(f"skipped: network namespaces cannot be made here: {reason}")
         sys.exit(77)

@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""Programs over several hosts, which are network namespaces. Ends with 77 where they cannot be made.
+Usage: hosts_test.py FOLDER_OF_HOSTS_HELPERS PATH_OF_dcuda-run PATH_OF_traffic STRESS PUT_NOTIFY STENCIL [MPIRUN...]
+"""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+sys.path.append(sys.argv[1])
+from job import JobTest  # noqa: E402
+from namespaces import DEVICE, Hosts, why_not  # noqa: E402
+
+dcuda_run, traffic, stress, put_notify, stencil, *mpirun = sys.argv[2:]
+PROGRAMS = {"stress": [stress], "put_notify": [put_notify],
+            "stencil": [stencil, "--nx", "33", "--ny", "40", "--nz", "4", "--iterations", "30", "--ranks", "3",
+                        "--verify"]}
+TIMEOUT = 100
+
+
+class HostsTest(JobTest):
+    def make_hosts(self, count):
+        self.hosts = Hosts([f"dh{number}" for number in range(1, count + 1)], "10.79.0")
+        self.hosts.__enter__()
+        self.addCleanup(self.hosts.__exit__)
+        folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, folder)
+        self.agent = self.hosts.agent(folder)
+
+    def command(self, *program):
+        """The program with two processes per host."""
+        places = ",".join(address + ":2" for address in self.hosts.addresses.values())
+        return self.hosts.command("dh1", dcuda_run, "--hosts", places, "--ssh", self.agent, *program)
+
+    def mpi_command(self, *program):
+        places = ",".join(host + ":2" for host in self.hosts.addresses)
+        return self.hosts.command("dh1", *mpirun, "-n", str(2 * len(self.hosts.addresses)), "-H", places, "--mca",
+                                  "plm_rsh_agent", self.agent, "--mca", "oob_tcp_if_include", self.hosts.network,
+                                  "--mca", "pml", "ob1", "--mca", "btl", "self,vader,tcp", "--mca",
+                                  "btl_tcp_if_include", self.hosts.network, "-x", "DCUDA_TRANSPORT", *program)
+
+    def run_programs(self, command, transport, *names):
+        for name in names:
+            with self.subTest(program=name):
+                result = subprocess.run(command(*PROGRAMS[name]), env={**os.environ, "DCUDA_TRANSPORT": transport},
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                        text=True, timeout=TIMEOUT)
+                self.assertEqual(result.returncode, 0, result.stdout)
+                self.assertRegex(result.stdout, "PASSED|equal the serial reference to the last bit")
+
+    def test_two_hosts(self):
+        self.make_hosts(2)
+        self.run_programs(self.command, "ofi:tcp", "stress", "put_notify", "stencil")
+
+    def test_four_hosts(self):
+        self.make_hosts(4)
+        self.run_programs(self.command, "ofi:tcp", "stress", "put_notify", "stencil")
+
+    def test_transports_are_chosen(self):
+        # Each host has peer access of its own, and a network to the other.
+        self.make_hosts(2)
+        self.run_programs(self.command, "auto", "put_notify")
+
+    @unittest.skipUnless(mpirun, "no MPI")
+    def test_mpi(self):
+        self.make_hosts(2)
+        self.run_programs(self.mpi_command, "mpi", "stress", "put_notify", "stencil")
+
+    def test_slow_link_that_loses_packets(self):
+        self.make_hosts(2)
+        for name in self.hosts.names.values():
+            done = subprocess.run(["tc", "-n", name, "qdisc", "add", "dev", DEVICE, "root", "netem", "delay", "2ms",
+                                   "loss", "1%"], capture_output=True, text=True)
+            if done.returncode != 0:
+                self.skipTest("no netem: " + done.stderr.strip())
+        self.run_programs(self.command, "ofi:tcp", "stress", "put_notify", "stencil")
+
+    def test_interruptions_are_survived(self):
+        # What is on the way when a link is down is lost, and sent again by TCP.
+        self.make_hosts(2)
+        over = threading.Event()
+        interruptions = 0
+
+        def interrupt():
+            nonlocal interruptions
+            while not over.wait(0.7):
+                self.hosts.link("dh2", "down")
+                time.sleep(0.1)
+                self.hosts.link("dh2", "up")
+                interruptions += 1
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        try:
+            self.run_programs(self.command, "ofi:tcp", "stress")
+        finally:
+            over.set()
+            thread.join()
+        self.assertGreater(interruptions, 0)
+
+    def test_link_is_lost(self):
+        self.make_hosts(2)
+        job = self.start_traffic(self.command(traffic, str(64 << 20)), 8, DCUDA_TRANSPORT="ofi:tcp", DCUDA_LOST_AFTER="3")
+        time.sleep(0.3)
+        self.hosts.link("dh2", "down")
+        self.check_end(job, r"process [23] \(pid \d+ on host dh2\) cannot be reached since 3 s",
+                       r"wait_notifications\(tag 1, count 1\)")
+
+
+if __name__ == "__main__":
+    reason = why_not()
+    if reason:
+        print(f"skipped: network namespaces cannot be made here: {reason}")
+        sys.exit(77)
+    unittest.main(argv=sys.argv[:1], verbosity=2)

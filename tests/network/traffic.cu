@@ -1,0 +1,45 @@
+// Traffic without an end, for tests that end it: traffic BYTES [exit]
+//
+// Each rank puts BYTES bytes to the next, again and again. `exit`: process 1 ends in the middle of it.
+#include <dcuda/dcuda.hpp>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+#include <thread>
+#include <unistd.h>
+
+__global__ void traffic(dcuda::context context, unsigned char* memory, std::size_t bytes, long rounds) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    unsigned char* const mine = memory + 2 * bytes * static_cast<std::size_t>(self.id(dcuda::device));
+    const dcuda::window win = self.create_window(dcuda::world, mine, bytes);
+    for (long round = 0; round < rounds; ++round) {
+        self.put_notify(win, (self.id() + 1) % self.size(), 0, bytes, mine + bytes, 1);
+        self.wait_notifications(1, 1);
+        if (round == 0) self.log() << "under way";
+    }
+}
+
+int main(int argc, char** argv) try {
+    dcuda::runtime runtime(argc, argv);
+    constexpr int ranks = 2;
+    const std::size_t bytes = argc > 1 ? std::strtoul(argv[1], nullptr, 10) : 1000;
+    const dcuda::launch_config config{.ranks_per_device = ranks};
+    const dcuda::rank_info info = runtime.plan(traffic, config);
+    unsigned char* memory = nullptr;
+    if (cudaMalloc(&memory, 2 * bytes * ranks) != cudaSuccess) return 1;
+    std::printf("process %d has pid %d\n", info.process_index, static_cast<int>(getpid()));
+    std::fflush(stdout);
+    if (argc > 2 && std::string_view(argv[2]) == "exit" && info.process_index == 1)
+        std::thread([] {
+            std::this_thread::sleep_for(std::chrono::seconds(1));
+            std::_Exit(1);
+        }).detach();
+    runtime.run(traffic, config, memory, bytes, 1'000'000'000L);
+    return 0;
+} catch (const dcuda::error& problem) {
+    std::fprintf(stderr, "traffic: %s\n", problem.what());
+    return 1;
+}

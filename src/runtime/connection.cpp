@@ -226,10 +226,12 @@ void connection::release_fragments() {
 
 void connection::arrived(std::uint32_t number) { arrived_.at(number - first_number_) = true; }
 
-// False: not now; the message comes again.
+// False: not now; the message comes again. Copies by the engine and deliveries are made beside each other: of two puts
+// to one place the later wins, so each kind waits for the other.
 bool connection::take(message_header message, const std::byte* payload) {
     if (message.kind == message_kind::put && message.bytes >= delivery::least_copy_bytes) {
         if (!is_copy_started_) {
+            if (delivery_->done() < last_delivery_) return false;
             const std::uint64_t copy = delivery_->start_copy(message.place, payload, message.bytes);
             if (copy == 0) return false;
             last_copy_ = copy;
@@ -239,6 +241,7 @@ bool connection::take(message_header message, const std::byte* payload) {
         message.bytes = 0;
     }
     if (!delivery_->is_copied(last_copy_) || !handler_.take(peer_, message, payload)) return false;
+    last_delivery_ = delivery_->issued();
     is_copy_started_ = false;
     return true;
 }
@@ -308,7 +311,7 @@ void connection::give_credit(std::uint64_t now_ns) {
 void connection::end_run() {
     // Deliveries and their numbers are of one run, and all is done.
     for (; !being_delivered_.empty(); being_delivered_.pop_front()) delivered_ = being_delivered_.front().end;
-    last_copy_ = 0;
+    last_copy_ = last_delivery_ = 0;
 }
 
 bool connection::progress(std::uint64_t now_ns) {

@@ -164,12 +164,12 @@ private:
         std::uint64_t end;
         std::uint64_t last_delivery, last_copy;
     };
-    std::vector<bool> arrived_;    // by place
-    std::uint64_t expected_ = 0;   // where the next fragment begins
-    std::uint32_t message_ = 0;    // of it, the next to take,
-    std::size_t message_at_ = 0;   // and where that is
-    bool is_copy_started_ = false; // of its payload
-    std::uint64_t last_copy_ = 0;  // what is delivered next comes after it
+    std::vector<bool> arrived_;                       // by place
+    std::uint64_t expected_ = 0;                      // where the next fragment begins
+    std::uint32_t message_ = 0;                       // of it, the next to take,
+    std::size_t message_at_ = 0;                      // and where that is
+    bool is_copy_started_ = false;                    // of its payload
+    std::uint64_t last_copy_ = 0, last_delivery_ = 0; // what comes next waits for the one of the other kind
     std::deque<taken> being_delivered_;
     std::uint64_t delivered_ = 0;      // up to here all is done
     std::uint64_t told_ = 0;           // of this, what the peer knows

@@ -229,7 +229,7 @@ void connection::arrived(std::uint32_t number) { arrived_.at(number - first_numb
 // False: not now; the message comes again. Copies by the engine and deliveries are made beside each other: of two puts
 // to one place the later wins, so each kind waits for the other.
 bool connection::take(message_header message, const std::byte* payload) {
-    if (message.kind == message_kind::put && message.bytes >= delivery::least_copy_bytes) {
+    if (message.kind == message_kind::put && message.bytes >= delivery_->least_copy_bytes()) {
         if (!is_copy_started_) {
             if (delivery_->done() < last_delivery_) return false;
             const std::uint64_t copy = delivery_->start_copy(message.place, payload, message.bytes);

@@ -8,7 +8,7 @@ using namespace detail;
 
 #if DCUDA_BACKEND_CUDA
 
-delivery::delivery(device_state& state)
+device_delivery::device_delivery(device_state& state)
     : state_(state), ring_(cuda::allocate_pinned<packet>(std::size_t(delivery_capacity) * packets_per_command,
                                                          "pinned memory for the courier")),
       words_(cuda::allocate_pinned<std::uint32_t>(2, "pinned memory for the courier")) {
@@ -16,7 +16,7 @@ delivery::delivery(device_state& state)
     words_[0] = words_[1] = 0;
 }
 
-void delivery::start(const void* courier, unsigned threads_of_rank) {
+void device_delivery::start(const void* courier, unsigned threads_of_rank) {
     support::require(
         courier != nullptr, error_code::invalid_argument,
         "runtime::run over a network has to be called in a file that nvcc compiles: the courier, a kernel of "
@@ -28,9 +28,9 @@ void delivery::start(const void* courier, unsigned threads_of_rank) {
     running_ = true;
 }
 
-bool delivery::has_started() const { return load_relaxed(words_.get() + 1) != 0; }
+bool device_delivery::has_started() const { return load_relaxed(words_.get() + 1) != 0; }
 
-delivery::~delivery() {
+device_delivery::~device_delivery() {
     if (!running_) return;
     while (!has_room(1) && cudaStreamQuery(stream_.get()) == cudaErrorNotReady) yield_processor();
     if (!has_room(1)) return; // the device has failed
@@ -39,18 +39,18 @@ delivery::~delivery() {
     cudaStreamSynchronize(stream_.get()); // what fails here has failed before
 }
 
-packet* delivery::slot(std::uint32_t number) const {
+packet* device_delivery::slot(std::uint32_t number) const {
     return ring_.get() + std::size_t(number % delivery_capacity) * packets_per_command;
 }
 
-bool delivery::has_room(std::uint32_t commands) {
+bool device_delivery::has_room(std::uint32_t commands) {
     if (next_ + commands - done_ <= delivery_capacity) return true;
     done();
     return next_ + commands - done_ <= delivery_capacity;
 }
 
 // The next command; payload goes on in those behind it.
-void delivery::store(const std::uint32_t* words, std::size_t count) {
+void device_delivery::store(const std::uint32_t* words, std::size_t count) {
     for (std::size_t i = 0; i < count; i += 3) {
         const std::uint32_t number = next_ + static_cast<std::uint32_t>(i / command_words);
         store_packet<order_tag::command_publish>(slot(number) + i % command_words / 3, words[i], words[i + 1],
@@ -60,8 +60,8 @@ void delivery::store(const std::uint32_t* words, std::size_t count) {
     under_way_.emplace_back(next_, ++issued_);
 }
 
-bool delivery::put(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t rank,
-                   std::uint32_t tag) {
+bool device_delivery::put(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t rank,
+                          std::uint32_t tag) {
     const bool is_small = bytes <= max_delivery_bytes;
     const std::uint32_t commands = is_small ? delivery_commands(static_cast<std::uint32_t>(bytes)) : 1;
     if (!has_room(commands)) return false;
@@ -81,7 +81,7 @@ bool delivery::put(std::uint64_t place, const std::byte* payload, std::size_t by
     return true;
 }
 
-std::uint64_t delivery::start_copy(std::uint64_t place, const std::byte* payload, std::size_t bytes) {
+std::uint64_t device_delivery::start_copy(std::uint64_t place, const std::byte* payload, std::size_t bytes) {
     if (copies_ - copies_done_ == most_copies && !is_copied(copies_done_ + 1)) return 0;
     cuda::check(cudaMemcpyAsync(reinterpret_cast<void*>(static_cast<std::uintptr_t>(place)), payload, bytes,
                                 cudaMemcpyDefault, copy_stream_.get()),
@@ -90,12 +90,12 @@ std::uint64_t delivery::start_copy(std::uint64_t place, const std::byte* payload
     return ++copies_;
 }
 
-bool delivery::is_copied(std::uint64_t copy) {
+bool device_delivery::is_copied(std::uint64_t copy) {
     while (copies_done_ < copy && copy_events_[copies_done_ % most_copies].is_over()) ++copies_done_;
     return copies_done_ >= copy;
 }
 
-bool delivery::reply(std::uint32_t* device_word, std::uint32_t value) {
+bool device_delivery::reply(std::uint32_t* device_word, std::uint32_t value) {
     if (!has_room(1)) return false;
     const auto place = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(device_word));
     const std::uint32_t words[command_words] = {
@@ -105,7 +105,7 @@ bool delivery::reply(std::uint32_t* device_word, std::uint32_t value) {
     return true;
 }
 
-std::uint64_t delivery::done() {
+std::uint64_t device_delivery::done() {
     // ORDER slot-free -> slot-reuse: what the courier has read and placed.
     done_ = load_acquire<order_tag::slot_reuse>(scope::system, words_.get());
     while (!under_way_.empty() && static_cast<std::int32_t>(done_ - under_way_.front().first) >= 0) {
@@ -117,13 +117,13 @@ std::uint64_t delivery::done() {
 
 #else
 
-delivery::delivery(device_state& state) : state_(state) {}
-void delivery::start(const void*, unsigned) {}
-bool delivery::has_started() const { return true; }
-delivery::~delivery() = default;
+device_delivery::device_delivery(device_state& state) : state_(state) {}
+void device_delivery::start(const void*, unsigned) {}
+bool device_delivery::has_started() const { return true; }
+device_delivery::~device_delivery() = default;
 
-bool delivery::put(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t rank,
-                   std::uint32_t tag) {
+bool device_delivery::put(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t rank,
+                          std::uint32_t tag) {
     ++issued_;
     if (bytes != 0) std::memcpy(reinterpret_cast<void*>(static_cast<std::uintptr_t>(place)), payload, bytes);
     if (tag == no_tag) return true;
@@ -134,16 +134,16 @@ bool delivery::put(std::uint64_t place, const std::byte* payload, std::size_t by
     return true;
 }
 
-std::uint64_t delivery::start_copy(std::uint64_t, const std::byte*, std::size_t) { return 0; }
-bool delivery::is_copied(std::uint64_t) { return true; }
+std::uint64_t device_delivery::start_copy(std::uint64_t, const std::byte*, std::size_t) { return 0; }
+bool device_delivery::is_copied(std::uint64_t) { return true; }
 
-bool delivery::reply(std::uint32_t* device_word, std::uint32_t value) {
+bool device_delivery::reply(std::uint32_t* device_word, std::uint32_t value) {
     ++issued_;
     store_release<order_tag::reply_publish>(scope::system, device_word, value);
     return true;
 }
 
-std::uint64_t delivery::done() { return issued_; }
+std::uint64_t device_delivery::done() { return issued_; }
 
 #endif
 

@@ -16,7 +16,36 @@ namespace dcuda {
 // complete. They are numbered from 1.
 class delivery {
 public:
-    explicit delivery(device_state& state);
+    virtual ~delivery() = default;
+
+    // A put of `bytes` bytes to `place`, then a notification of the local rank unless the tag is no_tag. The payload
+    // lies in pinned memory and is read until the delivery is done. False: no room now.
+    //
+    // ORDER notify-publish: payload before notification, as if a rank of the device had put it.
+    virtual bool put(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t rank,
+                     std::uint32_t tag) = 0;
+
+    // Writes a word for which ranks poll. False: no room now. ORDER reply-publish: after all deliveries before it.
+    virtual bool reply(std::uint32_t* device_word, std::uint32_t value) = 0;
+
+    // A put without a notification by the device's copy engine, beside the other deliveries: nothing orders the two
+    // kinds but who waits for done() and is_copied(what this returned). For payload from least_copy_bytes() on.
+    // 0: no room now.
+    //
+    // ORDER notify-publish: the driver says that the copy is complete, in the device's memory, before a notification
+    // that vouches for it is given to the courier, which releases it.
+    virtual std::uint64_t start_copy(std::uint64_t place, const std::byte* payload, std::size_t bytes) = 0;
+    virtual bool is_copied(std::uint64_t copy) = 0;
+    virtual std::size_t least_copy_bytes() const = 0;
+
+    virtual std::uint64_t issued() const = 0;
+    virtual std::uint64_t done() = 0; // the last number with all before it
+};
+
+// To this process's device.
+class device_delivery final : public delivery {
+public:
+    explicit device_delivery(device_state& state);
 
     // Starts the courier, the kernel that came with the user's, after the ranks' kernel, which has left room for it.
     // One that is there first keeps the driver from giving the ranks' kernel the local memory that it needs: that
@@ -25,30 +54,18 @@ public:
     bool has_started() const;
 
     // Waits for the courier's end.
-    ~delivery();
-    delivery(const delivery&) = delete;
-    delivery& operator=(const delivery&) = delete;
+    ~device_delivery() override;
+    device_delivery(const device_delivery&) = delete;
+    device_delivery& operator=(const device_delivery&) = delete;
 
-    // A put of `bytes` bytes to `place`, then a notification of the local rank unless the tag is no_tag. The payload
-    // lies in pinned memory and is read until the delivery is done. False: no room now.
-    //
-    // ORDER notify-publish: payload before notification, as if a rank of the device had put it.
-    bool put(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t rank, std::uint32_t tag);
-
-    // Writes a word for which ranks poll. False: no room now. ORDER reply-publish: after all deliveries before it.
-    bool reply(std::uint32_t* device_word, std::uint32_t value);
-
-    // The same for a large payload without a notification, by the device's copy engine, beside the other deliveries:
-    // what has to come after it waits until is_copied(what this returned). 0: no room now.
-    //
-    // ORDER notify-publish: the driver says that the copy is complete, in the device's memory, before the notification
-    // is given to the courier, which releases it.
-    std::uint64_t start_copy(std::uint64_t place, const std::byte* payload, std::size_t bytes);
-    bool is_copied(std::uint64_t copy);
-    static constexpr std::size_t least_copy_bytes = DCUDA_BACKEND_CUDA ? 16384 : SIZE_MAX;
-
-    std::uint64_t issued() const { return issued_; }
-    std::uint64_t done(); // the last number with all before it
+    bool put(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t rank,
+             std::uint32_t tag) override;
+    bool reply(std::uint32_t* device_word, std::uint32_t value) override;
+    std::uint64_t start_copy(std::uint64_t place, const std::byte* payload, std::size_t bytes) override;
+    bool is_copied(std::uint64_t copy) override;
+    std::size_t least_copy_bytes() const override { return DCUDA_BACKEND_CUDA ? 16384 : SIZE_MAX; }
+    std::uint64_t issued() const override { return issued_; }
+    std::uint64_t done() override;
 
 private:
     device_state& state_;

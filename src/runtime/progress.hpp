@@ -70,7 +70,7 @@ private:
     std::vector<double> timings_; // ms
     std::optional<error> failure_;
     std::optional<error> network_failure_; // a process does not answer there; the control plane may say more,
-    std::chrono::steady_clock::time_point network_patience_; // up to here
+    std::chrono::steady_clock::time_point network_patience_;                         // up to here
     std::vector<std::uint32_t> payload_ = std::vector<std::uint32_t>(payload_words); // of the command being served
     bool network_ended_ = false;
     bool failure_is_agreed_ = false; // it came from the control plane, so all processes have the same

@@ -239,7 +239,7 @@ private:
 
         cuda::stream stream;
         cuda::event start, stop;
-        std::optional<delivery> arrivals;
+        std::optional<device_delivery> arrivals;
         if (network_) network_->begin(*state_, arrivals.emplace(*state_));
         progress running(control_, *state_, *link_, network_.get(), settings_);
         start.record(stream);
@@ -260,7 +260,7 @@ private:
         return elapsed_ms;
     }
 
-    void wait_for_kernel(const cuda::stream& stream, progress& running, const delivery* courier) {
+    void wait_for_kernel(const cuda::stream& stream, progress& running, const device_delivery* courier) {
         const auto begin = clock::now();
         unsigned idle = 0;
         auto next_look = clock::now();

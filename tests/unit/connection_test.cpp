@@ -1,0 +1,247 @@
+// A connection over a network that delivers writes in any order and a device that delivers and copies whenever it
+// likes: what arrives is what was sent, in order, and a flush speaks the truth. By seed.
+#include "runtime/connection.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <gtest/gtest.h>
+#include <random>
+
+using namespace dcuda;
+
+namespace {
+
+using generator = std::mt19937_64;
+using dcuda::transport::network_event;
+
+constexpr std::size_t ring_bytes = 128 << 10, region = 64 << 10;
+constexpr int ranks = 4;
+
+// Two of them are each other's peer. A write is under way until the test lets it arrive.
+class fake_network final : public transport::network {
+public:
+    explicit fake_network(generator& random) : random_(random) {}
+    fake_network* peer = nullptr;
+
+    std::string name() const override { return "fake"; }
+    std::string invite(int) override { return {}; }
+    void connect(int, std::string_view) override {}
+    transport::remote_memory expose(void* base, std::size_t, std::uint32_t) override {
+        return {reinterpret_cast<std::uintptr_t>(base), 0};
+    }
+    void add_source(const void*, std::size_t) override {}
+    bool write(int, const transport::remote_memory& where, std::size_t offset, const void* source, std::size_t bytes,
+               std::uint32_t number, std::uint64_t token) override {
+        if (under_way_.size() > 6 || random_() % 5 == 0) return false;
+        under_way_.push_back({reinterpret_cast<std::byte*>(where.address) + offset,
+                              static_cast<const std::byte*>(source), bytes, number, token});
+        return true;
+    }
+    bool poll(network_event& event) override {
+        if (events_.empty()) return false;
+        event = events_.front();
+        events_.pop_front();
+        return true;
+    }
+
+    // Any write arrives, and its bytes are read only now.
+    void let_one_arrive() {
+        if (under_way_.empty()) return;
+        const auto chosen = under_way_.begin() + static_cast<std::ptrdiff_t>(random_() % under_way_.size());
+        std::memcpy(chosen->target, chosen->source, chosen->bytes);
+        peer->events_.push_back({network_event::kind::arrived, chosen->number});
+        events_.push_back({network_event::kind::sent, chosen->token});
+        under_way_.erase(chosen);
+    }
+    bool is_idle() const { return under_way_.empty() && events_.empty(); }
+
+private:
+    struct pending {
+        std::byte* target;
+        const std::byte* source;
+        std::size_t bytes;
+        std::uint32_t number;
+        std::uint64_t token;
+    };
+    generator& random_;
+    std::vector<pending> under_way_;
+    std::deque<network_event> events_;
+};
+
+// Deliveries in order, copies in order, but nothing between the two; payload is read when the test lets it happen.
+class fake_delivery final : public delivery {
+public:
+    fake_delivery(generator& random, std::function<void(std::uint32_t rank, std::uint32_t tag)> notify)
+        : random_(random), notify_(std::move(notify)) {}
+
+    bool put(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t rank,
+             std::uint32_t tag) override {
+        if (puts_.size() > 8 || random_() % 7 == 0) return false;
+        puts_.push_back({place, payload, bytes, rank, tag});
+        ++issued_;
+        return true;
+    }
+    bool reply(std::uint32_t*, std::uint32_t) override { return true; }
+    std::uint64_t start_copy(std::uint64_t place, const std::byte* payload, std::size_t bytes) override {
+        if (copies_.size() > 3) return 0;
+        copies_.push_back({place, payload, bytes, 0, detail::no_tag});
+        return ++started_;
+    }
+    bool is_copied(std::uint64_t copy) override { return started_ - copies_.size() >= copy; }
+    std::size_t least_copy_bytes() const override { return 2000; }
+    std::uint64_t issued() const override { return issued_; }
+    std::uint64_t done() override { return issued_ - puts_.size(); }
+
+    void let_one_happen() {
+        auto& kind = random_() % 2 == 0 ? puts_ : copies_;
+        if (kind.empty()) return;
+        const task now = kind.front();
+        kind.pop_front();
+        if (now.bytes != 0) std::memcpy(reinterpret_cast<void*>(now.place), now.payload, now.bytes);
+        if (now.tag != detail::no_tag) notify_(now.rank, now.tag);
+    }
+
+private:
+    struct task {
+        std::uint64_t place;
+        const std::byte* payload;
+        std::size_t bytes;
+        std::uint32_t rank, tag;
+    };
+    generator& random_;
+    std::function<void(std::uint32_t, std::uint32_t)> notify_;
+    std::deque<task> puts_, copies_;
+    std::uint64_t issued_ = 0, started_ = 0;
+};
+
+// One side: its ranks send to the ranks with the same numbers of the other side, each into a region of its own.
+struct side : message_handler {
+    using images = std::vector<std::vector<std::byte>>;
+
+    side(generator& rng)
+        : random(rng), over(rng),
+          deliveries(rng, [this](std::uint32_t rank, std::uint32_t tag) { notified(rank, tag); }), into(&deliveries),
+          to(0, over, into, link, *this, ring_bytes, 0), memory(ranks * region),
+          expected(ranks, std::vector<std::byte>(region)), after_message(ranks), seen(ranks, 0), kept(64 << 10) {
+        for (std::size_t i = 0; i < kept.size(); ++i) kept[i] = static_cast<std::byte>(rng());
+    }
+
+    bool take(int, const message_header& head, const std::byte* payload) override {
+        return into->put(head.place, payload, head.bytes, head.target, head.tag);
+    }
+    // What the flush speaks of has arrived: the other side has seen as many notifications as were sent before.
+    void flushed(std::uint64_t flush) override {
+        const auto [rank, count] = flushes.at(flush - 1);
+        EXPECT_GE(other->seen[rank], count);
+        ++flushes_done;
+    }
+    // The n-th notification of a source comes when memory is as it was after the message that carried it.
+    void notified(std::uint32_t rank, std::uint32_t tag) {
+        EXPECT_EQ(tag, seen[rank] % 256);
+        const std::byte* const now = memory.data() + rank * region;
+        const std::vector<std::byte>& then = other->after_message[rank].at(seen[rank]++);
+        // Later puts may be there already, in parts; the last bytes of a region only notified puts write.
+        EXPECT_EQ(std::memcmp(now + region - 4096, then.data() + region - 4096, 4096), 0);
+    }
+
+    void send_something() {
+        const std::uint32_t rank = static_cast<std::uint32_t>(random() % ranks);
+        const bool notifies = random() % 2 == 0;
+        const std::size_t limits[] = {0, 8, 400, 1999, 4096};
+        std::size_t bytes = std::min<std::size_t>(4096, random() % (limits[random() % 5] + 1));
+        const bool from_device = !notifies && random() % 4 == 0;
+        if (from_device) bytes = 1 + random() % 50'000;
+        if (!notifies && bytes == 0) bytes = 1;
+        const std::size_t room = notifies ? 4096 : region - 4096, base = notifies ? region - 4096 : 0;
+        const std::size_t place = base + random() % (room - bytes + 1), source = random() % (kept.size() - bytes + 1);
+        std::memcpy(expected[rank].data() + place, kept.data() + source, bytes);
+        message_header head{reinterpret_cast<std::uintptr_t>(other->memory.data()) + rank * region + place,
+                            static_cast<std::uint32_t>(bytes), message_kind::put, rank, detail::no_tag};
+        if (notifies) {
+            head.tag = after_message[rank].size() % 256;
+            after_message[rank].push_back(expected[rank]);
+        }
+        if (from_device)
+            to.send_from_device(head, bytes, kept.data() + source, rank);
+        else
+            to.send(head, kept.data() + source, rank);
+    }
+    void ask_for_flush() {
+        const std::uint32_t rank = static_cast<std::uint32_t>(random() % ranks);
+        flushes.push_back({rank, static_cast<std::uint32_t>(after_message[rank].size())});
+        if (!to.flush(flushes.size(), rank)) flushed(flushes.size());
+    }
+    void work(std::uint64_t now_ns) {
+        network_event event{};
+        while (over.poll(event))
+            event.what == network_event::kind::sent ? to.sent(static_cast<std::uint32_t>(event.number))
+                                                    : to.arrived(static_cast<std::uint32_t>(event.number));
+        to.progress(now_ns);
+    }
+
+    generator& random;
+    side* other = nullptr;
+    fake_network over;
+    fake_delivery deliveries;
+    delivery* into;
+    device_link link;
+    connection to;
+    std::vector<std::byte> memory;
+    images expected;                   // of each of the other side's regions, when all has arrived
+    std::vector<images> after_message; // by rank: the same after each message with a notification
+    std::vector<std::uint32_t> seen;   // notifications, by rank
+    std::vector<std::byte> kept;       // what is sent
+    struct asked {
+        std::uint32_t rank, notifications;
+    };
+    std::vector<asked> flushes;
+    std::size_t flushes_done = 0;
+};
+
+class ConnectionTest : public testing::TestWithParam<unsigned> {};
+
+TEST_P(ConnectionTest, AllArrivesInOrder) {
+    generator random(GetParam());
+    side a(random), b(random);
+    a.other = &b, b.other = &a;
+    a.over.peer = &b.over, b.over.peer = &a.over;
+    a.to.use(b.to.offer());
+    b.to.use(a.to.offer());
+    a.to.is_open = true;
+    constexpr int messages = 800, most_steps = 4'000'000;
+    int sent = 0, step = 0;
+    const auto is_over = [](const side& one) {
+        return one.to.is_quiet() && one.to.is_sent() && one.over.is_idle() && one.flushes_done == one.flushes.size();
+    };
+    for (; step < most_steps && (sent < messages || !is_over(a) || !is_over(b)); ++step) {
+        if (step == 500) b.to.is_open = true; // what was sent before has waited
+        side& one = random() % 2 == 0 ? a : b;
+        switch (random() % 5) {
+        case 0:
+            if (sent < messages && random() % 3 == 0) ++sent, one.send_something();
+            break;
+        case 1:
+            one.over.let_one_arrive();
+            break;
+        case 2:
+            one.deliveries.let_one_happen();
+            break;
+        case 3:
+            if (sent < messages && random() % 40 == 0) one.ask_for_flush();
+            break;
+        default:
+            one.work(static_cast<std::uint64_t>(step) * 10'000);
+        }
+    }
+    ASSERT_LT(step, most_steps) << "something never arrived";
+    for (const side* one : {&a, &b})
+        for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+            EXPECT_EQ(one->other->seen[rank], one->after_message[rank].size());
+            EXPECT_EQ(std::memcmp(one->other->memory.data() + rank * region, one->expected[rank].data(), region), 0);
+        }
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, ConnectionTest, testing::Range(1u, 13u));
+
+} // namespace

@@ -56,7 +56,8 @@ network_path::network_path(bootstrap::control& control, device_link& link, const
     for (process_barrier& barrier : barriers_) barrier.arrivals.resize(static_cast<std::size_t>(rounds));
 }
 
-network_path::~network_path() = default;
+// The networks end before the connections, to whose rings the others may write as long as there are networks.
+network_path::~network_path() { networks_.clear(); }
 
 std::string network_path::describe() const {
     std::string text;

@@ -221,10 +221,11 @@ void progress::end_run(const error& cause) {
 
 void progress::end_network() {
     if (network_ == nullptr) return;
-    // A network may need the target's work to complete a write, so nobody leaves before all writes are done.
+    // A network may need the target's work to complete a write, so nobody leaves before all writes are done. The last
+    // command of a kernel may be a fault, for which the others do not come here.
     bool told = false;
     while (!network_ended_ && !failure_) {
-        const bool busy = serve_network() | serve_events();
+        const bool busy = poll() | serve_events();
         if (!told && network_->is_sent()) {
             control_.start_gather(network_gather, {});
             told = true;

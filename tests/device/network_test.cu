@@ -47,8 +47,8 @@ __global__ void sized(dcuda::context context, findings* found, unsigned char* me
         self.put_notify(win, next, begin, bytes, outbox + from, 2);
         self.wait_notifications(2, 1);
         for_each_thread(bytes + 2 * margin, [&](std::size_t at) {
-            EXPECT_SAME(inbox[at], at < begin || at >= begin + bytes ? untouched
-                                                                     : pattern(at - begin, 100 * i + previous));
+            EXPECT_SAME(inbox[at],
+                        at < begin || at >= begin + bytes ? untouched : pattern(at - begin, 100 * i + previous));
         });
         self.flush(win);
     }
@@ -130,9 +130,8 @@ __global__ void from_shared_memory(dcuda::context context, findings* found, unsi
     }
     self.wait_notifications(1, rounds);
     for (int round = 0; round < rounds; ++round)
-        for_each_thread(bytes, [&](std::size_t i) {
-            EXPECT_SAME(inbox[round * bytes + i], pattern(i, 100 * round + previous));
-        });
+        for_each_thread(
+            bytes, [&](std::size_t i) { EXPECT_SAME(inbox[round * bytes + i], pattern(i, 100 * round + previous)); });
     self.free_window(win);
 }
 
@@ -147,8 +146,8 @@ TEST_F(Network, SharedMemoryIsASource) {
 
 // ---- random messages ------------------------------------------------------------------------------------------------
 
-// Each source has a region of its own in each window, and its messages fall on each other there: which bytes remain says
-// whether they came in order.
+// Each source has a region of its own in each window, and its messages fall on each other there: which bytes remain
+// says whether they came in order.
 constexpr std::size_t region = 48 * 1024, pool = 64 * 1024;
 constexpr int traffic_tags = 7, done_tag = traffic_tags;
 
@@ -366,9 +365,8 @@ __global__ void several_windows(dcuda::context context, findings* found, unsigne
             const int ranks = self.size(comm(i)), first = self.id() - self.id(comm(i));
             const int previous = first + (self.id(comm(i)) + ranks - 1) % ranks;
             self.wait_notifications(i, 1);
-            for_each_thread(bytes - i, [&](std::size_t at) {
-                EXPECT_SAME(place(i)[i + at], pattern(i * bytes + at, previous));
-            });
+            for_each_thread(bytes - i,
+                            [&](std::size_t at) { EXPECT_SAME(place(i)[i + at], pattern(i * bytes + at, previous)); });
         }
         for (const dcuda::window each : windows) self.free_window(each);
     }

@@ -29,7 +29,7 @@ class FaultsTest(JobTest):
                 pid = job.pids()[victim]
                 os.kill(pid, signal.SIGKILL)
                 if transport == "mpi":  # whose launcher may end the others before they can say anything
-                    self.check_end(job, rf"process (rank )?{victim} .*{pid}")
+                    self.check_end(job, rf"process (rank )?{victim} .*({pid}|signal 9)")
                 else:
                     self.check_end(job, rf"process {victim} \(pid {pid}.*\) ended unexpectedly", WAITS)
 

@@ -28,8 +28,9 @@ class Job:
         self.reader.start()
 
     def read(self):
-        for line in self.process.stdout:
-            self.output += line
+        with self.process.stdout as lines:
+            for line in lines:
+                self.output += line
 
     def pids(self):
         """Of the processes, by their indices in the job."""

@@ -12,7 +12,7 @@ import unittest
 from job import JobTest
 
 dcuda_run, traffic, *mpirun = sys.argv[1:]
-WAITS = r"wait_notifications\(tag 1, count 1\)"
+WAITS = r"in wait_notifications\(tag 1, count 1\)"
 
 
 class FaultsTest(JobTest):
@@ -31,7 +31,8 @@ class FaultsTest(JobTest):
                 if transport == "mpi":  # whose launcher may end the others before they can say anything
                     self.check_end(job, rf"process (rank )?{victim} .*({pid}|signal 9)")
                 else:
-                    self.check_end(job, rf"process {victim} \(pid {pid}.*\) ended unexpectedly", WAITS)
+                    self.check_end(job, rf"traffic: process {victim} \(pid {pid}.*\) ended unexpectedly", WAITS)
+                    self.assertEqual(job.output.count("; here wait"), 3, job.output)  # every other process
 
     def test_killed_over_ofi_tcp(self):
         self.check_killed("ofi:tcp", "10000")

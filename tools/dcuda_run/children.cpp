@@ -17,8 +17,6 @@ namespace launch {
 
 namespace {
 
-constexpr int exit_not_executable = 126, exit_not_found = 127; // as a shell has it
-
 // All processes whose ancestor is this one. Orphans among them are our children, because we are a subreaper.
 std::vector<pid_t> descendants(pid_t except) {
     std::vector<std::pair<pid_t, pid_t>> parents; // (process, its parent)

@@ -15,8 +15,6 @@ namespace launch {
 
 namespace {
 
-constexpr int exit_not_executable = 126, exit_not_found = 127; // as a shell has it
-
 // GPUs that a process would see, without a driver library.
 int visible_gpus() {
     if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) {

@@ -9,9 +9,10 @@ here=$(realpath "$(dirname "$0")")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# The least information, so that the test is quick.
+# The least information and the library's files in one, so that the test is quick.
 configure() {
-    cmake -S "$here/$1" -B "$work/build" -DCMAKE_BUILD_TYPE=Debug "${@:2}"
+    cmake -S "$here/$1" -B "$work/build" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG= -DCMAKE_UNITY_BUILD=ON \
+        -DCMAKE_UNITY_BUILD_BATCH_SIZE=0 "${@:2}"
 }
 say_hello() {
     "$work/build/hello_cpu" --dcuda-ranks=3 | tee "$work/output"

@@ -61,7 +61,7 @@ __global__ void every_size(dcuda::context context, findings* found, unsigned cha
     const bool is_target = self.id() == target;
     unsigned char *const slab = memory, *const source = memory + slab_bytes;
     const dcuda::window win = self.create_window(dcuda::world, is_target ? slab : nullptr, is_target ? slab_bytes : 0);
-    for (std::size_t turn = 0; turn < 8; ++turn) {
+    for (std::size_t turn = 0; turn < 8; turn += few_addresses ? 3 : 1) {
         const std::size_t to = turn % 4, from = (3 * turn + turn / 4) % 4;
         if (is_target) {
             for_each_thread(slab_bytes, [&](std::size_t i) { slab[i] = background; });

@@ -15,6 +15,13 @@
 
 namespace dcuda::test {
 
+// ThreadSanitizer sees order, not addresses, and is slow: with it, tests of all addresses try some of them.
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool few_addresses = true;
+#else
+inline constexpr bool few_addresses = false;
+#endif
+
 inline void require_cuda(cudaError_t result) {
     if (result != cudaSuccess) throw std::runtime_error(cudaGetErrorString(result));
 }

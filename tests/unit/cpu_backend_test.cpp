@@ -77,7 +77,7 @@ void expect_reduction(unsigned blocks, unsigned threads) {
 
 } // namespace
 
-TEST(Blocks, ReduceByShuffle64x96) { expect_reduction(64, 96); }
+TEST(Blocks, ReduceByShuffle64x96) { expect_reduction(TEST_TSAN ? 8 : 64, 96); } // 64 take 21 s there
 
 TEST(Blocks, ReduceByShuffle64x128) {
     if (TEST_TSAN) GTEST_SKIP() << "8192 threads are more than ThreadSanitizer handles";

@@ -39,7 +39,7 @@ gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
 # Tests, examples and the memory checker must not depend on what the caller's shell says; nothing may use multicast.
 unset DCUDA_RANKS_PER_DEVICE DCUDA_TAGS DCUDA_MAX_WINDOWS DCUDA_WAIT_TIMEOUT
 export NVSHMEM_DISABLE_NVLS=1
-rm -f "$out"/{build,tests,programs,memcheck,benchmarks}.log
+rm -f "$out"/{build,tests,programs,network,memcheck,benchmarks}.log
 summary=$out/summary.txt
 : >"$summary"
 
@@ -175,6 +175,27 @@ programs() {
     done
 }
 
+# All traffic through the hosts, over each transport that was built: the same programs, and what only a network has.
+network() {
+    if [ "$gpus" -lt 2 ]; then skip "network: takes 2 GPUs, and here are $gpus"; return; fi
+    if [ ! -e "$dir/lib/dcuda/libdcuda_ofi.so" ]; then skip "network: no libfabric, so no transport ofi"; return; fi
+    local transport command
+    for transport in ofi:shm ofi:tcp; do
+        for command in test_network_path test_copy test_stress "stencil --verify"; do
+            # shellcheck disable=SC2086
+            attempt "$command over $transport" 60 network.log env DCUDA_DISABLE_PEER=1 DCUDA_TRANSPORT=$transport \
+                "$bin/dcuda-run" -n 2 "$bin"/$command
+        done
+        for command in "latency --sizes 8,1024,65536 --threads 128" network; do
+            # shellcheck disable=SC2086
+            attempt "dcuda-bench $command over $transport" 60 network.log env DCUDA_DISABLE_PEER=1 \
+                DCUDA_TRANSPORT=$transport "$bin/dcuda-run" -n 2 "$bin/dcuda-bench" $command \
+                --json "$out/${command%% *}-${transport#ofi:}.json"
+        done
+    done
+    grep -E '^remote' "$out/network.log" | sed 's/^/    /' | tee -a "$summary"
+}
+
 # The programs of the device tests, as they run without a launcher, one a line.
 device_tests() {
     ctest --test-dir "$dir" --show-only=json-v1 2>/dev/null | python3 -c '
@@ -243,6 +264,7 @@ if [ -n "$runs" ]; then
     else
         phase "Tests" tests
         phase "Examples and stencil" programs
+        phase "Network path" network
         phase "Memory checker" memcheck
         phase "Benchmarks" benchmarks
         [ ! -e "$out/benchmarks.log" ] || sed '/^\$ /d' "$out/benchmarks.log" | tee -a "$summary"

@@ -103,7 +103,8 @@ class HostsTest(JobTest):
 
     def test_link_is_lost(self):
         self.make_hosts(2)
-        job = self.start_traffic(self.command(traffic, str(64 << 20)), 8, DCUDA_TRANSPORT="ofi:tcp", DCUDA_LOST_AFTER="3")
+        job = self.start_traffic(self.command(traffic, str(64 << 20)), 8, DCUDA_TRANSPORT="ofi:tcp",
+                                 DCUDA_LOST_AFTER="3")
         time.sleep(0.3)
         self.hosts.link("dh2", "down")
         self.check_end(job, r"process [23] \(pid \d+ on host dh2\) cannot be reached since 3 s",

@@ -53,7 +53,7 @@ std::size_t packets_of(std::size_t count, std::size_t element_bytes) {
 } // namespace
 
 device_state::device_state(bootstrap::control& control, const settings& with, std::vector<bool> is_remote,
-                           int ranks_per_device)
+                           bool has_network, int ranks_per_device)
     : control_(control), settings_(with), is_remote_(std::move(is_remote)), ranks_(ranks_per_device) {
     const auto ranks = static_cast<std::size_t>(ranks_);
     const auto all_ranks = static_cast<std::size_t>(world_size());
@@ -88,9 +88,8 @@ device_state::device_state(bootstrap::control& control, const settings& with, st
     fields_.max_windows = static_cast<std::uint32_t>(settings_.max_windows);
     fields_.counter_start = settings_.counter_start;
     fields_.wait_timeout_ns = static_cast<std::uint64_t>(settings_.wait_timeout.count());
-    const bool any_remote = std::find(is_remote_.begin(), is_remote_.end(), true) != is_remote_.end();
-    fields_.network = {any_remote ? 1u : 0u, static_cast<std::uint32_t>(settings_.network_inline_bytes), flushed_.get(),
-                       met_.get()};
+    fields_.network = {has_network ? 1u : 0u, static_cast<std::uint32_t>(settings_.network_inline_bytes),
+                       flushed_.get(), met_.get()};
     fields_.peers = peers_.get();
     fields_.tag_records = tag_records_.get();
     fields_.links = links_.get();

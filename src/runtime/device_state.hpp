@@ -14,7 +14,9 @@ namespace dcuda {
 class device_state {
 public:
     // Collective over the processes: maps everybody's inbox into every process, but for those that are remote.
-    device_state(bootstrap::control& control, const settings& with, std::vector<bool> is_remote, int ranks_per_device);
+    // `has_network`: some pair of processes of the job is reached over a network only.
+    device_state(bootstrap::control& control, const settings& with, std::vector<bool> is_remote, bool has_network,
+                 int ranks_per_device);
 
     // Sets everything to its state before a run. No kernel may be running that uses it, here or elsewhere.
     void reset(void* user_data, const detail::staging_shape& staging);

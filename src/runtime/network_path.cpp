@@ -48,7 +48,8 @@ network_path::network_path(bootstrap::control& control, device_link& link, const
         // The same on all processes of a host; which hosts there are, all know.
         const bool has_ofi = transport::has_network("ofi");
         if (any_far) open(has_ofi ? "ofi" : transport::has_network("verbs") ? "verbs" : "mpi");
-        if (any_near && (has_ofi || !any_far)) open(has_ofi ? "ofi:shm" : "mpi");
+        // Who is remote to nobody takes part in the barriers of the others.
+        if (networks_.empty() || (any_near && has_ofi)) open(has_ofi ? "ofi:shm" : "mpi");
         for (std::size_t i = 0; i < is_remote_.size(); ++i)
             if (is_near[i]) network_of_[i] = static_cast<std::uint8_t>(networks_.size() - 1);
     }

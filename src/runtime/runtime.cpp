@@ -230,7 +230,7 @@ private:
         if (!state_ || state_->ranks() != ranks_) {
             state_.reset();
             control_.barrier("changing the number of ranks"); // nobody maps what is freed
-            state_ = std::make_unique<device_state>(control_, settings_, is_remote_, ranks_);
+            state_ = std::make_unique<device_state>(control_, settings_, is_remote_, network_ != nullptr, ranks_);
         }
         timings.clear();
         const shared_memory shared(kernel.address, network_ ? kernel.courier : nullptr, config, ranks_);

@@ -183,8 +183,14 @@ void progress::serve(const event& what) {
 void progress::report_lost(const std::string& who) {
     std::string waits;
     try {
-        waits = "; here wait" + describe_waits(watchdog_.read_waits(), static_cast<std::uint32_t>(state_.ranks()),
-                                               static_cast<std::uint32_t>(state_.first_rank()));
+        const std::vector<wait_record> now = watchdog_.read_waits();
+        const auto waits_for_others = [](const wait_record& rank) {
+            const auto what = static_cast<waiting>(rank.what);
+            return what != waiting::no && what != waiting::done;
+        };
+        if (std::any_of(now.begin(), now.end(), waits_for_others))
+            waits = "; here wait" + describe_waits(now, static_cast<std::uint32_t>(state_.ranks()),
+                                                   static_cast<std::uint32_t>(state_.first_rank()));
     } catch (const error&) {
         // The device is gone, too.
     }

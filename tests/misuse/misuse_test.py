@@ -148,7 +148,8 @@ class MisuseTest(unittest.TestCase):
         for processes in (2, 4):
             output = self.expect(processes, "killed", "was killed by signal 9 (SIGKILL)", status=128 + 9)
             if output:
-                lost = re.findall(r"^process_lost: process 1 \(pid \d+\) ended unexpectedly$", output, re.MULTILINE)
+                lost = re.findall(r"^process_lost: process 1 \(pid \d+\) ended unexpectedly(?:; here wait)?$", output,
+                                  re.MULTILINE)
                 self.assertEqual(len(lost), processes - 1, output)
 
     def test_process_that_ends_before_run(self):
@@ -184,9 +185,10 @@ class MisuseTest(unittest.TestCase):
                     " are co-resident on process 0's device: ", arguments=["--dcuda-ranks=1048576"])
 
     def test_no_path(self):
-        self.expect(2, "nothing", "no_path: process 0 has no path to the others: DCUDA_DISABLE_PEER forbids peer access "
-                    "there, and this version has no network path. Unset DCUDA_DISABLE_PEER, or run one process",
-                    DCUDA_DISABLE_PEER=1)
+        self.expect(2, "nothing", "no_path: there is no transport pigeon here (libdcuda_pigeon.so in ",
+                    DCUDA_DISABLE_PEER=1, DCUDA_TRANSPORT="pigeon")
+        self.expect(2, "nothing", "invalid_argument: DCUDA_TRANSPORT=Ofi tcp: expected auto, ofi, mpi or verbs",
+                    DCUDA_DISABLE_PEER=1, DCUDA_TRANSPORT="Ofi tcp")
         self.expect(1, "nothing", "3 ranks", arguments=["--dcuda-ranks=3"], status=0, DCUDA_DISABLE_PEER=1)
 
     def test_malformed_variables(self):

@@ -95,11 +95,12 @@ bool connection::append(const message_header& head, const std::byte* payload, st
         const bool fits = to->bytes + bytes <= ring_bytes_ / 8 &&
                           to->begin % (ring_bytes_ / unit) + units <= ring_bytes_ / unit &&
                           has_room(to->begin, units, false);
-        if (fits)
+        if (fits) {
             next_ = to->end = end;
-        else
+        } else {
             close_open();
-        if (!fits) to = nullptr;
+            to = nullptr;
+        }
     }
     if (to == nullptr) to = begin_fragment(bytes, false);
     if (to == nullptr) return false;
@@ -115,9 +116,7 @@ bool connection::append(const message_header& head, const std::byte* payload, st
 
 bool connection::append(queued& message) {
     if (message.source != nullptr) return append_chunk(message);
-    if (!append(message.head, reinterpret_cast<const std::byte*>(message.payload.data()), message.flush)) return false;
-    queued_bytes_ -= std::min(queued_bytes_, sizeof message + message.payload.size());
-    return true;
+    return append(message.head, reinterpret_cast<const std::byte*>(message.payload.data()), message.flush);
 }
 
 // The next part of a message whose payload is on the device, in a fragment of its own. True if that was the last one.
@@ -140,7 +139,6 @@ bool connection::append_chunk(queued& message) {
     message.head.place += bytes;
     message.source += bytes;
     message.left -= bytes;
-    if (message.left == 0) queued_bytes_ -= std::min(queued_bytes_, sizeof message);
     return message.left == 0;
 }
 
@@ -151,8 +149,12 @@ void connection::close_open() {
 // Turns messages into fragments, large ones in turn with the others.
 bool connection::fill() {
     bool any = false;
+    const auto leave = [&](std::deque<queued>& queue) {
+        queued_bytes_ -= sizeof(queued) + queue.front().payload.size();
+        queue.pop_front();
+    };
     while (!waiting_.empty() && append(waiting_.front())) {
-        waiting_.pop_front();
+        leave(waiting_);
         any = true;
     }
     while (!large_.empty() && waiting_.empty()) {
@@ -162,7 +164,7 @@ bool connection::fill() {
         any = any || done || large_.front().left != left;
         if (!done && large_.front().left == left) break; // no room
         if (!done) continue;
-        large_.pop_front();
+        leave(large_);
         if (const auto count = in_large_.find(rank); count != in_large_.end() && --count->second == 0)
             in_large_.erase(count);
     }

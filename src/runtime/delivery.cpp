@@ -82,18 +82,12 @@ bool device_delivery::put(std::uint64_t place, const std::byte* payload, std::si
 }
 
 std::uint64_t device_delivery::start_copy(std::uint64_t place, const std::byte* payload, std::size_t bytes) {
-    if (copies_ - copies_done_ == most_copies && !is_copied(copies_done_ + 1)) return 0;
-    cuda::check(cudaMemcpyAsync(reinterpret_cast<void*>(static_cast<std::uintptr_t>(place)), payload, bytes,
-                                cudaMemcpyDefault, copy_stream_.get()),
-                "writing device memory");
-    copy_events_[copies_ % most_copies].record(copy_stream_);
-    return ++copies_;
+    if (copies_.is_full()) return 0;
+    return copies_.start(reinterpret_cast<void*>(static_cast<std::uintptr_t>(place)), payload, bytes,
+                         "writing device memory");
 }
 
-bool device_delivery::is_copied(std::uint64_t copy) {
-    while (copies_done_ < copy && copy_events_[copies_done_ % most_copies].is_over()) ++copies_done_;
-    return copies_done_ >= copy;
-}
+bool device_delivery::is_copied(std::uint64_t copy) { return copies_.is_done(copy); }
 
 bool device_delivery::reply(std::uint32_t* device_word, std::uint32_t value) {
     if (!has_room(1)) return false;

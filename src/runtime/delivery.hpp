@@ -5,7 +5,6 @@
 #include "dcuda/detail/launch.hpp"
 #include "runtime/device_state.hpp"
 
-#include <array>
 #include <cstdint>
 #include <deque>
 #include <utility>
@@ -75,10 +74,8 @@ private:
     bool has_room(std::uint32_t commands);
     void store(const std::uint32_t* words, std::size_t count);
 
-    cuda::stream stream_, copy_stream_;
-    static constexpr std::size_t most_copies = 32; // under way
-    std::array<cuda::event, most_copies> copy_events_;
-    std::uint64_t copies_ = 0, copies_done_ = 0;
+    cuda::stream stream_;
+    cuda::copy_queue copies_;
     cuda::pinned_array<detail::packet> ring_;
     cuda::pinned_array<std::uint32_t> words_;                       // of the courier: done, started
     std::uint32_t next_ = 0;                                        // place in the ring

@@ -32,17 +32,11 @@ void device_link::write(void* device_target, const void* source, std::size_t byt
 }
 
 std::uint64_t device_link::start_read(void* pinned_target, const void* device_source, std::size_t bytes) {
-    while (reads_ - reads_done_ >= most_reads) is_read(reads_done_ + 1);
-    cuda::check(cudaMemcpyAsync(pinned_target, device_source, bytes, cudaMemcpyDefault, read_stream_.get()),
-                "reading device memory");
-    read_events_[reads_ % most_reads].record(read_stream_);
-    return ++reads_;
+    while (reads_.is_full()) detail::yield_processor();
+    return reads_.start(pinned_target, device_source, bytes, "reading device memory");
 }
 
-bool device_link::is_read(std::uint64_t number) {
-    while (reads_done_ < number && read_events_[reads_done_ % most_reads].is_over()) ++reads_done_;
-    return reads_done_ >= number;
-}
+bool device_link::is_read(std::uint64_t number) { return reads_.is_done(number); }
 
 void device_link::read_words(std::uint32_t* target, const std::uint32_t* device_source, std::size_t count) {
     read(target, device_source, count * sizeof(std::uint32_t));

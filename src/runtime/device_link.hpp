@@ -3,7 +3,6 @@
 
 #include "support/cuda.hpp"
 
-#include <array>
 #include <cstdint>
 
 namespace dcuda {
@@ -36,10 +35,7 @@ public:
 private:
     cuda::stream stream_;
 #if DCUDA_BACKEND_CUDA
-    static constexpr std::size_t most_reads = 64; // under way, before one is waited for
-    cuda::stream read_stream_;
-    std::array<cuda::event, most_reads> read_events_;
-    std::uint64_t reads_ = 0, reads_done_ = 0;
+    cuda::copy_queue reads_;
 #endif
 };
 

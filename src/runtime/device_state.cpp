@@ -140,7 +140,7 @@ void device_state::share_inbox() {
         std::size_t offset; // of the inbox in its allocation, bytes
     };
     inbox_offer mine{};
-    if (std::count(is_remote_.begin(), is_remote_.end(), false) > 1) { // we, and others
+    if (is_mapped()) {
         const auto memory = transport::find_allocation(inbox_.get());
         support::require(memory.has_value(), error_code::cuda_failure,
                          "the driver does not know the notifications' memory");

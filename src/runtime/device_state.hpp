@@ -7,6 +7,7 @@
 #include "support/cuda.hpp"
 #include "transport/peer.hpp"
 
+#include <algorithm>
 #include <vector>
 
 namespace dcuda {
@@ -28,6 +29,9 @@ public:
 
     // Whether that process is reached over a network only.
     bool is_remote(int process) const { return is_remote_[static_cast<std::size_t>(process)]; }
+
+    // Whether other processes map memory of this one.
+    bool is_mapped() const { return std::count(is_remote_.begin(), is_remote_.end(), false) > 1; } // we, and others
 
     // Where notifications of this device's ranks arrive.
     const detail::peer_view& inbox() const { return own_inbox_; }

@@ -1,6 +1,5 @@
 #include "runtime/network_path.hpp"
 
-#include "support/env.hpp"
 #include "support/wire.hpp"
 
 #include <algorithm>
@@ -27,11 +26,11 @@ enum class greeting : std::uint32_t { hello, ready };
 } // namespace
 
 network_path::network_path(bootstrap::control& control, device_link& link, const settings& with,
-                           std::vector<bool> is_remote, const std::vector<bool>& is_near,
+                           const std::vector<bool>& is_remote, const std::vector<bool>& is_near,
                            const std::string& local_address)
     : control_(control), link_(link),
       ring_bytes_(with.network_ring_bytes != 0 ? with.network_ring_bytes : ring_bytes_for(control.count())),
-      is_remote_(std::move(is_remote)), network_of_(is_remote_.size()) {
+      network_of_(is_remote.size()) {
     const std::string& wanted = with.transport;
     const auto open = [&](const std::string& name) {
         const std::size_t colon = std::min(name.find(':'), name.size());
@@ -40,8 +39,8 @@ network_path::network_path(bootstrap::control& control, device_link& link, const
                                                     {control.index(), control.count(), provider, local_address}));
     };
     bool any_near = false, any_far = false;
-    for (std::size_t i = 0; i < is_remote_.size(); ++i)
-        if (is_remote_[i]) (is_near[i] ? any_near : any_far) = true;
+    for (std::size_t i = 0; i < is_remote.size(); ++i)
+        if (is_remote[i]) (is_near[i] ? any_near : any_far) = true;
     if (wanted != "auto") {
         open(wanted);
     } else {
@@ -50,15 +49,14 @@ network_path::network_path(bootstrap::control& control, device_link& link, const
         if (any_far) open(has_ofi ? "ofi" : transport::has_network("verbs") ? "verbs" : "mpi");
         // Who is remote to nobody takes part in the barriers of the others.
         if (networks_.empty() || (any_near && has_ofi)) open(has_ofi ? "ofi:shm" : "mpi");
-        for (std::size_t i = 0; i < is_remote_.size(); ++i)
+        for (std::size_t i = 0; i < is_remote.size(); ++i)
             if (is_near[i]) network_of_[i] = static_cast<std::uint8_t>(networks_.size() - 1);
     }
     const int rounds = std::bit_width(static_cast<unsigned>(control.count() - 1));
     for (process_barrier& barrier : barriers_) barrier.arrivals.resize(static_cast<std::size_t>(rounds));
 }
 
-// The networks end before the connections, to whose rings the others may write as long as there are networks.
-network_path::~network_path() { networks_.clear(); }
+network_path::~network_path() = default;
 
 std::string network_path::describe() const {
     std::string text;

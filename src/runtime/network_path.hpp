@@ -18,8 +18,9 @@ class network_path : private message_handler {
 public:
     // Collective over the processes. `is_remote[i]`: process i is reached over a network only; `is_near[i]`: it is on
     // this host. Opens the transports that are needed.
-    network_path(bootstrap::control& control, device_link& link, const settings& with, std::vector<bool> is_remote,
-                 const std::vector<bool>& is_near, const std::string& local_address);
+    network_path(bootstrap::control& control, device_link& link, const settings& with,
+                 const std::vector<bool>& is_remote, const std::vector<bool>& is_near,
+                 const std::string& local_address);
     ~network_path() override;
 
     // Between these two a kernel runs. end() is called when it has ended everywhere.
@@ -67,14 +68,12 @@ private:
     bool take(int from, const message_header& head, const std::byte* payload) override;
     void flushed(std::uint64_t flush) override;
     connection& connect(int process);
-    void say_hello(connection& to);
     bool advance(process_barrier& barrier, std::uint32_t index);
     void reply(std::uint32_t* word, std::uint32_t value);
 
     bootstrap::control& control_;
     device_link& link_;
     const std::size_t ring_bytes_;
-    const std::vector<bool> is_remote_;
     std::vector<std::uint8_t> network_of_; // by process
     std::map<int, std::unique_ptr<connection>> connections_;
     std::vector<connection*> by_ring_; // numbers of arrivals are those of rings, one ring after the other

@@ -28,10 +28,9 @@ struct process_offer {
     std::vector<shared_offer> ranks;
 };
 
-// `is_mapped`: other processes will map it. Over a network any memory will do.
-process_offer make_offer(const std::vector<window_entry>& entries, const device_state& state, bool is_mapped) {
+process_offer make_offer(const std::vector<window_entry>& entries, const device_state& state) {
     process_offer offer;
-    if (!is_mapped) {
+    if (!state.is_mapped()) { // over a network any memory will do
         for (const window_entry& entry : entries) offer.ranks.push_back({no_allocation, 0, entry.bytes, entry.base});
         return offer;
     }
@@ -102,10 +101,7 @@ void window_host::begin(std::uint32_t slot) {
     } else {
         std::vector<window_entry> entries(static_cast<std::size_t>(state_.ranks()));
         link_.read(entries.data(), fields.offers, entries.size() * sizeof(window_entry));
-        bool is_mapped = false;
-        for (int process = 0; process < control_.count(); ++process)
-            is_mapped = is_mapped || (process != control_.index() && !state_.is_remote(process));
-        offer = make_offer(entries, state_, is_mapped);
+        offer = make_offer(entries, state_);
     }
     control_.start_gather(windows_++, encode(offer));
 }

@@ -7,7 +7,9 @@
 
 #include <cuda_runtime.h>
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 namespace dcuda::cuda {
@@ -96,6 +98,31 @@ public:
 
 private:
     cudaEvent_t event_ = nullptr;
+};
+
+// Copies by the device's copy engine, one after the other. They are numbered from 1.
+class copy_queue {
+public:
+    static constexpr std::size_t capacity = 64; // copies under way
+
+    bool is_full() { return started_ - done_ == capacity && !is_done(done_ + 1); }
+
+    // The number of the copy. There must be room.
+    std::uint64_t start(void* target, const void* source, std::size_t bytes, std::string_view what) {
+        check(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDefault, stream_.get()), what);
+        ends_[started_ % capacity].record(stream_);
+        return ++started_;
+    }
+
+    bool is_done(std::uint64_t copy) {
+        while (done_ < copy && ends_[done_ % capacity].is_over()) ++done_;
+        return done_ >= copy;
+    }
+
+private:
+    stream stream_;
+    std::array<event, capacity> ends_;
+    std::uint64_t started_ = 0, done_ = 0;
 };
 
 } // namespace dcuda::cuda

@@ -41,7 +41,8 @@ public:
     std::optional<message> next(); // that has arrived
     void read_some();
     bool sent() const { return out_.empty(); }
-    bool closed() const { return closed_ || out_.broken(); }
+    // Nothing more arrives. Who does not read any more may have sent something before he ended.
+    bool closed() const { return closed_; }
     const std::string& problem() const { return problem_; } // why it was closed, if it did not just end
     bool silent();
 

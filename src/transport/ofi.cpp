@@ -15,6 +15,7 @@
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
+#include <utility>
 #include <vector>
 
 namespace dcuda::transport {
@@ -179,17 +180,26 @@ private:
         hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
         hints->domain_attr->cq_data_size = sizeof(std::uint32_t);
         hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
-        if (!request.provider.empty()) hints->fabric_attr->prov_name = strdup(request.provider.c_str());
         const bool has_address = !request.local_address.empty() && request.provider != "shm";
-        fi_info* found = nullptr;
-        const int result = fi_getinfo(api_version, has_address ? request.local_address.c_str() : nullptr, nullptr,
-                                      has_address ? FI_SOURCE : 0, hints.get(), &found);
+        const auto list = [&](const std::string& provider) {
+            std::free(std::exchange(hints->fabric_attr->prov_name, nullptr));
+            if (!provider.empty()) hints->fabric_attr->prov_name = strdup(provider.c_str());
+            fi_info* found = nullptr;
+            const int result = fi_getinfo(api_version, has_address ? request.local_address.c_str() : nullptr, nullptr,
+                                          has_address ? FI_SOURCE : 0, hints.get(), &found);
+            info_.reset(result == 0 ? found : nullptr);
+            return result;
+        };
+        const int result = list(request.provider);
         support::require(
             result == 0, error_code::no_path,
             "libfabric has no provider{}{} that writes with remote completion data here ({}); `fi_info` lists "
             "what there is",
             request.provider.empty() ? "" : " ", request.provider, fi_strerror(-result));
-        info_.reset(found);
+        // tcp under rxm follows a null pointer when a connection ends in the middle of a write with completion data
+        // (rxm_handle_comp_error, seen in 1.17). From 1.18 on tcp needs no rxm; until then that provider is called net.
+        const std::string layered = "tcp;ofi_rxm";
+        if (info_->fabric_attr->prov_name == layered && list("net") != 0) list(layered);
         info_->tx_attr->op_flags = 0;
     }
 
@@ -245,11 +255,11 @@ private:
     owned<fid_av> table_;
     owned<fid_cq> completions_;
     std::vector<owned<fid_mr>> regions_;
-    owned<fid_ep> endpoint_; // closed first
+    std::vector<std::unique_ptr<operation>> operations_;
+    owned<fid_ep> endpoint_; // closed first: until then it may write to all of these
     std::uint64_t next_key_ = 1;
     std::map<int, fi_addr_t> peers_;
     std::map<const std::byte*, source_memory> sources_;
-    std::vector<std::unique_ptr<operation>> operations_;
     std::vector<operation*> free_;
     std::deque<std::uint64_t> sent_; // injected
     std::array<fi_cq_data_entry, poll_batch> entries_{};

@@ -2,7 +2,7 @@
 """What many processes cost each of them: runs the program `scale` with 8 to 64 processes and one rank each, over the
 network, and prints a table beside what docs/design/scale.md expects.
 
-  benchmarks/scale.py <folder of dcuda-run and scale> [--transports ofi:tcp ofi:shm] [--processes 8 16 32 64]
+  benchmarks/scale.py <folder of dcuda-run and scale> [--transports ofi:tcp shm] [--processes 8 16 32 64]
 """
 import argparse
 import os
@@ -38,7 +38,7 @@ def run(folder, transport, processes):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder")
-    parser.add_argument("--transports", nargs="+", default=["ofi:tcp", "ofi:shm"])
+    parser.add_argument("--transports", nargs="+", default=["ofi:tcp", "shm"])
     parser.add_argument("--processes", nargs="+", type=int, default=[8, 16, 32, 64])
     parser.add_argument("--repeat", type=int, default=3, help="the run with the median wall time counts")
     options = parser.parse_args()

@@ -1,6 +1,5 @@
 // Transports alone, below the runtime: half round trips, bandwidth and message rate of the one that DCUDA_TRANSPORT
-// names
-// ("mpi", "ofi", "ofi:tcp"), between two processes.
+// names ("shm", "mpi", "ofi:tcp"), between two processes.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -63,12 +62,15 @@ double median(std::vector<double> samples) {
 class pair {
 public:
     pair(const bootstrap::job& who, const std::string& transport, const std::string& provider)
-        : who_(who), control_(who, "transport benchmark"), memory_(memory_bytes), source_(memory_bytes),
-          network_(transport::open_network(transport, {who.index, who.count, provider, ""})) {
+        : who_(who), control_(who, "transport benchmark"), source_(memory_bytes),
+          network_(transport::open_network(transport, {who.index, who.count, provider, ""})),
+          memory_(network_->share(memory_bytes)) {
+        if (memory_ == nullptr) memory_ = {new std::byte[memory_bytes], std::default_delete<std::byte[]>()};
+        std::memset(memory_.get(), 0, memory_bytes);
         network_->connect(peer_, their(network_->invite(peer_)));
         network_->add_source(source_.data(), memory_bytes);
         support::wire_writer writer;
-        writer.put(network_->expose(memory_.data(), memory_bytes, 0));
+        writer.put(network_->expose(memory_.get(), memory_bytes, 0));
         remote_ = support::wire_reader(their(writer.bytes())).get<remote_memory>();
     }
 
@@ -159,7 +161,7 @@ private:
         while (last_ != static_cast<std::int64_t>(place / network::unit_bytes)) progress();
         last_ = -1;
         std::int64_t found = 0;
-        std::memcpy(&found, memory_.data() + place, sizeof found);
+        std::memcpy(&found, memory_.get() + place, sizeof found);
         require(found == stamp, error_code::kernel_failure, "{} arrived instead of {}", found, stamp);
     }
 
@@ -179,8 +181,9 @@ private:
     bootstrap::job who_;
     int peer_ = 1 - who_.index;
     bootstrap::control control_;
-    std::vector<std::byte> memory_, source_;
+    std::vector<std::byte> source_;
     std::unique_ptr<network> network_;
+    transport::shared_memory memory_;
     remote_memory remote_{};
     int in_flight_ = 0, arrived_ = 0;
     std::vector<int> in_flight_of_ = std::vector<int>(memory_bytes / network::unit_bytes); // by unit

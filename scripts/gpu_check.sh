@@ -178,9 +178,13 @@ programs() {
 # All traffic through the hosts, over each transport that was built: the same programs, and what only a network has.
 network() {
     if [ "$gpus" -lt 2 ]; then skip "network: takes 2 GPUs, and here are $gpus"; return; fi
-    if [ ! -e "$dir/lib/dcuda/libdcuda_ofi.so" ]; then skip "network: no libfabric, so no transport ofi"; return; fi
-    local transport command
-    for transport in ofi:shm ofi:tcp; do
+    local transport command transports=(shm)
+    if [ -e "$dir/lib/dcuda/libdcuda_ofi.so" ]; then
+        transports+=(ofi:shm ofi:tcp)
+    else
+        skip "network over libfabric: it is not here"
+    fi
+    for transport in "${transports[@]}"; do
         for command in test_network_path test_copy test_stress "stencil --verify"; do
             # shellcheck disable=SC2086
             attempt "$command over $transport" 60 network.log env DCUDA_DISABLE_PEER=1 DCUDA_TRANSPORT=$transport \
@@ -190,7 +194,7 @@ network() {
             # shellcheck disable=SC2086
             attempt "dcuda-bench $command over $transport" 60 network.log env DCUDA_DISABLE_PEER=1 \
                 DCUDA_TRANSPORT=$transport "$bin/dcuda-run" -n 2 "$bin/dcuda-bench" $command \
-                --json "$out/${command%% *}-${transport#ofi:}.json"
+                --json "$out/${command%% *}-${transport/:/-}.json"
         done
     done
     grep -E '^remote' "$out/network.log" | sed 's/^/    /' | tee -a "$summary"

@@ -20,12 +20,17 @@ std::size_t padded(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
 connection::connection(int peer, transport::network& over, delivery*& into, device_link& link, message_handler& handler,
                        std::size_t ring_bytes, std::uint32_t first_number)
     : peer_(peer), network_(over), delivery_(into), link_(link), handler_(handler), ring_bytes_(ring_bytes),
-      first_number_(first_number),
-      inbound_(cuda::allocate_pinned<std::byte>(ring_bytes, "pinned memory for a connection")),
-      outbound_(cuda::allocate_pinned<std::byte>(ring_bytes, "pinned memory for a connection")),
-      arrived_(ring_bytes / unit) {
+      first_number_(first_number), inbound_(pinned(network_.share(ring_bytes))), arrived_(ring_bytes / unit) {
     memory_ = network_.expose(inbound_.get(), ring_bytes_, first_number_);
-    network_.add_source(outbound_.get(), ring_bytes_);
+}
+
+// The network's own memory if it has any, else new.
+transport::shared_memory connection::pinned(transport::shared_memory memory) const {
+    constexpr const char* what = "pinning memory for a connection";
+    if (memory != nullptr) return cuda::pin(std::move(memory), ring_bytes_, what);
+    auto ours = cuda::allocate_pinned<std::byte>(ring_bytes_, what);
+    auto release = ours.get_deleter();
+    return {ours.release(), release};
 }
 
 void connection::use(const ring_offer& theirs) {
@@ -33,6 +38,8 @@ void connection::use(const ring_offer& theirs) {
                      "processes disagree on the rings of the network: {} B here, {} B in process {}", ring_bytes_,
                      theirs.bytes, peer_);
     theirs_ = theirs;
+    outbound_ = pinned(network_.reach(peer_, theirs.memory));
+    network_.add_source(outbound_.get(), ring_bytes_);
 }
 
 std::byte* connection::place(std::byte* ring, std::uint64_t at) const { return ring + at * unit % ring_bytes_; }

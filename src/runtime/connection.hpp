@@ -5,7 +5,8 @@
 // to the ring at the place where it begins, and arrives with the number of that place. The receiver takes fragments in
 // the order of their places, whatever the order in which they came, and tells in its own fragments how far it has got
 // (credit). The sender builds fragments in a twin of the ring, so a place is free again when the receiver has taken
-// what was there and the network no longer reads it.
+// what was there and the network no longer reads it. Where it can reach the receiver's ring (transport shm), that is
+// the twin, and nothing is copied: devices then read into it.
 //
 // ORDER network: (1) An arrival vouches for its own write alone (transport/network.hpp), so a fragment is read only
 // after its arrival; (2) fragments are read in the order of the ring, so messages are taken in the order in which they
@@ -65,8 +66,8 @@ public:
 
     int peer() const { return peer_; }
 
-    // Setting up: what the peer must know of our ring, and what it says of its own. Messages may be sent before; they
-    // wait.
+    // Setting up: what the peer must know of our ring, and what it says of its own, once the network has been
+    // connected. Messages may be sent before; they wait.
     struct ring_offer {
         transport::remote_memory memory;
         std::uint64_t bytes;
@@ -120,6 +121,7 @@ private:
         std::vector<std::uint64_t> flushes{};
     };
 
+    transport::shared_memory pinned(transport::shared_memory memory) const;
     std::byte* place(std::byte* ring, std::uint64_t unit) const;
     bool has_traffic() const { return !waiting_.empty() || !large_.empty() || credited_ < data_end_; }
     bool has_room(std::uint64_t begin, std::uint64_t units, bool is_credit) const;
@@ -143,7 +145,7 @@ private:
     message_handler& handler_;
     const std::size_t ring_bytes_;
     const std::uint32_t first_number_;
-    cuda::pinned_array<std::byte> inbound_, outbound_;
+    transport::shared_memory inbound_, outbound_; // pinned
     transport::remote_memory memory_{};
     ring_offer theirs_{};
 

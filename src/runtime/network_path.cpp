@@ -42,13 +42,20 @@ network_path::network_path(bootstrap::control& control, device_link& link, const
     for (std::size_t i = 0; i < is_remote.size(); ++i)
         if (is_remote[i]) (is_near[i] ? any_near : any_far) = true;
     if (wanted != "auto") {
+        support::require(
+            !any_far || (wanted != "shm" && wanted != "ofi:shm"), error_code::no_path,
+            "DCUDA_TRANSPORT={} joins processes of one host, and this job has several; leave it out, or set "
+            "ofi, ofi:tcp, verbs or mpi",
+            wanted);
         open(wanted);
     } else {
         // The same on all processes of a host; which hosts there are, all know.
-        const bool has_ofi = transport::has_network("ofi");
-        if (any_far) open(has_ofi ? "ofi" : transport::has_network("verbs") ? "verbs" : "mpi");
+        if (any_far) {
+            const auto has = [](const char* name) { return transport::has_network(name); };
+            open(has("ofi") ? "ofi" : has("verbs") ? "verbs" : "mpi");
+        }
         // Who is remote to nobody takes part in the barriers of the others.
-        if (networks_.empty() || (any_near && has_ofi)) open(has_ofi ? "ofi:shm" : "mpi");
+        if (any_near || networks_.empty()) open("shm");
         for (std::size_t i = 0; i < is_remote.size(); ++i)
             if (is_near[i]) network_of_[i] = static_cast<std::uint8_t>(networks_.size() - 1);
     }
@@ -109,8 +116,8 @@ void network_path::receive(int from, const std::string& bytes) {
             name == over.name(), error_code::no_path,
             "processes {} and {} use different transports: {} and {}; set DCUDA_TRANSPORT to the same for all",
             control_.index(), from, over.name(), name);
-        with.use(offer);
         over.connect(from, message.get_text());
+        with.use(offer);
         support::wire_writer answer;
         answer.put(greeting::ready);
         control_.post(from, answer.bytes());

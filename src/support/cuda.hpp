@@ -65,6 +65,13 @@ pinned_array<Element> allocate_pinned(std::size_t count, std::string_view what) 
     return pinned_array<Element>(static_cast<Element*>(memory));
 }
 
+// Makes memory that somebody else owns, of whole pages, such memory for as long as it is used.
+inline std::shared_ptr<std::byte> pin(std::shared_ptr<std::byte> memory, std::size_t bytes, std::string_view what) {
+    std::byte* const base = memory.get();
+    check(cudaHostRegister(base, bytes, cudaHostRegisterPortable), what);
+    return {base, [memory = std::move(memory)](std::byte* pinned) { cudaHostUnregister(pinned); }};
+}
+
 class stream {
 public:
     stream() { check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating a stream"); }

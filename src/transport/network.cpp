@@ -2,6 +2,7 @@
 
 #include "support/check.hpp"
 #include "support/env.hpp"
+#include "transport/shm.hpp"
 
 #include <cstdlib>
 #include <dlfcn.h>
@@ -32,12 +33,14 @@ std::vector<std::string> module_folders() {
 } // namespace
 
 bool has_network(const std::string& transport) {
+    if (transport == "shm") return true;
     for (const std::string& folder : module_folders())
         if (std::filesystem::exists(folder + "/libdcuda_" + transport + ".so")) return true;
     return false;
 }
 
 std::unique_ptr<network> open_network(const std::string& transport, const network_request& request) {
+    if (transport == "shm") return open_shm(request);
     const std::string file = "libdcuda_" + transport + ".so";
     std::string searched;
     for (const std::string& folder : module_folders()) {

@@ -1,5 +1,6 @@
-// The network path: what the runtime asks of a network library. One class per library (ofi.cpp, mpi.cpp, verbs.cpp),
-// each in a shared module of its own that is loaded when it is needed, so that programs depend on none of them.
+// The network path: what the runtime asks of a network. One class per network library (ofi.cpp, mpi.cpp, verbs.cpp),
+// each in a shared module of its own that is loaded when it is needed, so that programs depend on none of them; and one
+// (shm.cpp) that needs no library.
 #pragma once
 
 #include "dcuda/config.hpp"
@@ -18,6 +19,9 @@ struct remote_memory {
     std::uint64_t address;
     std::uint64_t key;
 };
+
+// Memory that another process may map, too. It outlives the network if it must.
+using shared_memory = std::shared_ptr<std::byte>;
 
 // Something that has happened.
 struct network_event {
@@ -60,6 +64,12 @@ public:
     // Says that writes will come from this memory, as long as the network exists.
     virtual void add_source(const void* base, std::size_t bytes) = 0;
 
+    // Where processes can map each other's memory. share(): memory to expose, beginning at a page; null if any will do,
+    // and then reach() gives nothing. reach(): the memory of a connected process, in this one; who makes what he writes
+    // at its place there and names that place as the source spares a copy.
+    virtual shared_memory share(std::size_t) { return nullptr; }
+    virtual shared_memory reach(int, const remote_memory&) { return nullptr; }
+
     // Writes `bytes` bytes, at least 1, to `offset` bytes (a multiple of unit_bytes) from the memory's base there,
     // where it arrives as `number`; the two belong together as expose() says. An event `sent` with `token` follows.
     // False: not now, the queues are full; try again after poll(). Writes are not ordered among each other: when one
@@ -85,11 +95,11 @@ using network_version_function = const char*();
         return DCUDA_VERSION_STRING;                                                                                   \
     }
 
-// Whether a module of that transport is here.
+// Whether that transport is here: "shm", or one that has a module.
 bool has_network(const std::string& transport);
 
-// Loads the module of a transport ("ofi", "mpi", "verbs") and opens it. Throws error(no_path) if there is no such
-// module here, with the folders where it was looked for.
+// Opens a transport: "shm", or that of a module ("ofi", "mpi", "verbs"), which is loaded. Throws error(no_path) if
+// there is no such module here, with the folders where it was looked for.
 std::unique_ptr<network> open_network(const std::string& transport, const network_request& request);
 
 } // namespace dcuda::transport

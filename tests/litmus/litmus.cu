@@ -17,6 +17,10 @@
 
 using namespace dcuda::test;
 
+namespace litmus {
+int writes(int rounds); // writes.cpp: code of the host alone
+}
+
 namespace {
 
 // notify_publish, notify_observe, without mailboxes; mail_publish, mail_observe with them: put data, then the
@@ -229,6 +233,7 @@ int main(int argc, char** argv) {
     const std::string which = argc > 1 ? argv[1] : "";
     const auto rounds = [&](int otherwise) { return argc > 2 ? std::atoi(argv[2]) : otherwise; };
     try {
+        if (which == "writes") return litmus::writes(rounds(3000));
 #if DCUDA_BACKEND_CPU
         if (which == "devices" && !in_a_job()) return litmus::exchange_between_two_devices(rounds(200));
         if (which == "reply" && !in_a_job()) return litmus::reply_to_a_rank(rounds(200));

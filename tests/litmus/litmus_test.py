@@ -35,6 +35,8 @@ TAGS = {
     "mail_observe": (17, ["mail", "vouched"]),
     "mail_free": (18, ["ring", "crossing"]),
     "mail_reuse": (19, ["ring", "crossing"]),
+    "write_publish": (20, ["writes"]),
+    "write_observe": (21, ["writes"]),
 }
 CASES = sorted({case for _, cases in TAGS.values() for case in cases})
 RACE = "WARNING: ThreadSanitizer: data race"

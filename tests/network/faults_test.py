@@ -40,6 +40,9 @@ class FaultsTest(JobTest):
     def test_killed_over_ofi_shm(self):
         self.check_killed("ofi:shm", "10000")
 
+    def test_killed_over_shm(self):
+        self.check_killed("shm", "10000")
+
     def test_killed_with_large_puts(self):
         self.check_killed("ofi:tcp", "5000000")
 
@@ -48,7 +51,7 @@ class FaultsTest(JobTest):
         self.check_killed("mpi", "10000")
 
     def test_ends_early(self):
-        for transport in ("ofi:tcp", "ofi:shm"):
+        for transport in ("ofi:tcp", "shm"):
             with self.subTest(transport=transport):
                 self.check_end(self.start(transport, "10000", "exit"),
                                r"process 1 \(pid \d+.*\) ended unexpectedly", WAITS)

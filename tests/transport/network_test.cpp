@@ -1,4 +1,4 @@
-// What every transport must do, over the one that DCUDA_TRANSPORT names ("mpi", "ofi", "ofi:tcp"), by two or more
+// What every transport must do, over the one that DCUDA_TRANSPORT names ("shm", "mpi", "ofi:tcp"), by two or more
 // processes. Every case is a list of writes, which all processes know: each does its own of them, and checks those that
 // come in.
 #include "bootstrap/control.hpp"
@@ -70,6 +70,7 @@ struct behaviour {
     std::size_t outstanding = most_sources;  // at most so many writes, from as many places
     int slow_process = -1;                   // it does not poll for half a second
     std::size_t most_before_poll = SIZE_MAX; // writes, unless write() says "not now" before
+    bool is_made_in_place = false;           // where the target's memory can be reached
 };
 
 class job {
@@ -80,7 +81,8 @@ public:
         introduce();
         std::vector<remote_memory> mine;
         for (std::size_t i = 0; i < memory_count; ++i) {
-            memory_.push_back(allocate(memory_bytes[i]));
+            memory_.push_back(network_->share(memory_bytes[i]));
+            if (memory_.back() == nullptr) memory_.back() = {allocate(memory_bytes[i]).release(), aligned_delete()};
             mine.push_back(expose(i));
         }
         network_->add_source(source_.get(), source_bytes);
@@ -193,7 +195,7 @@ private:
         while (next != to_write_.end() || !in_flight_.empty() || !expected_.empty()) {
             std::size_t begun = 0;
             while (next != to_write_.end() && !free_.empty() && begun < how.most_before_poll) {
-                if (!write(list[*next], *next)) break;
+                if (!write(list[*next], *next, how.is_made_in_place)) break;
                 ++next, ++begun;
             }
             bool moved = begun > 0;
@@ -209,12 +211,13 @@ private:
         }
     }
 
-    bool write(const planned& one, std::size_t id) {
-        std::byte* const source = free_.back() + one.skew;
+    bool write(const planned& one, std::size_t id, bool in_place) {
+        const remote_memory& memory = remote_[static_cast<std::size_t>(one.to)][one.memory];
+        std::byte* source = free_.back() + one.skew;
+        if (in_place)
+            if (const auto target = network_->reach(one.to, memory)) source = target.get() + one.offset;
         fill(source, one.bytes, seed_of(id));
-        const auto peer = static_cast<std::size_t>(one.to);
-        if (!network_->write(one.to, remote_[peer][one.memory], one.offset, source, one.bytes, number_of(one),
-                             token_base + id))
+        if (!network_->write(one.to, memory, one.offset, source, one.bytes, number_of(one), token_base + id))
             return false;
         in_flight_[token_base + id] = free_.back();
         free_.pop_back();
@@ -270,7 +273,7 @@ private:
     bootstrap::job who_;
     control control_;
     // Outlive the network.
-    std::vector<aligned_memory> memory_;
+    std::vector<transport::shared_memory> memory_;
     aligned_memory source_ = allocate(source_bytes);
     std::unique_ptr<network> network_;
     std::array<std::uint32_t, memory_count> first_number_{};
@@ -379,6 +382,13 @@ TEST_F(network_test, sources_of_every_alignment) {
                 if (to == (from + 1) % count()) skews.add({from, to, 1, bytes, skew});
             });
     run(skews);
+}
+
+TEST_F(network_test, sources_in_the_targets_memory) {
+    plan sizes = empty_plan();
+    for (const std::size_t bytes : {1u, 64u, 300u, 4'096u, 70'000u, 1'000'000u})
+        for_pairs([&](int from, int to) { sizes.add({from, to, 1, bytes, 0}); });
+    run(sizes, {.is_made_in_place = true});
 }
 
 TEST_F(network_test, every_number_arrives) {

@@ -52,6 +52,8 @@ enum class order_tag : int {
     mail_observe,    // target rank: sequence number seen -> payload, and what a message vouches for
     mail_free,       // target rank: has read packets and placed their payload -> the credit
     mail_reuse,      // source rank: credit seen -> new packets there, or a put over what the old ones wrote
+    write_publish,   // host: what it wrote for another process of this host -> the write's number
+    write_observe,   // host: number seen -> what was written
 };
 
 // Variables that shall not take registers. Nothing is ordered by that.

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 namespace arguments {
 
@@ -22,6 +23,13 @@ std::optional<ending> find_ending(CLI::App& app, int argc, char** argv) {
 bool asks_for_help(int argc, char** argv) {
     return std::any_of(argv + 1, argv + argc,
                        [](std::string_view argument) { return argument == "-h" || argument == "--help"; });
+}
+
+std::string check_threads(const std::string& text) {
+    int value = 0;
+    const bool whole = CLI::detail::lexical_cast(text, value) && value >= 1 && value <= 1024;
+    if (whole && (value <= 32 || value % 32 == 0)) return {};
+    return fmt::format("{} is not a number of threads: 1 to 32, or a multiple of 32 up to 1024", text);
 }
 
 } // namespace arguments

@@ -14,9 +14,12 @@
 
 #include <cstddef>
 
-#include "partition.hpp"
+#include "common/partition.hpp"
 
 namespace stencil {
+
+using common::partition;
+using common::range;
 
 // Points in each direction. A field stores x fastest and y slowest, so that the row y of all levels is one contiguous
 // plane of x by z: what neighbours in y exchange.

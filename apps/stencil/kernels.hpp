@@ -25,12 +25,7 @@
 
 #include <cstddef>
 
-#if DCUDA_BACKEND_CUDA
-#include <cuda/std/chrono>
-#else
-#include <chrono>
-#endif
-
+#include "common/progress.hpp"
 #include "dcuda/device.hpp"
 #include "diffusion.hpp"
 
@@ -71,41 +66,6 @@ DCUDA_DEVICE void for_each_point(range columns, range rows, int levels, const Bo
     }
     __syncthreads();
 }
-
-DCUDA_DEVICE double seconds_now() {
-#if DCUDA_BACKEND_CUDA
-    using namespace cuda::std::chrono;
-    return duration<double>(system_clock::now().time_since_epoch()).count();
-#else
-    using namespace std::chrono;
-    return duration<double>(steady_clock::now().time_since_epoch()).count();
-#endif
-}
-
-// World rank 0 tells now and then how far it is.
-class progress {
-public:
-    DCUDA_DEVICE progress(dcuda::rank& self, const task& work)
-        : self_(self), work_(work),
-          reports_(work.progress_seconds > 0.0 && self.id() == 0 && threadIdx.x == 0 && threadIdx.y == 0) {
-        if (reports_) last_ = seconds_now();
-    }
-
-    DCUDA_DEVICE void iteration_done(int done) {
-        if (!reports_ || done == work_.iterations) return;
-        const double now = seconds_now();
-        if (now - last_ < work_.progress_seconds) return;
-        last_ = now;
-        const auto percent = static_cast<int>(100LL * done / work_.iterations);
-        self_.log() << "stencil: iteration " << done << " of " << work_.iterations << " (" << percent << " %)";
-    }
-
-private:
-    dcuda::rank& self_;
-    const task& work_;
-    bool reports_;
-    double last_ = 0.0;
-};
 
 // A field whose border rows neighbours put into each other's windows.
 class shared_field {
@@ -156,7 +116,7 @@ __global__ void __launch_bounds__(1024) diffuse(dcuda::context context, task wor
     const shared_field lap_field(self, work, mine, work.lap);
     const shared_field fy_field(self, work, mine, work.fy);
     const field_view in = in_field.view(), lap = lap_field.view(), fy = fy_field.view(), fx = work.view(work.fx);
-    progress reported(self, work);
+    common::progress reported(self, "stencil: iteration", work.iterations, work.progress_seconds);
 
     self.barrier(dcuda::world);
     self.start_timer();
@@ -179,7 +139,7 @@ __global__ void __launch_bounds__(1024) diffuse(dcuda::context context, task wor
         in_field.send(mine.last - 1, next, field_tag);
         self.wait_notifications(field_tag, messages_of(previous) + messages_of(next));
 
-        reported.iteration_done(iteration + 1);
+        reported.done(iteration + 1);
     }
     self.barrier(dcuda::world);
     self.stop_timer();

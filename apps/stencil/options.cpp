@@ -16,13 +16,6 @@ std::string check_coefficient(const std::string& text) {
     return fmt::format("{} is not within 0 to 1/32 = 0.03125, where the scheme is stable", text);
 }
 
-std::string check_threads(const std::string& text) {
-    int value = 0;
-    const bool whole = CLI::detail::lexical_cast(text, value) && value >= 1 && value <= 1024;
-    if (whole && (value <= 32 || value % 32 == 0)) return {};
-    return fmt::format("{} is not a number of threads: 1 to 32, or a multiple of 32 up to 1024", text);
-}
-
 void declare(CLI::App& app, options& chosen) {
     CLI::Range at_least_one(1, 1 << 30);
     at_least_one.description(""); // it is said with the option's name when it matters
@@ -45,7 +38,7 @@ void declare(CLI::App& app, options& chosen) {
             std::map<std::string, message>{{"level", message::level}, {"plane", message::plane}}))
         ->option_text("level|plane=level");
     app.add_option("--threads", chosen.threads, "threads of a rank (default: 256 on a GPU, 8 on the CPU backend)")
-        ->check(check_threads);
+        ->check(arguments::check_threads);
     app.add_option("--ranks", chosen.ranks, "ranks per device (default: all that fit, but no more than rows)")
         ->check(at_least_one)
         ->envname("DCUDA_RANKS_PER_DEVICE");

@@ -12,9 +12,9 @@
 
 #include "dcuda/dcuda.hpp"
 
-#include "device_buffer.hpp"
+#include "common/device_buffer.hpp"
+#include "common/files.hpp"
 #include "field.hpp"
-#include "files.hpp"
 #include "kernels.hpp"
 #include "options.hpp"
 #include "pgm.hpp"
@@ -23,6 +23,12 @@
 #include "report.hpp"
 
 namespace stencil {
+
+using common::check_writable;
+using common::device_buffer;
+using common::read_file;
+using common::write_file;
+
 namespace {
 
 constexpr const char* backend = DCUDA_BACKEND_CUDA ? "cuda" : "cpu";

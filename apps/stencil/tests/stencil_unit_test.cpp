@@ -9,17 +9,22 @@
 #include <gtest/gtest.h>
 
 #include "canvas.hpp"
+#include "common/files.hpp"
+#include "common/partition.hpp"
 #include "common/statistics.hpp"
 #include "field.hpp"
-#include "files.hpp"
 #include "options.hpp"
-#include "partition.hpp"
 #include "pgm.hpp"
 #include "picture.hpp"
 #include "reference.hpp"
 #include "report.hpp"
 
 namespace stencil {
+
+using common::check_writable;
+using common::read_file;
+using common::write_file;
+
 namespace {
 
 // --- Mathematics

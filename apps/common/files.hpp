@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-namespace stencil {
+namespace common {
 
 // The file's contents. Throws std::runtime_error with the reason.
 std::string read_file(const std::filesystem::path& path);
@@ -16,4 +16,4 @@ void write_file(const std::filesystem::path& path, const std::string& contents);
 // Throws std::runtime_error if write_file could not create the file: ask before a long computation, not after.
 void check_writable(const std::filesystem::path& path);
 
-} // namespace stencil
+} // namespace common

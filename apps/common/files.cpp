@@ -1,4 +1,4 @@
-#include "files.hpp"
+#include "common/files.hpp"
 
 #include <cerrno>
 #include <fstream>
@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-namespace stencil {
+namespace common {
 
 namespace {
 
@@ -76,4 +76,4 @@ void write_file(const std::filesystem::path& path, const std::string& contents) 
 
 void check_writable(const std::filesystem::path& path) { temporary_file probe(path); }
 
-} // namespace stencil
+} // namespace common

@@ -1,9 +1,10 @@
-// Who owns which rows: rows are cut into one part per device, and each part into one per rank of the device.
+// Who owns which rows (of a grid, or of segments): they are cut into one part per device, and each part into one per
+// rank of the device.
 #pragma once
 
 #include "dcuda/config.hpp"
 
-namespace stencil {
+namespace common {
 
 // Rows or columns first, ..., last - 1.
 struct range {
@@ -59,4 +60,4 @@ struct partition {
     }
 };
 
-} // namespace stencil
+} // namespace common

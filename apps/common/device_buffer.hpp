@@ -8,7 +8,7 @@
 
 #include "dcuda/host.hpp"
 
-namespace stencil {
+namespace common {
 
 inline void check(cudaError_t status, const char* what) {
     if (status != cudaSuccess) throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(status));
@@ -51,4 +51,4 @@ private:
     std::size_t count_ = 0;
 };
 
-} // namespace stencil
+} // namespace common

@@ -1,6 +1,7 @@
 // Numbers in the words of a report.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <string>
 
@@ -9,7 +10,7 @@
 namespace common {
 
 // 1234567 as 1,234,567.
-inline std::string grouped(std::size_t number) {
+inline std::string grouped(std::integral auto number) {
     std::string text = std::to_string(number);
     for (std::ptrdiff_t at = static_cast<std::ptrdiff_t>(text.size()) - 3; at > 0; at -= 3)
         text.insert(static_cast<std::size_t>(at), 1, ',');

@@ -1,0 +1,72 @@
+#include "options.hpp"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+namespace particles {
+
+namespace {
+
+// Returned as text: CLI11 shows it with the option's name.
+std::string check_time_step(const std::string& text) {
+    double value = 0.0;
+    if (CLI::detail::lexical_cast(text, value) && value > 0.0 && value * start_speed < cutoff) return {};
+    return fmt::format(
+        "{} is not above 0 and below {}, where even a particle that nobody pushes moves by the cut-off in "
+        "one step",
+        text, cutoff / start_speed);
+}
+
+void declare(CLI::App& app, options& chosen) {
+    CLI::Range at_least_one(1, 1 << 30);
+    at_least_one.description(""); // it is said with the option's name when it matters
+    app.add_option("--width", chosen.width, "size in x, in cut-offs")->check(at_least_one)->capture_default_str();
+    app.add_option("--height", chosen.height, "size in y of each device's part: its segments")
+        ->check(at_least_one)
+        ->capture_default_str();
+    app.add_option("--particles", chosen.particles, "particles of each device at the start")
+        ->check(at_least_one)
+        ->capture_default_str();
+    app.add_option("--steps", chosen.steps, "steps")
+        ->check(CLI::Range(0, 1 << 30).description(""))
+        ->capture_default_str();
+    app.add_option("--time-step", chosen.time_step, "length of a step; no particle may move by a cut-off in one")
+        ->check(check_time_step)
+        ->capture_default_str();
+    app.add_option("--seed", chosen.seed, "of the random start")->check(CLI::NonNegativeNumber)->capture_default_str();
+    app.add_option("--capacity", chosen.capacity,
+                   fmt::format("particles that a segment has room for (default: the average, a quarter more, and {})",
+                               default_spare_count))
+        ->check(at_least_one);
+    app.add_option("--threads", chosen.threads, "threads of a rank (default: 256 on a GPU, 8 on the CPU backend)")
+        ->check(arguments::check_threads);
+    app.add_option("--ranks", chosen.ranks, "ranks per device (default: all that fit, but no more than segments)")
+        ->check(at_least_one)
+        ->envname("DCUDA_RANKS_PER_DEVICE");
+    app.add_option("--repeat", chosen.repeat, "runs to time")->check(at_least_one)->capture_default_str();
+    app.add_option("--progress", chosen.progress,
+                   "seconds between two lines of progress, 0 for none; none with --json -")
+        ->check(CLI::Range(0.0, 1e9).description(""))
+        ->capture_default_str();
+    app.add_flag("--verify", chosen.verify, "compare with the serial reference, to the last bit");
+    app.add_option("--json", chosen.json, "write sizes, times and the verdict as JSON (-: standard output)");
+}
+
+} // namespace
+
+command_line parse_command_line(int argc, char** argv) {
+    options chosen;
+    CLI::App app("Particles with short-range forces, in one long-running kernel per device.\n"
+                 "Start one process per device: dcuda-run -n 4 particles --verify",
+                 "particles");
+    declare(app, chosen);
+    command_line result = arguments::parse(app, argc, argv, chosen);
+    if (!result.chosen) {
+        result.status = result.status == 0 ? 0 : 2;
+        return result;
+    }
+    if (result.chosen->json == "-") result.chosen->progress = 0.0; // its lines go to standard output too
+    return result;
+}
+
+} // namespace particles

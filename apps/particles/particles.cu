@@ -1,0 +1,291 @@
+// Particles with short-range forces on all devices of a job: docs/guide/particles.md.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dcuda/dcuda.hpp"
+
+#include "common/device_buffer.hpp"
+#include "common/files.hpp"
+#include "kernels.hpp"
+#include "options.hpp"
+#include "reference.hpp"
+#include "report.hpp"
+#include "start.hpp"
+
+namespace particles {
+
+using common::check_writable;
+using common::device_buffer;
+using common::write_file;
+
+namespace {
+
+constexpr const char* backend = DCUDA_BACKEND_CUDA ? "cuda" : "cpu";
+constexpr int default_threads = DCUDA_BACKEND_CUDA ? 256 : 8;
+
+// --- Sizes ---------------------------------------------------------------------------------------------------------
+
+domain choose_domain(const options& chosen, int devices) {
+    const long long segments = static_cast<long long>(chosen.height) * devices;
+    if (segments > (1LL << 30))
+        throw std::runtime_error("more than 2^30 segments (height times devices): use a smaller --height");
+    return {chosen.width, static_cast<int>(segments), static_cast<long long>(chosen.particles) * devices};
+}
+
+int choose_capacity(const options& chosen, const domain& whole) {
+    const int fullest = start_count(whole, 0); // the first segments get what does not divide
+    const double usual = static_cast<double>(whole.particles) / whole.segments * (1.0 + default_spare);
+    if (chosen.capacity == 0) return static_cast<int>(std::min(usual, double(1 << 30))) + default_spare_count;
+    if (chosen.capacity < fullest)
+        throw std::runtime_error("segment 0 has " + std::to_string(fullest) +
+                                 " particles at the start, more than its capacity of " +
+                                 std::to_string(chosen.capacity) + ": raise --capacity");
+    return chosen.capacity;
+}
+
+// How many ranks per device: as asked, else all that fit together, but none without a segment.
+int choose_ranks(dcuda::runtime& runtime, const options& chosen, bool asked_runtime,
+                 const dcuda::launch_config& config) {
+    const int planned = runtime.plan(simulate, config).rank_responsible;
+    if (chosen.ranks == 0 && !asked_runtime) return std::min(planned, chosen.height);
+    if (planned > chosen.height)
+        throw std::runtime_error(std::to_string(planned) + " ranks per device, but only " +
+                                 std::to_string(chosen.height) +
+                                 " segments: ask for fewer --ranks or a larger --height");
+    return planned;
+}
+
+// --- The run -------------------------------------------------------------------------------------------------------
+
+// A device's particles.
+class solver {
+public:
+    solver(dcuda::runtime& runtime, const options& chosen, const domain& whole, const partition& segments, int capacity,
+           const dcuda::launch_config& config)
+        : runtime_(runtime), config_(config), device_(runtime.info().process_index) {
+        work_.whole = whole;
+        work_.segments = segments;
+        work_.device = device_;
+        work_.capacity = capacity;
+        work_.steps = chosen.steps;
+        work_.time_step = chosen.time_step;
+        work_.progress_seconds = chosen.progress;
+
+        const auto stored = static_cast<std::size_t>(work_.stored().count());
+        const auto ranks = static_cast<std::size_t>(segments.ranks_per_device);
+        const std::size_t slots = stored * static_cast<std::size_t>(capacity);
+        blocks_ = device_buffer<std::byte>(stored * work_.block_bytes());
+        lists_ = device_buffer<std::byte>(stored * 3 * work_.list_bytes());
+        velocities_ = device_buffer<vector>(slots);
+        forces_ = device_buffer<vector>(slots);
+        numbers_ = device_buffer<long long>(slots);
+        scratch_ = device_buffer<int>(ranks * work_.scratch_ints());
+        tallies_ = device_buffer<tally>(ranks);
+        known_ = device_buffer<tally>(ranks * static_cast<std::size_t>(segments.devices));
+        work_.blocks = blocks_.data();
+        work_.lists = lists_.data();
+        work_.velocities = velocities_.data();
+        work_.forces = forces_.data();
+        work_.numbers = numbers_.data();
+        work_.scratch = scratch_.data();
+        work_.tallies = tallies_.data();
+        work_.known = known_.data();
+
+        // No particles beyond the walls: the blocks there stay as they are.
+        const std::vector<std::byte> zeros(blocks_.bytes());
+        blocks_.upload(zeros.data(), zeros.size());
+        first_lists_ = lists_at_start(chosen.seed);
+        if (device_ == 0 && chosen.verify)
+            all_ = device_buffer<std::byte>(static_cast<std::size_t>(whole.segments) * work_.list_bytes());
+    }
+
+    // Moves the particles from their start; the milliseconds that the steps took. All processes get the same tallies.
+    double run(std::vector<tally>& known) {
+        lists_.upload(first_lists_.data(), first_lists_.size());
+        const std::vector<tally> empty(tallies_.count());
+        tallies_.upload(empty.data(), empty.size());
+        runtime_.run(simulate, config_, work_);
+        known.resize(known_.count());
+        known_.download(known.data(), known.size());
+        return runtime_.timings().at(0);
+    }
+
+    // All particles on process 0, by number; none elsewhere.
+    std::vector<particle> collect() {
+        runtime_.run(gather, config_, work_, all_.data());
+        if (device_ != 0) return {};
+        std::vector<std::byte> lists(all_.bytes());
+        all_.download(lists.data(), lists.size());
+        std::vector<particle> result(static_cast<std::size_t>(work_.whole.particles), particle{{}, {}, -1});
+        for (std::size_t at = 0; at < lists.size(); at += work_.list_bytes()) {
+            const list_view list{reinterpret_cast<list_view::head*>(lists.data() + at)};
+            for (const particle* p = list.items(); p != list.items() + list.count(); ++p)
+                result.at(static_cast<std::size_t>(p->number)) = *p;
+        }
+        return result;
+    }
+
+private:
+    // At the start all particles stay where they are.
+    std::vector<std::byte> lists_at_start(std::uint64_t seed) const {
+        std::vector<std::byte> lists(lists_.bytes());
+        task here = work_;
+        here.lists = lists.data();
+        for (const particle& p : start_of(work_.whole, work_.segments.of_device(device_), seed)) {
+            const list_view list = here.list(work_.whole.segment_of(p.at.y), leaving::not_at_all);
+            list.items()[list.count()++] = p;
+        }
+        return lists;
+    }
+
+    dcuda::runtime& runtime_;
+    dcuda::launch_config config_;
+    int device_;
+    device_buffer<std::byte> blocks_, lists_, all_;
+    device_buffer<vector> velocities_, forces_;
+    device_buffer<long long> numbers_;
+    device_buffer<int> scratch_;
+    device_buffer<tally> tallies_, known_;
+    std::vector<std::byte> first_lists_;
+    task work_;
+};
+
+// --- What the tallies say, on all processes alike ------------------------------------------------------------------
+
+totals add_up(const std::vector<tally>& known) {
+    totals result;
+    unsigned long long partners = 0;
+    for (const tally& t : known) {
+        const auto add = [](vector& sum, const vector& v) {
+            sum.x += v.x;
+            sum.y += v.y;
+        };
+        result.particles += t.count;
+        result.fullest = std::max(result.fullest, t.fullest);
+        partners += t.partners;
+        add(result.before.momentum, t.momentum_before);
+        add(result.after.momentum, t.momentum);
+        add(result.walls, t.walls);
+        result.before.energy += t.energy_before;
+        result.after.energy += t.energy;
+    }
+    result.pairs = static_cast<long long>(partners / 2);
+    return result;
+}
+
+// Why the run failed, as the rank that was first to fail tells it; nothing if it did not.
+std::string find_failure(const std::vector<tally>& known, const options& chosen, int capacity) {
+    failure first;
+    first.step = std::numeric_limits<int>::max();
+    for (const tally& t : known)
+        if (t.failed.what != failure::none && t.failed.step < first.step) first = t.failed;
+    const std::string when = "step " + std::to_string(first.step) + ": ";
+    switch (first.what) {
+    case failure::overfull:
+        return when + "segment " + std::to_string(first.segment) + " has " + std::to_string(first.count) +
+               " particles, more than its capacity of " + std::to_string(capacity) + ": raise --capacity";
+    case failure::too_fast:
+        return when + "particle " + std::to_string(first.number) + " in segment " + std::to_string(first.segment) +
+               " moves by " + std::to_string(first.velocity.x * chosen.time_step) + " in x and " +
+               std::to_string(first.velocity.y * chosen.time_step) +
+               " in y, but less than the cut-off of 1 is allowed: use a smaller --time-step";
+    default:
+        return {};
+    }
+}
+
+double seconds_of(const auto& action) {
+    const auto start = std::chrono::steady_clock::now();
+    action();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// --- Results, on process 0 -----------------------------------------------------------------------------------------
+
+void write_report(const options& chosen, const report& about) {
+    const bool json_to_output = chosen.json == "-";
+    std::fputs(in_words(about, chosen).c_str(), json_to_output ? stderr : stdout);
+    if (json_to_output)
+        std::fputs(as_json(about, chosen).c_str(), stdout);
+    else if (!chosen.json.empty())
+        write_file(chosen.json, as_json(about, chosen));
+}
+
+// Compares a run's result with the serial reference, which is computed at the first.
+void verify(report& about, const options& chosen, std::vector<particle>& expected, const std::vector<particle>& after) {
+    if (!about.verified) {
+        about.verified.emplace();
+        expected = start_of(about.whole, about.segments.all(), chosen.seed);
+        about.verified->reference_seconds =
+            seconds_of([&] { move_serially(expected, about.whole, chosen.steps, chosen.time_step); });
+    }
+    if (about.verified->worst.equal()) about.verified->worst = compare(expected, after);
+}
+
+int run_program(int argc, char** argv) {
+    if (asks_for_help(argc, argv)) {
+        std::fputs(parse_command_line(argc, argv).text.c_str(), stdout);
+        return 0;
+    }
+    const bool asked_runtime = std::any_of(
+        argv + 1, argv + argc, [](std::string_view argument) { return argument.starts_with("--dcuda-ranks"); });
+    dcuda::runtime runtime(argc, argv);
+    const dcuda::rank_info job = runtime.info();
+    const bool first = job.process_index == 0;
+    const command_line command = parse_command_line(argc, argv);
+    if (!command.chosen) {
+        if (first) std::fputs(command.text.c_str(), stderr);
+        return command.status;
+    }
+    const options& chosen = *command.chosen;
+    if (first && !chosen.json.empty() && chosen.json != "-") check_writable(chosen.json);
+
+    const domain whole = choose_domain(chosen, job.process_count);
+    const int capacity = choose_capacity(chosen, whole);
+    const int threads = chosen.threads > 0 ? chosen.threads : default_threads;
+    dcuda::launch_config config{dim3(static_cast<unsigned>(threads)), 0, chosen.ranks};
+    config.ranks_per_device = choose_ranks(runtime, chosen, asked_runtime, config);
+    const partition segments{whole.segments, job.process_count, config.ranks_per_device};
+    solver solve(runtime, chosen, whole, segments, capacity, config);
+
+    report about{whole, segments, capacity, threads, backend, {}, {}, {}};
+    std::vector<tally> known;
+    std::vector<particle> expected;
+    for (int i = 0; i < chosen.repeat; ++i) {
+        about.milliseconds.push_back(solve.run(known));
+        about.counted = add_up(known);
+        std::string problem = find_failure(known, chosen, capacity);
+        if (problem.empty()) problem = violated_conservation(about.counted, whole, chosen.steps);
+        if (!problem.empty()) {
+            // All know it, and process 0 tells. The others wait for that: the launcher ends a job with its first error.
+            if (first) std::fprintf(stderr, "particles: %s\n", problem.c_str());
+            runtime.plan(simulate, config);
+            return 1;
+        }
+        if (!chosen.verify) continue;
+        const std::vector<particle> after = solve.collect();
+        if (first) verify(about, chosen, expected, after);
+    }
+    if (!first) return 0;
+    write_report(chosen, about);
+    return about.verified && !about.verified->worst.equal() ? 1 : 0;
+}
+
+} // namespace
+} // namespace particles
+
+int main(int argc, char** argv) {
+    try {
+        return particles::run_program(argc, argv);
+    } catch (const std::exception& reason) {
+        std::fprintf(stderr, "particles: %s\n", reason.what());
+        return 1;
+    }
+}

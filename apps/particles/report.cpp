@@ -1,0 +1,167 @@
+#include "report.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "common/statistics.hpp"
+#include "common/wording.hpp"
+#include "dcuda/config.hpp"
+
+namespace particles {
+
+using common::counted;
+using common::duration;
+using common::grouped;
+
+namespace {
+
+measure::summary seconds_per_run(const report& about) {
+    std::vector<double> seconds;
+    for (const double ms : about.milliseconds) seconds.push_back(ms * 1e-3);
+    return measure::summarise(std::move(seconds));
+}
+
+// Steps of particles, and pairs that a force acted on, in each second.
+struct rates {
+    double particles = 0.0;
+    double pairs = 0.0;
+};
+rates rates_of(const report& about, const options& chosen, double seconds) {
+    if (!(seconds > 0.0)) return {};
+    return {static_cast<double>(about.whole.particles) * chosen.steps / seconds,
+            static_cast<double>(about.counted.pairs) / seconds};
+}
+
+std::string verdict_in_words(const report& about) {
+    const verdict& v = *about.verified;
+    if (v.worst.equal())
+        return fmt::format(
+            "verified: all {} particles equal the serial reference to the last bit (it took {} on one core)\n",
+            grouped(about.whole.particles), duration(v.reference_seconds));
+    return fmt::format("WRONG: {} of {} particles differ from the serial reference, by up to {:.3g}; the first is "
+                       "number {}\n",
+                       grouped(v.worst.differing), grouped(about.whole.particles), v.worst.largest, v.worst.first);
+}
+
+} // namespace
+
+double momentum_error(const totals& seen) {
+    return std::max(std::abs(seen.after.momentum.x + seen.walls.x - seen.before.momentum.x),
+                    std::abs(seen.after.momentum.y + seen.walls.y - seen.before.momentum.y));
+}
+
+double momentum_tolerance(const totals& seen, int steps) {
+    // Every particle's speed is rounded a few times in a step. Speeds are as the energy says.
+    const auto count = static_cast<double>(seen.particles);
+    const double speeds = count + std::sqrt(2.0 * count * std::abs(seen.after.energy) / mass);
+    return 16.0 * std::numeric_limits<double>::epsilon() * mass * speeds * (steps + 1.0);
+}
+
+std::string violated_conservation(const totals& seen, const domain& whole, int steps) {
+    if (seen.particles != whole.particles)
+        return fmt::format("{} particles at the start, but {} at the end", whole.particles, seen.particles);
+    const double error = momentum_error(seen), tolerance = momentum_tolerance(seen, steps);
+    if (!(error <= tolerance))
+        return fmt::format("momentum, with that of the walls, changed by {:.3g}, more than rounding explains ({:.3g})",
+                           error, tolerance);
+    return {};
+}
+
+traffic traffic_per_step(const partition& segments) {
+    // Across each border between two ranks go a list and a block, both ways.
+    constexpr long puts_per_border = 4;
+    traffic result;
+    for (int rank = 0; rank + 1 < segments.devices * segments.ranks_per_device; ++rank) {
+        result.puts += puts_per_border;
+        if ((rank + 1) % segments.ranks_per_device == 0) result.puts_between_devices += puts_per_border;
+    }
+    return result;
+}
+
+std::string in_words(const report& about, const options& chosen) {
+    const domain& d = about.whole;
+    const totals& t = about.counted;
+    std::string text = fmt::format("particles: moved {} particles in {} x {}, {} of {}\n", grouped(d.particles),
+                                   d.columns, d.segments, counted(chosen.steps, "step"), chosen.time_step);
+    text += fmt::format("on {} ({} backend) with {} of {} each, at most {} per rank\n",
+                        counted(about.segments.devices, "device"), about.backend,
+                        counted(about.segments.ranks_per_device, "rank"), counted(about.threads, "thread"),
+                        counted(about.segments.of_rank(0).count(), "segment"));
+    const traffic moved = traffic_per_step(about.segments);
+    text += fmt::format("in one step {} notified puts, {} of them between devices; at most {} particles in a segment, "
+                        "which has room for {}\n",
+                        grouped(moved.puts), grouped(moved.puts_between_devices), t.fullest, about.capacity);
+
+    const measure::summary time = seconds_per_run(about);
+    const double steps = std::max(1, chosen.steps);
+    text += fmt::format("time: {}, {} per step", duration(time.median), duration(time.median / steps));
+    if (about.milliseconds.size() > 1)
+        text += fmt::format(" (median of {} runs; {} {} to {})", about.milliseconds.size(),
+                            time.confident ? "95 % interval" : "range", duration(time.low / steps),
+                            duration(time.high / steps));
+    const rates speed = rates_of(about, chosen, time.median);
+    text += fmt::format("; in a second {:.4g} million particles and {:.4g} million pairs\n", speed.particles * 1e-6,
+                        speed.pairs * 1e-6);
+
+    text += fmt::format("conserved: the number of particles; momentum, with that of the walls, to {:.2g}\n",
+                        momentum_error(t));
+    text += fmt::format("energy: {:.6g} before, {:.6g} after\n", t.before.energy, t.after.energy);
+    if (about.verified) text += verdict_in_words(about);
+    return text;
+}
+
+std::string as_json(const report& about, const options& chosen) {
+    const double to_us = 1e6 / std::max(1, chosen.steps);
+    const measure::summary time = seconds_per_run(about);
+    const rates speed = rates_of(about, chosen, time.median);
+    const traffic moved = traffic_per_step(about.segments);
+    const totals& t = about.counted;
+    nlohmann::ordered_json samples = nlohmann::ordered_json::array();
+    for (const double ms : about.milliseconds) samples.push_back(ms * 1e-3 * to_us);
+
+    nlohmann::ordered_json json = {
+        {"program", "particles"},
+        {"version", DCUDA_VERSION_STRING},
+        {"backend", about.backend},
+        {"width", about.whole.columns},
+        {"height", about.whole.segments},
+        {"particles", about.whole.particles},
+        {"steps", chosen.steps},
+        {"time_step", chosen.time_step},
+        {"seed", chosen.seed},
+        {"capacity", about.capacity},
+        {"fullest_segment", t.fullest},
+        {"devices", about.segments.devices},
+        {"ranks_per_device", about.segments.ranks_per_device},
+        {"ranks", about.segments.devices * about.segments.ranks_per_device},
+        {"threads_per_rank", about.threads},
+        {"puts_per_step", moved.puts},
+        {"puts_between_devices_per_step", moved.puts_between_devices},
+        {"pairs", t.pairs},
+        {"repeat", about.milliseconds.size()},
+        {"time_per_step_us",
+         {{"median", time.median * to_us},
+          {"low", time.low * to_us},
+          {"high", time.high * to_us},
+          {"interval", time.confident ? "95 % confidence" : "smallest and largest"},
+          {"samples", samples}}},
+        {"particles_per_second", speed.particles},
+        {"pairs_per_second", speed.pairs},
+        {"momentum_error", momentum_error(t)},
+        {"momentum_tolerance", momentum_tolerance(t, chosen.steps)},
+        {"energy_before", t.before.energy},
+        {"energy_after", t.after.energy},
+        {"verification", nullptr},
+    };
+    if (about.verified)
+        json["verification"] = {{"equal", about.verified->worst.equal()},
+                                {"differing_particles", about.verified->worst.differing},
+                                {"largest_difference", about.verified->worst.largest},
+                                {"reference_ms", about.verified->reference_seconds * 1e3}};
+    return json.dump(2) + "\n";
+}
+
+} // namespace particles

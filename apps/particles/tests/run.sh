@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# Runs the particles program as users do: run.sh PARTICLES DCUDA_RUN
+# Every run compares its result with the serial reference to the last bit.
+set -euo pipefail
+particles=$1 launcher=$2
+unset DCUDA_RANKS_PER_DEVICE
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+runs=0
+
+die() {
+    echo "FAILED: $*"
+    cat "$work/log"
+    exit 1
+}
+
+# job PROCESSES OPTION...
+job() {
+    local processes=$1
+    shift
+    if [ "$processes" = 1 ]; then
+        timeout 60 "$particles" "$@"
+    else
+        timeout 60 "$launcher" -n "$processes" "$particles" "$@"
+    fi
+}
+
+verified() {
+    job "$@" --verify >"$work/log" 2>&1 || die "status $?: $*"
+    grep -q 'equal the serial reference to the last bit' "$work/log" || die "not verified: $*"
+    runs=$((runs + 1))
+}
+
+# refused STATUS REASON PROCESSES OPTION...: ends by itself, with this status and an error that names the reason.
+refused() {
+    local expected=$1 reason=$2 status=0
+    shift 2
+    job "$@" >"$work/log" 2>&1 || status=$?
+    [ $status = "$expected" ] || die "status $status, not $expected: $*"
+    grep -q -- "$reason" "$work/log" || die "does not say '$reason': $*"
+    runs=$((runs + 1))
+}
+
+small=(--width 8 --height 7 --particles 150)
+for processes in 1 2 4; do
+    # Segments that do not divide, and one for each rank.
+    for ranks in 1 3 7; do
+        verified $processes "${small[@]}" --steps 60 --ranks $ranks
+    done
+    verified $processes "${small[@]}" --steps 40 --ranks 2 --threads 64 --seed 7 --time-step 0.05
+    verified $processes "${small[@]}" --steps 20 --ranks 2 --threads 1 --repeat 3
+    # Messages too large for a letter, cells with many particles, segments without any, hardly any domain, no step.
+    verified $processes --width 40 --height 4 --particles 1800 --steps 8 --ranks 2
+    verified $processes --width 2 --height 3 --particles 120 --steps 30 --ranks 3
+    verified $processes --width 5 --height 4 --particles 2 --steps 200 --ranks 2 --time-step 0.1
+    verified $processes --width 1 --height 1 --particles 3 --steps 50
+    verified $processes "${small[@]}" --steps 0 --ranks 2
+
+    # Errors that one rank finds on the way, and those that all know before.
+    refused 1 'segment .* its capacity of 23: raise --capacity' $processes "${small[@]}" --capacity 23 --steps 500 --ranks 3
+    refused 1 'step 1: particle .* use a smaller --time-step' $processes "${small[@]}" --time-step 0.95 --ranks 3
+    refused 1 'at the start, more than its capacity of 5: raise --capacity' $processes "${small[@]}" --capacity 5
+    refused 1 '8 ranks per device, but only 7 segments' $processes "${small[@]}" --ranks 8
+    refused 1 '8 ranks per device, but only 7 segments' $processes "${small[@]}" --dcuda-ranks=8
+    refused 2 'not above 0 and below 1' $processes --time-step 1.5
+    refused 2 '--particles' $processes --particles 0
+    refused 2 '--unknown' $processes --unknown
+    refused 1 'cannot write' $processes "${small[@]}" --json "$work/missing/out.json"
+done
+
+# Files and progress.
+verified 2 "${small[@]}" --steps 30 --repeat 7 --json "$work/out.json"
+python3 - "$work/out.json" <<'PYTHON' || die "JSON"
+import json, sys
+report = json.load(open(sys.argv[1]))
+assert report["verification"]["equal"] and report["particles"] == 300 and report["devices"] == 2
+assert report["time_per_step_us"]["median"] > 0 and report["time_per_step_us"]["interval"] == "95 % confidence"
+assert report["pairs"] > 0 and report["momentum_error"] <= report["momentum_tolerance"]
+PYTHON
+job 1 "${small[@]}" --steps 2 --json - 2>"$work/log" | python3 -c 'import json, sys; json.load(sys.stdin)' ||
+    die "JSON on standard output"
+job 2 "${small[@]}" --steps 50 --progress 0.000001 >"$work/log" 2>&1 || die "progress: status $?"
+grep -q 'particles: step [0-9]* of 50' "$work/log" || die "no progress"
+[ "$(ls "$work" | grep -c tmp)" = 0 ] || die "temporary files left"
+echo "$runs runs as expected"

@@ -33,7 +33,9 @@ void declare(CLI::App& app, options& chosen) {
     app.add_option("--time-step", chosen.time_step, "length of a step; no particle may move by a cut-off in one")
         ->check(check_time_step)
         ->capture_default_str();
-    app.add_option("--seed", chosen.seed, "of the random start")->check(CLI::NonNegativeNumber)->capture_default_str();
+    app.add_option("--seed", chosen.seed, "of the random start")
+        ->check(CLI::Validator(CLI::NonNegativeNumber).description(""))
+        ->capture_default_str();
     app.add_option("--capacity", chosen.capacity,
                    fmt::format("particles that a segment has room for (default: the average, a quarter more, and {})",
                                default_spare_count))

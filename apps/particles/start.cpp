@@ -47,7 +47,7 @@ std::vector<particle> start_of(const domain& whole, range segments, std::uint64_
             particle next;
             next.number = first_number(whole, segment) + i;
             randoms random(seed, next.number);
-            const auto moved = [&](int place) { return place + 0.5 + 0.5 * start_jitter * random.next(); };
+            const auto moved = [&](int place) { return place + 0.5 + start_jitter * random.next(); };
             next.at.x = moved(i % per_line) * whole.columns / per_line;
             next.at.y = segment + moved(i / per_line) / lines;
             next.velocity.x = start_speed * random.next();

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks dCUDA on the GPUs of this machine: builds the cuda preset, runs the tests, the examples, the stencil on as many
+# Checks dCUDA on the GPUs of this machine: builds the cuda preset, runs the tests, examples and case studies on as many
 # GPUs as there are, the memory checker and the benchmarks. Needs no root and no network; about 8 minutes on two GPUs.
 #
 #   scripts/gpu_check.sh [--build-only | --no-build] [--test-jobs N]
@@ -168,10 +168,12 @@ programs() {
             attempt "example $name on $count GPU(s)" 60 programs.log "${command[@]}"
         done
     done
-    if [ ! -x "$bin/stencil" ]; then fail "stencil: not built"; return; fi
-    for count in "${counts[@]}"; do
-        job "$count" "$bin/stencil" --verify
-        attempt "stencil --verify on $count GPU(s)" 60 programs.log "${command[@]}"
+    for name in stencil particles; do
+        if [ ! -x "$bin/$name" ]; then fail "$name: not built"; continue; fi
+        for count in "${counts[@]}"; do
+            job "$count" "$bin/$name" --verify
+            attempt "$name --verify on $count GPU(s)" 60 programs.log "${command[@]}"
+        done
     done
 }
 
@@ -185,7 +187,7 @@ network() {
         skip "network over libfabric: it is not here"
     fi
     for transport in "${transports[@]}"; do
-        for command in test_network_path test_copy test_stress "stencil --verify"; do
+        for command in test_network_path test_copy test_stress "stencil --verify" "particles --verify"; do
             # shellcheck disable=SC2086
             attempt "$command over $transport" 60 network.log env DCUDA_DISABLE_PEER=1 DCUDA_TRANSPORT=$transport \
                 "$bin/dcuda-run" -n 2 "$bin"/$command
@@ -243,6 +245,8 @@ memcheck() {
     checked "dcuda-bench latency" 60 "$bin/dcuda-bench" latency --sizes 4,60,1024,65536 --threads 32,128 --rounds 10 --batches 2
     [ ! -x "$bin/stencil" ] ||
         checked "stencil" 60 "$bin/stencil" --nx 20 --ny 13 --nz 3 --iterations 5 --threads 64 --verify
+    [ ! -x "$bin/particles" ] ||
+        checked "particles" 60 "$bin/particles" --width 20 --height 13 --particles 500 --steps 5 --threads 64 --verify
     local programs
     mapfile -t programs < <(device_tests)
     [ ${#programs[@]} -gt 0 ] || skip "memcheck of the tests: none is labelled device"
@@ -267,7 +271,7 @@ if [ -n "$runs" ]; then
         fail "nothing to run: $dir is not built"
     else
         phase "Tests" tests
-        phase "Examples and stencil" programs
+        phase "Examples and case studies" programs
         phase "Network path" network
         phase "Memory checker" memcheck
         phase "Benchmarks" benchmarks

@@ -254,8 +254,13 @@ private:
         particle moved{work_.block(segment).at()[i], work_.velocities[slot], work_.numbers[slot]};
         kick(moved.velocity, work_.forces[slot], work_.time_step);
         if (!is_slow(moved.velocity, work_.time_step)) {
-            if (atomicCAS(&tally_.failed.what, failure::none, failure::too_fast) == failure::none)
-                tally_.failed = {failure::too_fast, step, segment, 0, moved.number, moved.velocity};
+            failure& note = tally_.failed;
+            if (atomicCAS(&note.what, failure::none, failure::too_fast) == failure::none) {
+                note.step = step;
+                note.segment = segment;
+                note.number = moved.number;
+                note.velocity = moved.velocity;
+            }
             return false;
         }
         const vector taken = drift(moved, work_.whole, work_.time_step);

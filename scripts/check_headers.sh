@@ -18,7 +18,7 @@ compile_cpu() {
 }
 compile_cuda() {
     echo "#include \"$1\"" >"$2.cu"
-    "$nvcc" -std=c++20 -arch=sm_90 -Werror=all-warnings -Xcompiler="${warnings// /,}" -Iinclude -c "$2.cu" -o "$2.o"
+    "$nvcc" -std=c++20 -arch=sm_90 -Werror=all-warnings -Xcompiler="${warnings// /,}" -Iinclude -ptx "$2.cu" -o "$2.ptx"
 }
 check_header() {
     local backend=$1 header=$2 log="$3"

@@ -33,10 +33,6 @@ constexpr std::size_t keep_capacity_bytes = 1024 * 1024;
 
 } // namespace
 
-descriptor::~descriptor() {
-    if (fd_ >= 0) close(fd_);
-}
-
 // ---- frames ---------------------------------------------------------------------------------------------------------
 
 std::string encode(const frame& message) {

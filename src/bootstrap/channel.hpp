@@ -2,27 +2,13 @@
 #pragma once
 
 #include "bootstrap/control.hpp"
+#include "support/descriptor.hpp"
 
 #include <utility>
 
 namespace dcuda::bootstrap {
 
-// A file descriptor that somebody owns.
-class descriptor {
-public:
-    explicit descriptor(int fd = -1) noexcept : fd_(fd) {}
-    descriptor(descriptor&& other) noexcept : fd_(other.release()) {}
-    descriptor& operator=(descriptor&& other) noexcept {
-        std::swap(fd_, other.fd_);
-        return *this;
-    }
-    ~descriptor();
-    int get() const noexcept { return fd_; }
-    int release() noexcept { return std::exchange(fd_, -1); }
-
-private:
-    int fd_;
-};
+using support::descriptor;
 
 enum class frame_type : std::uint32_t {
     hello,    // to the hub: process, id = pid, number = count, label = version, payload = parts {identity, key, host};

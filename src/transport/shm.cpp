@@ -1,6 +1,7 @@
 #include "transport/shm.hpp"
 
 #include "support/check.hpp"
+#include "support/descriptor.hpp"
 
 #include <cerrno>
 #include <cstring>
@@ -15,6 +16,8 @@
 #include <vector>
 
 namespace dcuda::transport {
+
+using support::descriptor;
 
 namespace {
 
@@ -32,20 +35,6 @@ shared_memory map(int file, std::size_t bytes) {
                      std::strerror(errno));
     return {static_cast<std::byte*>(base), [bytes](std::byte* memory) { munmap(memory, bytes); }};
 }
-
-class descriptor {
-public:
-    explicit descriptor(int file) : file_(file) {}
-    descriptor(descriptor&& other) noexcept : file_(std::exchange(other.file_, -1)) {}
-    descriptor& operator=(descriptor&&) = delete;
-    ~descriptor() {
-        if (file_ >= 0) close(file_);
-    }
-    int get() const { return file_; }
-
-private:
-    int file_;
-};
 
 class shm final : public network {
 public:
@@ -96,10 +85,11 @@ public:
 
     bool write(int peer, const remote_memory& where, std::size_t offset, const void* source, std::size_t bytes,
                std::uint32_t number, std::uint64_t token) override {
-        // Before the number is in the queue nobody looks at the place, so it does not matter if there is no room.
+        write_queue& writes = at(peer).to->writes;
+        if (writes.is_full()) return false;
         std::byte* const target = memory_of(peer, where).get() + offset;
         if (target != source) std::memcpy(target, source, bytes);
-        if (!at(peer).to->writes.push(number)) return false;
+        writes.push(number);
         sent_.push_back(token);
         return true;
     }

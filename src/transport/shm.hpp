@@ -20,14 +20,13 @@ public:
 
     explicit write_queue(std::uint32_t* slots) : slots_(slots) {} // `capacity` of them, 0 at first
 
-    // False: full.
-    bool push(std::uint32_t number) {
+    bool is_full() const { return detail::load_relaxed(slots_ + next_ % capacity) != 0; }
+
+    // There must be room.
+    void push(std::uint32_t number) {
         using namespace detail;
-        std::uint32_t* const slot = slots_ + next_ % capacity;
-        if (load_relaxed(slot) != 0) return false;
-        atomic(slot).store(number + 1, order<order_tag::write_publish>(std::memory_order_release));
+        atomic(slots_ + next_ % capacity).store(number + 1, order<order_tag::write_publish>(std::memory_order_release));
         ++next_;
-        return true;
     }
 
     // False: empty.

@@ -25,6 +25,11 @@ bool asks_for_help(int argc, char** argv) {
                        [](std::string_view argument) { return argument == "-h" || argument == "--help"; });
 }
 
+bool asks_runtime_for_ranks(int argc, char** argv) {
+    return std::any_of(argv + 1, argv + argc,
+                       [](std::string_view argument) { return argument.starts_with("--dcuda-ranks"); });
+}
+
 std::string check_threads(const std::string& text) {
     int value = 0;
     const bool whole = CLI::detail::lexical_cast(text, value) && value >= 1 && value <= 1024;

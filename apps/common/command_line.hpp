@@ -35,6 +35,9 @@ command_line<Options> parse(CLI::App& app, int argc, char** argv, const Options&
 // Whether the arguments ask for the help text, which needs no device and no other process.
 bool asks_for_help(int argc, char** argv);
 
+// Whether they ask the runtime, not the program, for a number of ranks.
+bool asks_runtime_for_ranks(int argc, char** argv);
+
 // For CLI11: what is wrong with a number of threads of a rank, or nothing.
 std::string check_threads(const std::string& text);
 

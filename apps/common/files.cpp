@@ -1,6 +1,7 @@
 #include "common/files.hpp"
 
 #include <cerrno>
+#include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
@@ -75,5 +76,14 @@ void write_file(const std::filesystem::path& path, const std::string& contents) 
 }
 
 void check_writable(const std::filesystem::path& path) { temporary_file probe(path); }
+
+void write_report(const std::string& json_file, const std::string& words, const std::string& json) {
+    const bool json_to_output = json_file == "-";
+    std::fputs(words.c_str(), json_to_output ? stderr : stdout);
+    if (json_to_output)
+        std::fputs(json.c_str(), stdout);
+    else if (!json_file.empty())
+        write_file(json_file, json);
+}
 
 } // namespace common

@@ -16,4 +16,8 @@ void write_file(const std::filesystem::path& path, const std::string& contents);
 // Throws std::runtime_error if write_file could not create the file: ask before a long computation, not after.
 void check_writable(const std::filesystem::path& path);
 
+// What a program says at its end: in words, and as JSON in that file, if there is one. With the file "-" JSON goes to
+// standard output, and the words to the standard error.
+void write_report(const std::string& json_file, const std::string& words, const std::string& json);
+
 } // namespace common

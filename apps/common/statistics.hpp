@@ -2,11 +2,19 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <vector>
 
 namespace measure {
+
+// How long an action takes.
+double seconds_of(const auto& action) {
+    const auto start = std::chrono::steady_clock::now();
+    action();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
 
 // Low and high are the order statistics that enclose the median of the distribution with at least 95 % confidence.
 // Fewer than six samples have no such interval: they are then the smallest and the largest sample, and `confident` is

@@ -1,18 +1,17 @@
 // Particles with short-range forces on all devices of a job: docs/guide/particles.md.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <limits>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "dcuda/dcuda.hpp"
 
 #include "common/device_buffer.hpp"
 #include "common/files.hpp"
+#include "common/statistics.hpp"
 #include "kernels.hpp"
 #include "options.hpp"
 #include "reference.hpp"
@@ -23,7 +22,6 @@ namespace particles {
 
 using common::check_writable;
 using common::device_buffer;
-using common::write_file;
 
 namespace {
 
@@ -201,22 +199,7 @@ std::string find_failure(const std::vector<tally>& known, const options& chosen,
     }
 }
 
-double seconds_of(const auto& action) {
-    const auto start = std::chrono::steady_clock::now();
-    action();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 // --- Results, on process 0 -----------------------------------------------------------------------------------------
-
-void write_report(const options& chosen, const report& about) {
-    const bool json_to_output = chosen.json == "-";
-    std::fputs(in_words(about, chosen).c_str(), json_to_output ? stderr : stdout);
-    if (json_to_output)
-        std::fputs(as_json(about, chosen).c_str(), stdout);
-    else if (!chosen.json.empty())
-        write_file(chosen.json, as_json(about, chosen));
-}
 
 // Compares a run's result with the serial reference, which is computed at the first.
 void verify(report& about, const options& chosen, std::vector<particle>& expected, const std::vector<particle>& after) {
@@ -224,7 +207,7 @@ void verify(report& about, const options& chosen, std::vector<particle>& expecte
         about.verified.emplace();
         expected = start_of(about.whole, about.segments.all(), chosen.seed);
         about.verified->reference_seconds =
-            seconds_of([&] { move_serially(expected, about.whole, chosen.steps, chosen.time_step); });
+            measure::seconds_of([&] { move_serially(expected, about.whole, chosen.steps, chosen.time_step); });
     }
     if (about.verified->worst.equal()) about.verified->worst = compare(expected, after);
 }
@@ -234,8 +217,7 @@ int run_program(int argc, char** argv) {
         std::fputs(parse_command_line(argc, argv).text.c_str(), stdout);
         return 0;
     }
-    const bool asked_runtime = std::any_of(
-        argv + 1, argv + argc, [](std::string_view argument) { return argument.starts_with("--dcuda-ranks"); });
+    const bool asked_runtime = arguments::asks_runtime_for_ranks(argc, argv);
     dcuda::runtime runtime(argc, argv);
     const dcuda::rank_info job = runtime.info();
     const bool first = job.process_index == 0;
@@ -274,7 +256,7 @@ int run_program(int argc, char** argv) {
         if (first) verify(about, chosen, expected, after);
     }
     if (!first) return 0;
-    write_report(chosen, about);
+    common::write_report(chosen.json, in_words(about, chosen), as_json(about, chosen));
     return about.verified && !about.verified->worst.equal() ? 1 : 0;
 }
 

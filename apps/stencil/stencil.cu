@@ -1,19 +1,18 @@
 // Horizontal diffusion on all devices of a job: docs/guide/stencil.md.
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "dcuda/dcuda.hpp"
 
 #include "common/device_buffer.hpp"
 #include "common/files.hpp"
+#include "common/statistics.hpp"
 #include "field.hpp"
 #include "kernels.hpp"
 #include "options.hpp"
@@ -166,12 +165,6 @@ void refuse_too_large(const grid& whole) {
         throw std::runtime_error("more than 2^30 lines (ny times devices times nz): use smaller sizes");
 }
 
-double seconds_of(const auto& action) {
-    const auto start = std::chrono::steady_clock::now();
-    action();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 // --- Results, on process 0 -----------------------------------------------------------------------------------------
 
 void check_outputs(const options& chosen) {
@@ -188,22 +181,13 @@ void write_results(const options& chosen, const field& before, const field& afte
         write_file(chosen.png, draw_comparison(before.level(0), after.level(0), g.nx, chosen.iterations));
 }
 
-void write_report(const options& chosen, const report& about) {
-    const bool json_to_output = chosen.json == "-";
-    std::fputs(in_words(about, chosen).c_str(), json_to_output ? stderr : stdout);
-    if (json_to_output)
-        std::fputs(as_json(about, chosen).c_str(), stdout);
-    else if (!chosen.json.empty())
-        write_file(chosen.json, as_json(about, chosen));
-}
-
 // Compares a run's result with the serial reference, which is computed at the first.
 void verify(report& about, const options& chosen, const field& before, field& expected, const field& after) {
     if (!about.verified) {
         about.verified.emplace();
         expected = before;
         about.verified->reference_seconds =
-            seconds_of([&] { diffuse_serially(expected, chosen.iterations, chosen.coefficient); });
+            measure::seconds_of([&] { diffuse_serially(expected, chosen.iterations, chosen.coefficient); });
     }
     if (about.verified->worst.equal()) about.verified->worst = compare(expected, after);
 }
@@ -213,8 +197,7 @@ int run_program(int argc, char** argv) {
         std::fputs(parse_command_line(argc, argv).text.c_str(), stdout);
         return 0;
     }
-    const bool asked_runtime = std::any_of(
-        argv + 1, argv + argc, [](std::string_view argument) { return argument.starts_with("--dcuda-ranks"); });
+    const bool asked_runtime = arguments::asks_runtime_for_ranks(argc, argv);
     dcuda::runtime runtime(argc, argv);
     const dcuda::rank_info job = runtime.info();
     const bool first = job.process_index == 0;
@@ -263,7 +246,7 @@ int run_program(int argc, char** argv) {
     if (!first) return 0;
     if (chosen.needs_result()) about.surveyed = survey(before, after);
     write_results(chosen, before, after);
-    write_report(chosen, about);
+    common::write_report(chosen.json, in_words(about, chosen), as_json(about, chosen));
     return about.verified && !about.verified->worst.equal() ? 1 : 0;
 }
 

@@ -1,35 +1,8 @@
 #!/usr/bin/env bash
 # Runs the particles program as users do: run.sh PARTICLES DCUDA_RUN
-# Every run compares its result with the serial reference to the last bit.
 set -euo pipefail
-particles=$1 launcher=$2
-unset DCUDA_RANKS_PER_DEVICE
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-runs=0
-
-die() {
-    echo "FAILED: $*"
-    cat "$work/log"
-    exit 1
-}
-
-# job PROCESSES OPTION...
-job() {
-    local processes=$1
-    shift
-    if [ "$processes" = 1 ]; then
-        timeout 60 "$particles" "$@"
-    else
-        timeout 60 "$launcher" -n "$processes" "$particles" "$@"
-    fi
-}
-
-verified() {
-    job "$@" --verify >"$work/log" 2>&1 || die "status $?: $*"
-    grep -q 'equal the serial reference to the last bit' "$work/log" || die "not verified: $*"
-    runs=$((runs + 1))
-}
+program=$1 launcher=$2
+. "$(dirname "$0")/../../common/run.sh"
 
 # refused STATUS REASON PROCESSES OPTION...: ends by itself, with this status and an error that names the reason.
 refused() {

@@ -1,35 +1,8 @@
 #!/usr/bin/env bash
 # Runs the stencil program as users do: run.sh STENCIL DCUDA_RUN MAP.pgm
-# Every run compares its result with the serial reference to the last bit.
 set -euo pipefail
-stencil=$1 launcher=$2 map=$3
-unset DCUDA_RANKS_PER_DEVICE
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-runs=0
-
-die() {
-    echo "FAILED: $*"
-    cat "$work/log"
-    exit 1
-}
-
-# job PROCESSES OPTION...
-job() {
-    local processes=$1
-    shift
-    if [ "$processes" = 1 ]; then
-        timeout 60 "$stencil" "$@"
-    else
-        timeout 60 "$launcher" -n "$processes" "$stencil" "$@"
-    fi
-}
-
-verified() {
-    job "$@" --verify >"$work/log" 2>&1 || die "status $?: $*"
-    grep -q 'equal the serial reference to the last bit' "$work/log" || die "not verified: $*"
-    runs=$((runs + 1))
-}
+program=$1 launcher=$2 map=$3
+. "$(dirname "$0")/../../common/run.sh"
 
 # refused REASON PROCESSES OPTION...: ends by itself, with an error that names the reason.
 refused() {

@@ -1,0 +1,29 @@
+# For the scripts that run a program as users do: $program, under $launcher. Every run compares its result with the serial
+# reference to the last bit.
+unset DCUDA_RANKS_PER_DEVICE
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+runs=0
+
+die() {
+    echo "FAILED: $*"
+    cat "$work/log"
+    exit 1
+}
+
+# job PROCESSES OPTION...
+job() {
+    local processes=$1
+    shift
+    if [ "$processes" = 1 ]; then
+        timeout 60 "$program" "$@"
+    else
+        timeout 60 "$launcher" -n "$processes" "$program" "$@"
+    fi
+}
+
+verified() {
+    job "$@" --verify >"$work/log" 2>&1 || die "status $?: $*"
+    grep -q 'equal the serial reference to the last bit' "$work/log" || die "not verified: $*"
+    runs=$((runs + 1))
+}

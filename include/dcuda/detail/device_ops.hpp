@@ -22,10 +22,6 @@ DCUDA_DEVICE void* user_data(const rank_state& state) { return state.device.user
 
 // --- Targets -------------------------------------------------------------------------------------------------------
 
-DCUDA_DEVICE target_entry& cached_target(rank_state& state, std::uint32_t window, std::uint32_t rank) {
-    return state.targets[(rank + window) % cached_targets];
-}
-
 // Finds a target that is not in the cache, and puts it there. All threads.
 DCUDA_COLD void load_target(shared_state shared, std::uint32_t window, std::uint32_t rank, std::uint32_t world_rank,
                             window_entry place) {
@@ -35,7 +31,8 @@ DCUDA_COLD void load_target(shared_state shared, std::uint32_t window, std::uint
     exec::sync_block(); // no thread still reads what the entry holds now
     exec::run_then_sync([&] {
         const auto small = path.lane != nullptr ? static_cast<std::uint32_t>(limit) + 1 : 0;
-        cached_target(state, window, rank) = {window, rank, small, world_rank, place.base, place.bytes, place.home};
+        cached_target(state, window, rank) = {window,     rank,        small,      world_rank,
+                                              place.base, place.bytes, place.home, is_remote(path) ? 1u : 0u};
     });
 }
 
@@ -90,10 +87,6 @@ DCUDA_DEVICE void notify_by(rank_state& state, link& to, std::uint32_t tag) {
         if (send_at_once(state, to, what) == sending::by_team) send_by_team(state, to, what);
         return;
     }
-    if (is_remote(to)) {
-        exec::far(send_by_host)(state, to.world_rank, nullptr, nullptr, 0, tag);
-        return;
-    }
     exec::sync_then_team([&](const team& all) {
         if (!all.leads()) return;
         exec::complete_copies(state.staging, exec::is_leader());
@@ -120,9 +113,8 @@ DCUDA_COLD void put_in_general(shared_state shared, window win, int target, std:
                                const void* source) {
     rank_state& state = shared.get();
     const target_entry& to = find_target(state, operation::put, win, target, offset, bytes);
-    const link& path = find_link(state, to.world_rank);
-    if (is_remote(path)) {
-        if (bytes != 0) exec::far(send_by_host)(state, to.world_rank, to.home + offset, source, bytes, no_tag);
+    if (to.remote != 0) {
+        if (bytes != 0) exec::far(send_by_host)(state, to.window, to.rank, offset, bytes, source, no_tag);
         return;
     }
     put_directly(state, find_link(state, to.world_rank), to.base + offset, to.home + offset, source, bytes);
@@ -140,17 +132,13 @@ DCUDA_COLD void put_notify_straight(shared_state shared, window win, int target,
     check_tag(state, operation::put_notify, tag, target);
     const target_entry& to = find_target(state, operation::put_notify, win, target, offset, bytes);
     link& path = find_link(state, to.world_rank);
-    if (is_remote(path)) {
-        exec::far(send_by_host)(state, to.world_rank, to.home + offset, source, bytes, static_cast<std::uint32_t>(tag));
-        return;
-    }
     put_directly(state, path, to.base + offset, to.home + offset, source, bytes);
     notify_by(state, path, static_cast<std::uint32_t>(tag));
 }
 
 // A small notified put: whatever has to be checked, looked up or waited for before. If `by_team` it is the team alone
-// that calls it, after put_at_once. The result is `done`, or `straight` if it is not small or there is no room for its
-// payload: who puts waits for nobody as long as there is room for headers, unless it crosses mail.
+// that calls it, after put_at_once. The result is `done`, or `by_host`, or `straight` if it is not small or there is no
+// room for its payload: who puts waits for nobody as long as there is room for headers, unless it crosses mail.
 DCUDA_COLD sending put_notify_in_general(shared_state shared, window win, int target, std::size_t offset,
                                          std::size_t bytes, const void* source, int tag, bool by_team) {
     rank_state& state = shared.get();
@@ -163,6 +151,7 @@ DCUDA_COLD sending put_notify_in_general(shared_state shared, window win, int ta
         send_by_team(state, path, what);
         return sending::done;
     }
+    if (to.remote != 0) return sending::by_host;
     if (bytes >= to.small) return sending::straight;
     const std::uint32_t packets = packets_for(what.mailed_bytes());
     sending how = send_at_once(state, path, what);
@@ -194,7 +183,9 @@ DCUDA_DEVICE sending put_at_once(shared_state shared, window win, int target, st
         return send_at_once(state, state.links[to.world_rank % cached_links],
                             {to.base + offset, to.home + offset, static_cast<const std::byte*>(source),
                              static_cast<std::uint32_t>(bytes), number});
-    return is_known & (bytes >= to.small) ? sending::straight : sending::in_general;
+    if (is_known & (to.remote != 0) & (bytes <= to.bytes) & (offset <= to.bytes - bytes) & (number < state.device.tags))
+        return sending::by_host;
+    return is_known & (bytes >= to.small) & (to.remote == 0) ? sending::straight : sending::in_general;
 }
 
 DCUDA_DEVICE void put_notify(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes,
@@ -203,6 +194,9 @@ DCUDA_DEVICE void put_notify(rank_state& state, window win, int target, std::siz
     if (how == sending::by_team || how == sending::in_general)
         how = exec::far(put_notify_in_general)(state, win, target, offset, bytes, source, tag, how == sending::by_team);
     if (how == sending::straight) exec::far(put_notify_straight)(state, win, target, offset, bytes, source, tag);
+    if (how == sending::by_host)
+        exec::far(send_by_host)(state, win.id, static_cast<std::uint32_t>(target), offset, bytes, source,
+                                static_cast<std::uint32_t>(tag));
 }
 
 DCUDA_COLD void notify_in_general(shared_state shared, int target, communicator comm, int tag, bool by_team) {
@@ -220,8 +214,9 @@ DCUDA_COLD void notify_in_general(shared_state shared, int target, communicator 
     const target_entry& cached = cached_target(state, key, rank);
     if (cached.window != key || cached.rank != rank)
         load_target(state, key, rank, comm == world ? rank : state.device.first_rank + rank, {});
-    link& to = find_link(state, cached.world_rank);
     const auto number = static_cast<std::uint32_t>(tag);
+    if (cached.remote != 0) return exec::far(send_by_host)(state, key, rank, 0, 0, nullptr, number);
+    link& to = find_link(state, cached.world_rank);
     if (by_team)
         send_by_team(state, to, {nullptr, nullptr, nullptr, 0, number});
     else
@@ -233,15 +228,20 @@ DCUDA_DEVICE sending notify_at_once(shared_state shared, int target, communicato
     const std::uint32_t key = notify_key + static_cast<std::uint32_t>(comm);
     const target_entry& to = cached_target(state, key, static_cast<std::uint32_t>(target));
     const auto number = static_cast<std::uint32_t>(tag);
-    if ((to.window == key) & (to.rank == static_cast<std::uint32_t>(target)) & (to.small != 0) &
-        (number < state.device.tags))
+    const bool is_known =
+        (to.window == key) & (to.rank == static_cast<std::uint32_t>(target)) & (number < state.device.tags);
+    if (is_known & (to.small != 0))
         return send_at_once(state, state.links[to.world_rank % cached_links], {nullptr, nullptr, nullptr, 0, number});
-    return sending::in_general;
+    return is_known & (to.remote != 0) ? sending::by_host : sending::in_general;
 }
 
 DCUDA_DEVICE void notify(rank_state& state, int target, communicator comm, int tag) {
     const sending how = notify_at_once(state, target, comm, tag);
-    if (how != sending::done) exec::far(notify_in_general)(state, target, comm, tag, how == sending::by_team);
+    if (how == sending::by_team || how == sending::in_general)
+        exec::far(notify_in_general)(state, target, comm, tag, how == sending::by_team);
+    if (how == sending::by_host)
+        exec::far(send_by_host)(state, notify_key + static_cast<std::uint32_t>(comm),
+                                static_cast<std::uint32_t>(target), 0, 0, nullptr, static_cast<std::uint32_t>(tag));
 }
 
 DCUDA_DEVICE void wait_notifications(rank_state& state, int tag, int count) {

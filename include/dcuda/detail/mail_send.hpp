@@ -270,6 +270,7 @@ enum class sending {
     done,
     by_team,    // all threads have arrived (CPU backend: as_team waits for them), the team must send it: send_message
     straight,   // nothing has happened: it is no message for a mailbox
+    by_host,    // nothing has happened: the target is reached over the network
     in_general, // nothing has happened: something has to be looked up, or there is no room
 };
 

@@ -10,75 +10,115 @@ namespace dcuda::detail {
 
 DCUDA_DEVICE bool is_remote(const link& to) { return to.counters == nullptr; }
 
-// The words of the packet with this number, of a `send` command and its payload.
-struct send_words {
-    std::uint32_t head[8];
-    const std::byte* payload; // in the ring
-    std::uint32_t bytes;      // of it
-    std::uint64_t address;    // of the payload, if it is not in the ring
+// A `send` command and the payload that follows it in the ring.
+struct outbound {
+    std::uint32_t rank;   // that sends, on this device
+    std::uint32_t target; // world rank
+    std::uint32_t tag;
+    std::uint64_t place; // of the payload, as the target addresses it
+    const std::byte* source;
+    std::uint64_t bytes;
+    bool by_host; // the host reads the source
 
-    // Word by word: the first packets hold words of the command, then of the payload; or the address.
-    DCUDA_DEVICE std::uint32_t word(std::uint32_t index) const {
-        if (index < 8) return head[index];
-        if (head[7] != in_ring)
-            return index == 8 ? static_cast<std::uint32_t>(address) : static_cast<std::uint32_t>(address >> 32);
-        const std::uint32_t at = 4 * (index - 8);
-        if (at >= bytes) return 0;
-        const std::byte* const place = payload + at;
-        if (at + 4 <= bytes && (reinterpret_cast<std::uintptr_t>(place) & 3) == 0)
-            return *reinterpret_cast<const std::uint32_t*>(place);
-        std::uint32_t value = 0;
-        for (std::uint32_t i = 0; i < 4 && at + i < bytes; ++i) value |= static_cast<std::uint32_t>(place[i]) << 8 * i;
-        return value;
+    DCUDA_DEVICE std::uint32_t commands() const {
+        return by_host ? 1 : commands_for(static_cast<std::uint32_t>(bytes));
+    }
+    DCUDA_DEVICE std::uint32_t packets() const { return commands() * packets_per_command; }
+
+    // What the packet with this number holds: words of the command, then of the payload, which begins with the last
+    // word of the third; or of its address.
+    DCUDA_DEVICE chunk words(std::uint32_t number) const {
+        chunk part{};
+        const std::uint32_t at = number <= 2 ? 0 : number * mail_bytes - 8 * 4;
+        if (!by_host && number >= 2 && at < bytes) {
+            const std::uint32_t most = number == 2 ? 4 : mail_bytes, left = static_cast<std::uint32_t>(bytes) - at;
+            part = load_chunk(source + at, left < most ? left : most);
+        }
+        const auto address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(source));
+        if (number == 0) return {{static_cast<std::uint32_t>(opcode::send), rank, target}};
+        if (number == 1) return {{tag, static_cast<std::uint32_t>(place), static_cast<std::uint32_t>(place >> 32)}};
+        if (number == 2)
+            return {{static_cast<std::uint32_t>(bytes), by_host ? static_cast<std::uint32_t>(bytes >> 32) : in_ring,
+                     by_host ? static_cast<std::uint32_t>(address) : part.words[0]}};
+        if (by_host) part.words[0] = static_cast<std::uint32_t>(address >> 32);
+        return part;
     }
 };
 
-// All threads arrive, then the host is told to send `bytes` bytes at `source` to `home`, as the target addresses it,
-// and a notification unless the tag is no_tag. When a thread returns, others may still be reading the source, which is
-// also read later if it is large: flush().
+// Stores every `step`th packet of the command, from `first` on, which holds `first_words`.
+// PERF: to read the source takes longer than to store, so several packets are on their way at once.
+DCUDA_DEVICE void store_send(const rank_state& state, const outbound& what, std::uint32_t ticket, std::uint32_t first,
+                             std::uint32_t step, const chunk& first_words) {
+    constexpr unsigned flight = 4;
+    const std::uint32_t packets = what.packets();
+    const auto store = [&](std::uint32_t number, const chunk& part) {
+        const std::uint32_t command = ticket + number / packets_per_command;
+        store_packet<order_tag::command_publish>(ring_slot(state, command) + number % packets_per_command,
+                                                 part.words[0], part.words[1], part.words[2], command + 1);
+    };
+    if (first < packets) store(first, first_words);
+    for (std::uint32_t i = first + step; i < packets; i += flight * step) {
+        chunk parts[flight];
+        DCUDA_UNROLL
+        for (unsigned k = 0; k < flight; ++k)
+            if (i + k * step < packets) parts[k] = what.words(i + k * step);
+        DCUDA_UNROLL
+        for (unsigned k = 0; k < flight; ++k)
+            if (i + k * step < packets) store(i + k * step, parts[k]);
+    }
+}
+
+// All threads arrive, then the host is told to send `bytes` bytes at `source` to the target, at `offset` in the window,
+// and a notification unless the tag is no_tag. The target is in the cache, by this key. When a thread returns, others
+// may still be reading the source, which is also read later if it is large: flush().
 //
 // ORDER command-publish: payload in the ring travels in packets that vouch for themselves. A source that the host will
 // read is completed to the system before the command leaves.
-DCUDA_COLD void send_by_host(shared_state shared, std::uint32_t world_rank, std::byte* home, const void* source,
-                             std::size_t bytes, std::uint32_t tag) {
+DCUDA_COLD void send_by_host(shared_state shared, std::uint32_t key, std::uint32_t target, std::size_t offset,
+                             std::size_t bytes, const void* source, std::uint32_t tag) {
     rank_state& state = shared.get();
-    const auto* from = static_cast<const std::byte*>(source);
-    // The host cannot read a block's shared memory.
-    const bool by_host = bytes > state.device.network.ring_bytes && exec::is_global_memory(source);
-    exec::sync_then_team([&](const team& all) {
-        for (std::size_t done = 0;;) {
-            const std::size_t left = bytes - done;
-            const bool in_parts = !by_host && left > max_ring_bytes;
-            const std::size_t part = in_parts ? max_ring_bytes : left;
-            const std::uint32_t commands = by_host ? 1 : commands_for(static_cast<std::uint32_t>(part));
-            std::uint32_t ticket = 0;
-            bool taken = true;
-            if (all.leads()) {
+    const target_entry& to = cached_target(state, key, target);
+    outbound what{state.device_rank,
+                  to.world_rank,
+                  tag,
+                  static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(to.home)) + offset,
+                  static_cast<const std::byte*>(source),
+                  bytes,
+                  // The host cannot read a block's shared memory.
+                  bytes > state.device.network.ring_bytes && exec::is_global_memory(source)};
+    for (std::size_t left = bytes;;) {
+        const bool is_last = what.by_host || left <= max_ring_bytes;
+        what.bytes = is_last ? left : max_ring_bytes;
+        what.tag = is_last ? tag : no_tag;
+        if (what.packets() <= 32) {
+            exec::sync_then_team([&](const team& all) {
+                const chunk first = all.index < what.packets() ? what.words(all.index) : chunk{};
+                std::uint32_t ticket = 0;
+                bool taken = true;
+                if (all.leads()) {
+                    state.networked = 1;
+                    if (what.by_host) complete_writes();
+                    taken = take_tickets(state, what.commands(), ticket);
+                }
+                if (vote(all, !taken) == 0) // else the run has ended
+                    store_send(state, what, broadcast(all, ticket, 0), all.index, all.count, first);
+            });
+        } else {
+            exec::sync_block();
+            const std::uint32_t index = exec::thread_index();
+            const chunk first = index < what.packets() ? what.words(index) : chunk{};
+            exec::run_then_sync([&] {
                 state.networked = 1;
-                if (by_host) complete_writes();
-                taken = take_tickets(state, commands, ticket);
-            }
-            if (vote(all, !taken) != 0) return; // the run has ended
-            ticket = broadcast(all, ticket, 0);
-            sync(all);
-            const auto place = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(home)) + done;
-            const send_words words{{static_cast<std::uint32_t>(opcode::send), state.device_rank, world_rank,
-                                    in_parts ? no_tag : tag, static_cast<std::uint32_t>(place),
-                                    static_cast<std::uint32_t>(place >> 32), static_cast<std::uint32_t>(part),
-                                    by_host ? static_cast<std::uint32_t>(std::uint64_t{part} >> 32) : in_ring},
-                                   from + done,
-                                   static_cast<std::uint32_t>(part),
-                                   static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(from))};
-            for (std::uint32_t i = all.index; i < commands * packets_per_command; i += all.count) {
-                const std::uint32_t command = ticket + i / packets_per_command;
-                store_packet<order_tag::command_publish>(ring_slot(state, command) + i % packets_per_command,
-                                                         words.word(3 * i), words.word(3 * i + 1),
-                                                         words.word(3 * i + 2), command + 1);
-            }
-            done += part;
-            if (done == bytes) return;
+                take_tickets(state, what.commands(), state.result);
+            });
+            leave_if_ended(state);
+            store_send(state, what, state.result, index, exec::block_threads(), first);
         }
-    });
+        if (is_last) return;
+        left -= max_ring_bytes;
+        what.place += max_ring_bytes;
+        what.source += max_ring_bytes;
+    }
 }
 
 // Waits until all puts of this rank over the network have arrived. One thread.

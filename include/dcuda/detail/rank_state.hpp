@@ -22,7 +22,8 @@ struct alignas(16) target_entry {
     std::uint32_t world_rank;
     std::byte* base; // of the target's window, as mapped here
     std::uint64_t bytes;
-    std::byte* home; // the base as the target addresses it
+    std::byte* home;      // the base as the target addresses it
+    std::uint32_t remote; // 1: it is reached over the network
 };
 // In place of a window: notifications alone, by communicator.
 inline constexpr std::uint32_t notify_key = 0xffff'fff0;
@@ -123,7 +124,8 @@ struct rank_state {
     std::uint32_t favourite;   // the lane that brought the last message,
     std::uint32_t foreseen;    // and that message's payload packets: the next one will be alike
     std::uint32_t usual_waits; // so far,
-    std::uint32_t called_off;  // and the number of the last one that was called off
+    std::uint32_t called_off;  // the number of the last one that was called off,
+    std::uint32_t counted;     // and of the last one that a counter ended
     shared_batch batch;
     std::uint32_t remote_lanes;    // bit by lane: its source is on another device
     std::uint32_t ring_head;       // of the command ring, as last seen
@@ -145,6 +147,10 @@ struct rank_place {
 };
 DCUDA_DEVICE rank_place place_of(const rank_state& state, std::uint32_t world_rank) {
     return {world_rank / state.device.ranks_per_device, world_rank % state.device.ranks_per_device};
+}
+
+DCUDA_DEVICE target_entry& cached_target(rank_state& state, std::uint32_t window, std::uint32_t rank) {
+    return state.targets[(rank + window) % cached_targets];
 }
 
 // How functions that are not inlined, and the user's rank, hold the state.

@@ -66,10 +66,10 @@ DCUDA_DEVICE bool look_for_notifications(const team& all, rank_state& state, std
 
 #if defined(__CUDACC__)
 
-// The usual wait: one notification is missing, it comes with the tag that is waited for, from the source that sent the
-// last one, with at most as much payload, and soon. Each thread looks at the header and at its own packets of the
-// payload that is foreseen. False if it is not so: then nothing has happened, whatever has been placed already. All
-// threads of the block, after its barrier.
+// The usual wait: one notification is missing, and it comes soon. By mail: with the tag that is waited for, from the
+// source that sent the last message, with at most as much payload; each thread looks at the header and at its own
+// packets of the payload that is foreseen. Or by the counter, from a source that has no lane. False if it is not so:
+// then nothing has happened, whatever has been placed already. All threads of the block, after its barrier.
 //
 // PERF: to look at the header first and then at the payload costs another trip to the L2 cache, 0.16 us; a warp that
 // places three rows of packets takes 0.4 us longer than three warps. All that can be is found before the polling:
@@ -84,7 +84,7 @@ DCUDA_DEVICE bool await_the_usual(shared_state shared, std::uint32_t tag, std::u
     const std::uint32_t number = state.usual_waits + 1;
     const lane_position begin = state.inbound[favourite].taken;
     const lane_shape rings = state.device.lanes;
-    if ((entry.tag != tag) | (known.counter - known.consumed + 1 != expected) | (lanes == 0) |
+    if ((entry.tag != tag) | (known.counter - known.consumed + 1 != expected) | (rings.packets == 0) |
         (foreseen > packets_in_flight * threads) | (threads == 0))
         return false;
     const packet* const lane = lane_at(state, favourite);
@@ -116,7 +116,7 @@ DCUDA_DEVICE bool await_the_usual(shared_state shared, std::uint32_t tag, std::u
         word = &state.called_off;
         value = number;
     }
-    std::uint32_t bytes = 0;
+    std::uint32_t bytes = 0, counter = known.counter;
     bool usual = true;
     if (index < 32 || (index < threads && index - in_warp < foreseen)) { // the other warps have nothing to do
         packet head, parts[packets_in_flight];
@@ -137,6 +137,7 @@ DCUDA_DEVICE bool await_the_usual(shared_state shared, std::uint32_t tag, std::u
             if (__all_sync(all_threads, complete)) break;
             if (__any_sync(all_threads, word != nullptr && (now == value) == becomes) || looks == most_looks) {
                 usual = false;
+                if (index < 32) counter = __shfl_sync(all_threads, now, 30);
                 break;
             }
         }
@@ -158,21 +159,28 @@ DCUDA_DEVICE bool await_the_usual(shared_state shared, std::uint32_t tag, std::u
             // ORDER notify-observe: what the source released before this message.
             if (message.vouches()) acquire_packet<order_tag::mail_observe>(state.notification_scope);
         } else if (in_warp == 0) {
+            // ORDER notify-observe: what the source released before it added to the counter.
+            if (counter != known.counter) {
+                acquire_after<order_tag::notify_observe>(state.notification_scope, state.counters + tag);
+                state.counted = number;
+            }
             store_relaxed(&state.called_off, number);
         }
     }
     const std::uint32_t packets = packets_for(bytes);
     exec::sync_block();
     usual = load_in_block(&state.called_off) != number;
+    const bool by_counter = load_in_block(&state.counted) == number;
     if (index == 0) {
         state.usual_waits = number;
+        if (by_counter) state.tag_cache[tag % cached_tags].record = {known.consumed + expected, counter};
         if (usual) {
             state.inbound[favourite].taken = {begin.messages + 1, begin.packets + packets};
             state.foreseen = packets;
             state.tag_cache[tag % cached_tags].record.consumed = known.counter;
         }
     }
-    return usual;
+    return usual || by_counter;
 }
 
 #endif

@@ -9,7 +9,9 @@ namespace dcuda::detail {
 
 #if defined(__CUDACC__)
 
-inline constexpr unsigned commands_of_look = 8;
+inline constexpr unsigned commands_of_warp = 32 / packets_per_command; // a packet per lane
+inline constexpr unsigned commands_of_look = 2 * commands_of_warp;
+inline constexpr unsigned most_copies = commands_of_look; // at a time
 
 // A delivery whose payload lies in host memory.
 struct courier_copy {
@@ -24,7 +26,7 @@ struct courier_state {
     std::uint32_t reported; // up to here the host knows what is done
     std::uint32_t ends;     // 1: the host wants no more
     std::uint32_t count;
-    courier_copy copies[commands_of_look]; // for all threads; none overlaps another
+    courier_copy copies[most_copies]; // for all threads; none overlaps another
 };
 
 DCUDA_DEVICE std::uint32_t* counter_of(const courier_task& task, std::uint32_t rank, std::uint32_t tag) {
@@ -34,83 +36,106 @@ DCUDA_DEVICE std::uint32_t* counter_of(const courier_task& task, std::uint32_t r
 // Makes deliveries until there are some for all threads. The first warp.
 //
 // ORDER command-publish -> command-observe: packets vouch for their payload.
-// ORDER notify-publish: the stores of all lanes come before each lane's release (the warp's barrier), so a notification
-// comes after all payload before it.
+// ORDER notify-publish: the stores of all lanes come before the fence of each lane (the warp's barrier), and that before
+// each lane's additions, so a notification comes after all payload before it. Payload that a copy engine has placed was
+// complete, in the device's memory, before the host asked for the notification.
 // ORDER slot-free: what the courier has read and placed comes before the host learns that it is done.
-// PERF: a look has to cross PCIe and back. While nothing comes, only the next two commands are looked at; then eight at
-// once, a packet per lane. Four such looks under way at a time made each take 3 us longer (H200, 2026-11-21).
+// PERF: a look has to cross PCIe and back. While nothing comes, only the next two commands are looked at, then sixteen
+// at once, two packets per lane. More looks under way bring nothing: those of a warp to one line are answered one after
+// the other (H200, 2026-11-22). A fence takes 0.2 us, so notifications without payload do without.
 DCUDA_DEVICE void deliver_small(const courier_task& task, courier_state& state) {
     const team all{threadIdx.x, 32};
     const unsigned lane = all.index;
-    constexpr unsigned idle_lanes = 2 * packets_per_command;
+    constexpr unsigned idle_lanes = 2 * packets_per_command, parts = commands_of_look / commands_of_warp;
     unsigned lanes = idle_lanes;
+    bool unreleased = true; // payload that was stored since the last fence, also by the other warps
     for (std::uint32_t next = state.next;;) {
-        const std::uint32_t mine = next + lane / packets_per_command;
-        packet got{};
-        got.sequence = mine; // not what is expected
-        if (lane < lanes)
-            got = load_packet<order_tag::command_observe>(
-                task.slots + std::size_t(mine % delivery_capacity) * packets_per_command + lane % packets_per_command,
-                mine + 1);
-        const unsigned missing = ~vote(all, got.sequence == mine + 1);
-        const unsigned there = (missing == 0 ? 32 : lowest(missing)) / packets_per_command; // commands
-        lanes = there == 0 ? idle_lanes : 32;
-        if (all.leads() && next != state.reported && (there == 0 || next - state.reported > delivery_capacity / 4)) {
-            store_release<order_tag::slot_free>(scope::system, task.done, next);
-            state.reported = next;
+        packet looked[parts];
+        DCUDA_UNROLL
+        for (unsigned part = 0; part < parts; ++part) {
+            const std::uint32_t mine = next + part * commands_of_warp + lane / packets_per_command;
+            looked[part].sequence = mine; // not what is expected
+            if (lane < lanes && (part == 0 || lanes == 32))
+                looked[part] = load_packet<order_tag::command_observe>(
+                    task.slots + std::size_t(mine % delivery_capacity) * packets_per_command +
+                        lane % packets_per_command,
+                    mine + 1);
         }
-        unsigned taken = 0, copies = 0;
-        std::uint32_t* notify = nullptr;
+        unsigned copies = 0;
         std::uint64_t begin = 0, end = 0; // of the copy with this lane's number
-        const auto send_notifications = [&] {
-            if (notify != nullptr) add_release<order_tag::notify_publish>(scope::device, notify, 1);
-            notify = nullptr;
-            sync(all);
-        };
-        while (taken < there) {
-            const unsigned first = taken * packets_per_command; // the command's lane
-            const auto kind = static_cast<delivery_kind>(broadcast(all, got.payload[0], first));
-            const std::uint32_t rank = broadcast(all, got.payload[1], first);
-            const std::uint32_t tag = broadcast(all, got.payload[2], first);
-            const std::uint32_t bytes = broadcast(all, got.payload[0], first + 1);
-            const std::uint64_t low = broadcast(all, got.payload[1], first + 1);
-            const std::uint64_t address = low | std::uint64_t(broadcast(all, got.payload[2], first + 1)) << 32;
-            auto* const place = reinterpret_cast<std::byte*>(address);
-            unsigned commands = 1;
-            if (kind == delivery_kind::copy) {
-                // Of two puts to one place the later wins: it waits for the next look.
-                if (vote(all, lane < copies && begin < address + bytes && address < end) != 0) break;
-                if (lane == copies) begin = address, end = address + bytes;
-                const std::uint64_t source = broadcast(all, got.payload[0], first + 2) |
-                                             std::uint64_t(broadcast(all, got.payload[1], first + 2)) << 32;
-                if (all.leads())
-                    state.copies[copies] = {place, reinterpret_cast<const std::byte*>(source), bytes,
-                                            counter_of(task, rank, tag)};
-                ++copies;
-            } else if (copies != 0) {
-                break; // that comes after them
-            } else if (kind == delivery_kind::put) {
-                commands = delivery_commands(bytes);
-                if (taken + commands > there) break;      // the rest is on its way
-                const unsigned number = lane - first - 2; // of the payload's packet
-                const std::uint32_t at = number * mail_bytes;
-                if (lane >= first + 2 && at < bytes) store_chunk(place + at, chunk_bytes(bytes, number), got.payload);
-                if (lane == first) notify = counter_of(task, rank, tag);
-            } else if (kind == delivery_kind::reply) {
-                // ORDER reply-publish: after all before it.
-                send_notifications();
-                const std::uint32_t value = broadcast(all, got.payload[0], first + 2);
-                if (all.leads())
-                    store_release<order_tag::reply_publish>(scope::system, reinterpret_cast<std::uint32_t*>(place),
-                                                            value);
-            } else if (all.leads()) {
-                state.ends = 1;
+        lanes = idle_lanes;
+        DCUDA_UNROLL
+        for (unsigned part = 0; part < parts; ++part) {
+            const packet& got = looked[part];
+            const unsigned missing = ~vote(all, got.sequence == next + lane / packets_per_command + 1);
+            const unsigned there = (missing == 0 ? 32 : lowest(missing)) / packets_per_command; // commands
+            if (part == 0 && all.leads() && next != state.reported &&
+                (there == 0 || next - state.reported > delivery_capacity / 4)) {
+                store_release<order_tag::slot_free>(scope::system, task.done, next);
+                state.reported = next;
             }
-            taken += commands;
-            sync(all); // of two puts to one place the later wins
+            if (there != 0) lanes = 32;
+            unsigned taken = 0;
+            std::uint32_t* notify = nullptr;
+            const auto send_notifications = [&] {
+                if (vote(all, notify != nullptr) == 0) return;
+                if (unreleased) fence_release<order_tag::notify_publish>(scope::device);
+                unreleased = false;
+                if (notify != nullptr) add_after_fence<order_tag::notify_publish>(notify, 1);
+                notify = nullptr;
+            };
+            while (taken < there) {
+                const unsigned first = taken * packets_per_command; // the command's lane
+                const auto kind = static_cast<delivery_kind>(broadcast(all, got.payload[0], first));
+                const std::uint32_t rank = broadcast(all, got.payload[1], first);
+                const std::uint32_t tag = broadcast(all, got.payload[2], first);
+                const std::uint32_t bytes = broadcast(all, got.payload[0], first + 1);
+                const std::uint64_t low = broadcast(all, got.payload[1], first + 1);
+                const std::uint64_t address = low | std::uint64_t(broadcast(all, got.payload[2], first + 1)) << 32;
+                auto* const place = reinterpret_cast<std::byte*>(address);
+                unsigned commands = 1;
+                if (kind == delivery_kind::copy) {
+                    // Of two puts to one place the later wins: it waits for the next look.
+                    if (copies == most_copies ||
+                        vote(all, lane < copies && begin < address + bytes && address < end) != 0)
+                        break;
+                    if (lane == copies) begin = address, end = address + bytes;
+                    const std::uint64_t source = broadcast(all, got.payload[0], first + 2) |
+                                                 std::uint64_t(broadcast(all, got.payload[1], first + 2)) << 32;
+                    if (all.leads())
+                        state.copies[copies] = {place, reinterpret_cast<const std::byte*>(source), bytes,
+                                                counter_of(task, rank, tag)};
+                    ++copies;
+                } else if (copies != 0) {
+                    break; // that comes after them
+                } else if (kind == delivery_kind::put) {
+                    commands = delivery_commands(bytes);
+                    if (taken + commands > there) break;      // the rest is on its way
+                    const unsigned number = lane - first - 2; // of the payload's packet
+                    const std::uint32_t at = number * mail_bytes;
+                    if (lane >= first + 2 && at < bytes)
+                        store_chunk(place + at, chunk_bytes(bytes, number), got.payload);
+                    if (lane == first) notify = counter_of(task, rank, tag);
+                    if (bytes != 0) {
+                        unreleased = true;
+                        sync(all); // of two puts to one place the later wins
+                    }
+                } else if (kind == delivery_kind::reply) {
+                    // ORDER reply-publish: after all before it.
+                    send_notifications();
+                    const std::uint32_t value = broadcast(all, got.payload[0], first + 2);
+                    if (all.leads())
+                        store_release<order_tag::reply_publish>(scope::system, reinterpret_cast<std::uint32_t*>(place),
+                                                                value);
+                } else if (all.leads()) {
+                    state.ends = 1;
+                }
+                taken += commands;
+            }
+            send_notifications();
+            next += taken;
+            if (taken < commands_of_warp) break; // what follows is for the next look
         }
-        send_notifications();
-        next += taken;
         if (all.leads()) {
             state.next = next;
             state.count = copies;

@@ -17,7 +17,7 @@ constexpr std::size_t most_queued_bytes = 4u << 20;               // of messages
 // Of each direction of a connection: a process that talks to all others has 64 MiB of rings up to 128 processes, and no
 // ring is so small that its parts are slow to send.
 std::size_t ring_bytes_for(int processes) {
-    constexpr std::size_t all = 32u << 20, smallest = 256u << 10, largest = 2u << 20;
+    constexpr std::size_t all = 32u << 20, smallest = 256u << 10, largest = 8u << 20;
     return std::clamp(std::bit_floor(all / static_cast<std::size_t>(processes)), smallest, largest);
 }
 

@@ -40,6 +40,7 @@ json to_json(const row& of, const record& results) {
     entry["low"] = of.value.low;
     entry["high"] = of.value.high;
     entry["interval"] = of.value.confident ? interval_name : "smallest and largest";
+    if (of.host_cores > 0) entry["host_cores"] = of.host_cores;
     for (const rival& other : of.rivals)
         entry["rivals"].push_back({{"name", other.name}, {"value", other.value}, {"ratio", ratio(of, other.value)}});
     if (const auto wanted = goal_of(of, results)) {
@@ -54,6 +55,7 @@ row from_json(const json& entry) {
                entry.at("threads"),   entry.at("ranks"), entry.at("beside"),    entry.at("unit")};
     result.library = entry.value("library", "");
     result.missing = entry.value("missing", "");
+    result.host_cores = entry.value("host_cores", 0.0);
     if (result.measured())
         result.value = {entry.at("value"), entry.at("low"), entry.at("high"), entry.at("interval") == interval_name};
     return result;
@@ -182,16 +184,17 @@ std::string format_table(const record& results, const options& chosen) {
         }
         if (one.benchmark != benchmark) {
             benchmark = one.benchmark;
-            text += fmt::format("\n{:<15} {:<42} {:>9} {:>7} {:>6} {:>7} {:>10} {:<5} {:<22} {:<15} {}\n", benchmark,
-                                "operation", "bytes", "threads", "ranks", "waiting", "value", "unit", "interval",
-                                "goal", "rivals");
+            text += fmt::format("\n{:<15} {:<42} {:>9} {:>7} {:>6} {:>7} {:>10} {:<5} {:<22} {:<15} {:>5} {}\n",
+                                benchmark, "operation", "bytes", "threads", "ranks", "waiting", "value", "unit",
+                                "interval", "goal", "cores", "rivals");
         }
         const std::string operation =
             one.library.empty() ? one.operation : fmt::format("{} ({})", one.operation, one.library);
-        text += fmt::format("{:<15} {:<42} {:>9} {:>7} {:>6} {:>7} {:>10.3f} {:<5} {:<22} {:<15} {}\n", one.path,
+        text += fmt::format("{:<15} {:<42} {:>9} {:>7} {:>6} {:>7} {:>10.3f} {:<5} {:<22} {:<15} {:>5} {}\n", one.path,
                             operation, count(one.bytes), count(one.threads), count(one.ranks), count(one.beside),
                             one.value.median, one.unit, fmt::format("{:.3f} to {:.3f}", one.value.low, one.value.high),
-                            goal_in_words(one, results), rivals_in_words(one));
+                            goal_in_words(one, results),
+                            one.host_cores > 0 ? fmt::format("{:.2f}", one.host_cores) : "-", rivals_in_words(one));
     }
     if (!missing.empty()) text += "\n";
     for (const std::string& line : missing) text += line;
@@ -200,16 +203,17 @@ std::string format_table(const record& results, const options& chosen) {
 
 std::string format_csv(const record& results) {
     std::string text =
-        "benchmark,path,operation,bytes,threads,ranks,waiting,value,low,high,unit,goal,met,library,rivals,"
+        "benchmark,path,operation,bytes,threads,ranks,waiting,value,low,high,unit,goal,met,library,host_cores,rivals,"
         "missing\n";
     for (const row& one : results.rows) {
         const auto wanted = goal_of(one, results);
         const auto number = [&](double value) { return one.measured() ? fmt::format("{:.6g}", value) : ""; };
-        text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", one.benchmark, quoted(one.path),
+        text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", one.benchmark, quoted(one.path),
                             quoted(one.operation), one.bytes, one.threads, one.ranks, one.beside,
                             number(one.value.median), number(one.value.low), number(one.value.high), one.unit,
                             wanted ? fmt::format("{:g}", wanted->limit) : "",
                             wanted ? (wanted->met(one.value.median) ? "met" : "MISSED") : "", quoted(one.library),
+                            one.host_cores > 0 ? fmt::format("{:.3g}", one.host_cores) : "",
                             quoted(rivals_in_words(one)), quoted(one.missing));
     }
     return text;

@@ -29,6 +29,7 @@ struct row {
     std::vector<rival> rivals = {};
     std::string missing = {}; // why there is no value
     std::string library = {}; // whose number this is; empty: dCUDA's
+    double host_cores = 0;    // that this process kept busy meanwhile; 0: not measured
 
     bool measured() const { return missing.empty(); }
     // Of times and shares, less is better; of rates, more.

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <sys/resource.h>
+#include <utility>
 #include <vector>
 
 #include "common/device.hpp"
@@ -15,6 +18,28 @@
 #include "dcuda/host.hpp"
 
 namespace benchmark {
+
+// How many cores this process keeps busy, since then.
+class busy_host {
+public:
+    double cores() const {
+        const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;
+        return (cpu_seconds() - used_) / std::max(1e-9, elapsed.count());
+    }
+
+private:
+    static double cpu_seconds() {
+        rusage used{};
+        getrusage(RUSAGE_SELF, &used);
+        const auto seconds = [](const timeval& time) {
+            return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+        };
+        return seconds(used.ru_utime) + seconds(used.ru_stime);
+    }
+
+    std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+    double used_ = cpu_seconds();
+};
 
 struct session {
     dcuda::runtime& runtime;
@@ -28,6 +53,15 @@ struct session {
     bool first() const { return job.process_index == 0; }
     int rounds(int gpu, int cpu) const { return chosen.rounds > 0 ? chosen.rounds : by_backend(gpu, cpu); }
     int batches(int gpu, int cpu) const { return chosen.batches > 0 ? chosen.batches : by_backend(gpu, cpu); }
+
+    // Runs the kernel for this row, and notes what it costs the host if the network is part of it.
+    template <class... Parameters, class... Arguments>
+    void run(row& what, void (*kernel)(dcuda::context, Parameters...), const dcuda::launch_config& config,
+             Arguments&&... arguments) {
+        const busy_host host;
+        runtime.run(kernel, config, std::forward<Arguments>(arguments)...);
+        if (!runtime.network().empty() && what.path != "same device") what.host_cores = host.cores();
+    }
 };
 
 // The subcommands. Collective over the processes.

@@ -190,8 +190,8 @@ private:
         const double kilobytes = 1e-3 * static_cast<double>(bytes) * by.sources * puts; // by microseconds: GB/s
         {
             const results measured(batches, by.sources);
-            with_.runtime.run(put_traffic, shape(threads_, ranks_for(by)),
-                              make_traffic(by, bytes, puts, measured, batches));
+            with_.run(ours, put_traffic, shape(threads_, ranks_for(by)),
+                      make_traffic(by, bytes, puts, measured, batches));
             measured.require_right(ours);
             ours.value = measure::summarise(rate(kilobytes, measured.microseconds()));
         }
@@ -260,7 +260,7 @@ private:
             const results measured(batches, by.sources);
             traffic of = make_traffic(by, size, rounds, measured, batches);
             of.distance = by.sources;
-            with_.runtime.run(notified_traffic, shape(threads_, ranks), of);
+            with_.run(ours, notified_traffic, shape(threads_, ranks), of);
             measured.require_right(ours);
             return scaled(measured.microseconds(), 1.0 / rounds);
         };

@@ -85,7 +85,7 @@ row measure_ranks(session& with, dcuda::communicator comm, int ranks) {
     }
     const dcuda::launch_config config = shape(threads, ranks);
     what.value = time_barriers(with, ranks, what, [&](int rounds, int batches, slots* all, const results& to) {
-        with.runtime.run(barriers, config, comm, rounds, batches, all, to.stamps(), to.wrong());
+        with.run(what, barriers, config, comm, rounds, batches, all, to.stamps(), to.wrong());
     });
 #if DCUDA_BACKEND_CUDA
     if (!world) {

@@ -56,8 +56,8 @@ void measure_flush(session& with) {
         } else {
             const int rounds = with.rounds(1000, 100), batches = with.batches(12, 6);
             const results measured(batches, 1);
-            with.runtime.run(flushes, shape(what.threads, what.ranks), memory.get(), bytes, rounds, batches,
-                             measured.stamps(), measured.wrong());
+            with.run(what, flushes, shape(what.threads, what.ranks), memory.get(), bytes, rounds, batches,
+                     measured.stamps(), measured.wrong());
             measured.require_right(what);
             what.value = measure::summarise(scaled(measured.microseconds(), 1.0 / rounds));
         }

@@ -164,7 +164,7 @@ row measure_library(session& with, const memory& used, bool peer, std::size_t by
                         used.players.get() + static_cast<std::size_t>(i) * buffers_of_player * stride_bytes(bytes),
                         bytes, measured.stamps(), measured.wrong());
     check(cudaMemcpy(used.game_board.get(), &pieces, sizeof pieces, cudaMemcpyHostToDevice), "cannot copy parameters");
-    with.runtime.run(ping_pong, shape(threads, what.ranks), of, used.game_board.get());
+    with.run(what, ping_pong, shape(threads, what.ranks), of, used.game_board.get());
     summarise_latency(measured, of, what);
     return what;
 }

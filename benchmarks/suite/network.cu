@@ -3,8 +3,6 @@
 #include "common/session.hpp"
 #include "dcuda/dcuda.hpp"
 
-#include <sys/resource.h>
-
 namespace benchmark {
 namespace {
 
@@ -44,15 +42,6 @@ __global__ void stream(dcuda::context context, int senders, int pieces, std::siz
     self.free_window(window);
 }
 
-double cpu_seconds() {
-    rusage used{};
-    getrusage(RUSAGE_SELF, &used);
-    const auto seconds = [](const timeval& time) {
-        return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-    };
-    return seconds(used.ru_utime) + seconds(used.ru_stime);
-}
-
 struct shape_of_traffic {
     const char* operation;
     int senders, pieces;
@@ -78,19 +67,13 @@ void measure_network(session& with) {
         const std::size_t room = static_cast<std::size_t>(pieces) * bytes;
         const auto memory = allocate<unsigned char>(2 * room * static_cast<std::size_t>(senders));
         const results measured(batches, senders);
-        const double cpu_before = cpu_seconds();
-        const double kernel_ms = with.runtime.run(stream, shape(threads, senders), senders, pieces, bytes, batches,
-                                                  memory.get(), measured.stamps(), measured.wrong());
-        const double cores = (cpu_seconds() - cpu_before) * 1e3 / kernel_ms;
+        with.run(what, stream, shape(threads, senders), senders, pieces, bytes, batches, memory.get(),
+                 measured.stamps(), measured.wrong());
         measured.require_right(what);
         const bool is_rate = operation == std::string("messages");
         what.unit = is_rate ? "M/s" : "us";
         what.value = measure::summarise(is_rate ? rate(static_cast<double>(pieces) * senders, measured.microseconds())
                                                 : measured.microseconds());
-        with.rows.push_back(what);
-        what.operation += ", cores of the host";
-        what.unit = "cores";
-        what.value = measure::summarise({cores});
         with.rows.push_back(what);
     }
 }

@@ -36,13 +36,13 @@ DCUDA_DEVICE std::uint32_t* counter_of(const courier_task& task, std::uint32_t r
 // Makes deliveries until there are some for all threads. The first warp.
 //
 // ORDER command-publish -> command-observe: packets vouch for their payload.
-// ORDER notify-publish: the stores of all lanes come before the fence of each lane (the warp's barrier), and that before
-// each lane's additions, so a notification comes after all payload before it. Payload that a copy engine has placed was
-// complete, in the device's memory, before the host asked for the notification.
-// ORDER slot-free: what the courier has read and placed comes before the host learns that it is done.
-// PERF: a look has to cross PCIe and back. While nothing comes, only the next two commands are looked at, then sixteen
-// at once, two packets per lane. More looks under way bring nothing: those of a warp to one line are answered one after
-// the other (H200, 2026-11-22). A fence takes 0.2 us, so notifications without payload do without.
+// ORDER notify-publish: the stores of all lanes come before the fence of each lane (the warp's barrier), and that
+// before each lane's additions, so a notification comes after all payload before it. Payload that a copy engine has
+// placed was complete, in the device's memory, before the host asked for the notification. ORDER slot-free: what the
+// courier has read and placed comes before the host learns that it is done. PERF: a look has to cross PCIe and back.
+// While nothing comes, only the next two commands are looked at, then sixteen at once, two packets per lane. More looks
+// under way bring nothing: those of a warp to one line are answered one after the other (H200, 2026-11-22). A fence
+// takes 0.2 us, so notifications without payload do without.
 DCUDA_DEVICE void deliver_small(const courier_task& task, courier_state& state) {
     const team all{threadIdx.x, 32};
     const unsigned lane = all.index;

@@ -78,12 +78,9 @@ DCUDA_COLD void send_by_host(shared_state shared, std::uint32_t key, std::uint32
                              std::size_t bytes, const void* source, std::uint32_t tag) {
     rank_state& state = shared.get();
     const target_entry& to = cached_target(state, key, target);
-    outbound what{state.device_rank,
-                  to.world_rank,
-                  tag,
+    outbound what{state.device_rank, to.world_rank, tag,
                   static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(to.home)) + offset,
-                  static_cast<const std::byte*>(source),
-                  bytes,
+                  static_cast<const std::byte*>(source), bytes,
                   // The host cannot read a block's shared memory.
                   bytes > state.device.network.ring_bytes && exec::is_global_memory(source)};
     for (std::size_t left = bytes;;) {

@@ -178,8 +178,10 @@ DCUDA_DEVICE sending put_at_once(shared_state shared, window win, int target, st
     const target_entry to = cached_target(state, win.id, static_cast<std::uint32_t>(target));
     const auto number = static_cast<std::uint32_t>(tag);
     const bool is_known = (win.id != 0) & (to.window == win.id) & (to.rank == static_cast<std::uint32_t>(target));
+    // Of what is in place nothing travels, however large it is.
+    const bool is_in_place = (to.base + offset == source) & (to.small != 0) & (bytes <= to.bytes) & (bytes >> 32 == 0);
     // Without short cuts, so that nothing is read one after the other.
-    if (is_known & (bytes < to.small) & (offset <= to.bytes - bytes) & (number < state.device.tags))
+    if (is_known & ((bytes < to.small) | is_in_place) & (offset <= to.bytes - bytes) & (number < state.device.tags))
         return send_at_once(state, state.links[to.world_rank % cached_links],
                             {to.base + offset, to.home + offset, static_cast<const std::byte*>(source),
                              static_cast<std::uint32_t>(bytes), number});
@@ -247,7 +249,10 @@ DCUDA_DEVICE void notify(rank_state& state, int target, communicator comm, int t
 DCUDA_DEVICE void wait_notifications(rank_state& state, int tag, int count) {
 #if defined(__CUDACC__)
     exec::sync_block(); // all read what the leader has left
-    if (await_the_usual(state, static_cast<std::uint32_t>(tag), static_cast<std::uint32_t>(count))) return;
+    // PERF: with several sources and no payload, another one than the last is as likely.
+    const bool may_be_usual = state.lanes <= 1 || state.foreseen != 0;
+    if (may_be_usual && await_the_usual(state, static_cast<std::uint32_t>(tag), static_cast<std::uint32_t>(count)))
+        return;
 #endif
     exec::far(wait_in_general)(state, tag, count);
 }

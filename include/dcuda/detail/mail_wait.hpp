@@ -183,6 +183,81 @@ DCUDA_DEVICE bool await_the_usual(shared_state shared, std::uint32_t tag, std::u
     return usual || by_counter;
 }
 
+// Looks for notifications without payload, of any tags, from all sources at once: each thread watches a lane's next
+// header. True if as many as expected have come with this tag; then they are consumed. False if something else has
+// come, or nothing for long; what was taken until then is counted. The team, a whole warp.
+DCUDA_DEVICE bool look_at_headers(const team& all, rank_state& state, std::uint32_t tag, std::uint32_t expected) {
+    constexpr unsigned most_looks = 64; // about 30 us
+    const lane_shape rings = state.device.lanes;
+    if (rings.packets == 0) return false;
+    std::uint32_t counter = known_counter(all, state, tag), arrived = 0;
+    if (consume(all, state, tag, expected, counter, arrived)) return true;
+    const std::uint32_t missing = expected - broadcast(all, arrived, 0), lanes = state.lanes;
+    const bool watches = all.index < lanes;
+    inbound_lane& lane = state.inbound[watches ? all.index : 0];
+    if (watches && owes_credit(lane, rings, 2)) send_credit(state, all.index);
+    std::uint32_t position = lane.taken.messages;
+    const packet* const headers = lane_at(state, watches ? all.index : 0);
+    // The last two threads watch the counter and whether there are new lanes.
+    const std::uint32_t* const word = all.index == 30   ? state.counters + tag
+                                      : all.index == 31 ? &state.status->lanes_taken
+                                                        : nullptr;
+    std::uint32_t found = 0, mailed = 0; // notifications of the tag; those by mail
+    unsigned last = 0;                   // lanes that brought the last ones
+    bool vouched = false, enough = false, other = false;
+    for (unsigned looks = 0; looks < most_looks && !enough && !other; ++looks) {
+        packet head{};
+        head.sequence = position; // not what is expected
+        if (watches) head = load_packet<order_tag::mail_observe>(headers + rings.header(position), position + 1);
+        const std::uint32_t now = word != nullptr ? load_relaxed(word) : 0;
+        const header message{{head.payload[0], head.payload[1], head.payload[2]}};
+        const bool is_new = head.sequence == position + 1;
+        const bool is_plain = is_new && !message.is_hello() && message.bytes() == 0;
+        if (is_plain) {
+            ++position;
+            vouched = vouched || message.vouches();
+        }
+        const unsigned plain = vote(all, is_plain), same = vote(all, is_plain && message.tag() == tag);
+        for (unsigned rest = plain & ~same; rest != 0;) { // of other tags
+            const std::uint32_t theirs = broadcast(all, message.tag(), lowest(rest));
+            const unsigned those = rest & vote(all, message.tag() == theirs);
+            if (all.leads()) notifications(state, theirs).consumed -= bits_in(those);
+            rest &= ~those;
+        }
+        if (plain != 0) last = plain;
+        mailed += bits_in(same);
+        const std::uint32_t counted = broadcast(all, now, 30);
+        if (counted != counter) vouched = vouched || all.leads();
+        found += bits_in(same) + (counted - counter);
+        counter = counted;
+        enough = found >= missing;
+        other = vote(all, (is_new && !is_plain) || (all.index == 31 && now != lanes && lanes < lanes_per_rank)) != 0;
+    }
+    // ORDER notify-observe: what the sources released before these messages, or before they added to the counter.
+    if (vouched) acquire_packet<order_tag::mail_observe>(state.notification_scope);
+    sync(all);
+    if (watches) lane.taken.messages = position;
+    if (all.leads()) {
+        tag_record& record = notifications(state, tag);
+        record = {record.consumed - mailed + (enough ? expected : 0), counter};
+        if (last != 0) foresee(state, lowest(last), 0);
+    }
+    sync(all);
+    return enough;
+}
+
+// All threads of the block, after its barrier.
+DCUDA_DEVICE bool await_headers(rank_state& state, std::uint32_t tag, std::uint32_t expected) {
+    if (exec::block_threads() < 32) return false;
+    exec::as_team([&](const team& all) {
+        sync(all);
+        const bool enough = look_at_headers(all, state, tag, expected);
+        if (all.leads()) state.result = enough ? 1 : 0;
+    });
+    exec::sync_block();
+    return state.result != 0;
+}
+
 #endif
 
 // What a wait has come to: the run has ended; all that was waited for is there; all warps are to place state.batch.
@@ -191,7 +266,6 @@ enum class wait_verdict : std::uint32_t { ended, enough, share };
 // The team of wait_notifications; again after a batch was shared.
 DCUDA_COLD wait_verdict await_notifications(team all, shared_state shared, int waited_tag, int count, bool again) {
     rank_state& state = shared.get();
-    check_count(state, operation::wait_notifications, waited_tag, count);
     const auto tag = static_cast<std::uint32_t>(waited_tag), expected = static_cast<std::uint32_t>(count);
 #if defined(__CUDACC__)
     if (again) {
@@ -242,6 +316,10 @@ DCUDA_COLD wait_verdict await_notifications(team all, shared_state shared, int w
 // Waits in all cases. All threads of the rank.
 DCUDA_COLD void wait_in_general(shared_state shared, int tag, int count) {
     rank_state& state = shared.get();
+    check_count(state, operation::wait_notifications, tag, count);
+#if defined(__CUDACC__)
+    if (await_headers(state, static_cast<std::uint32_t>(tag), static_cast<std::uint32_t>(count))) return;
+#endif
     for (bool again = false;; again = true) {
         // All threads have read the state that now changes, or have placed their share.
         exec::sync_team_sync([&](const team& all) {

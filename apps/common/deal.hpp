@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstddef>
+#include <exception>
+#include <string>
 #include <vector>
 
 #include "common/device_buffer.hpp"
-#include "dcuda/dcuda.hpp"
+#include "common/program.hpp"
 
 namespace common {
 
@@ -43,6 +45,24 @@ void deal_out(dcuda::runtime& runtime, std::vector<Element>& data, const std::ve
     const dcuda::launch_config config{dim3(32), 0, 1};
     runtime.run(deal, config, reinterpret_cast<std::byte*>(buffer.data()), buffer.bytes(), device_pieces.data());
     buffer.download(data.data(), data.size());
+}
+
+// Process 0 does what may fail, such as reading a file. If it throws, all processes throw agreed_error.
+template <class Action>
+void do_on_first(session& here, const Action& action) {
+    std::vector<long long> failed(2); // 16 bytes
+    std::string reason;
+    if (here.first()) {
+        try {
+            action();
+        } catch (const std::exception& caught) {
+            failed[0] = 1;
+            reason = caught.what();
+        }
+    }
+    const auto processes = static_cast<std::size_t>(here.job.process_count);
+    if (processes > 1) deal_out(here.runtime, failed, std::vector<piece>(processes, {0, 16}));
+    if (failed[0] != 0) throw agreed_error(reason);
 }
 
 } // namespace common

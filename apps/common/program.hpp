@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <exception>
 
+#include "common/agreed_error.hpp"
 #include "common/command_line.hpp"
 #include "common/device_buffer.hpp"
 #include "dcuda/dcuda.hpp"
@@ -23,6 +24,8 @@ struct session {
     bool first() const { return job.process_index == 0; }
 };
 
+__global__ void meet(dcuda::context) {}
+
 // main: connects the processes, reads the options and calls work(session, options), which returns the exit status.
 template <class Options, class Work>
 int run_program(const char* name, int argc, char** argv, arguments::command_line<Options> (*parse)(int, char**),
@@ -36,9 +39,18 @@ int run_program(const char* name, int argc, char** argv, arguments::command_line
         dcuda::runtime runtime(argc, argv);
         session here{runtime, runtime.info(), asked_for_ranks};
         const arguments::command_line<Options> command = parse(argc, argv);
-        if (command.chosen) return work(here, *command.chosen);
-        if (here.first()) std::fputs(command.text.c_str(), stderr);
-        return command.status;
+        if (!command.chosen) {
+            if (here.first()) std::fputs(command.text.c_str(), stderr);
+            return command.status;
+        }
+        try {
+            return work(here, *command.chosen);
+        } catch (const agreed_error& reason) {
+            if (here.first()) std::fprintf(stderr, "%s: %s\n", name, reason.what());
+            // The others wait until process 0 has told: the launcher ends a job with its first error.
+            runtime.plan(meet, {dim3(32), 0, 1});
+            return 1;
+        }
     } catch (const std::exception& reason) {
         std::fprintf(stderr, "%s: %s\n", name, reason.what());
         return 1;

@@ -1,6 +1,5 @@
 // Particles with short-range forces on all devices of a job: docs/guide/particles.md.
 #include <algorithm>
-#include <cstdio>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -229,12 +228,7 @@ int run(common::session& here, const options& chosen) {
         about.counted = add_up(known);
         std::string problem = find_failure(known, chosen, capacity);
         if (problem.empty()) problem = violated_conservation(about.counted, whole, chosen.steps);
-        if (!problem.empty()) {
-            // All know it, and process 0 tells. The others wait for that: the launcher ends a job with its first error.
-            if (first) std::fprintf(stderr, "particles: %s\n", problem.c_str());
-            runtime.plan(simulate, config);
-            return 1;
-        }
+        if (!problem.empty()) throw common::agreed_error(problem);
         if (!chosen.verify) continue;
         const std::vector<particle> after = solve.collect();
         if (first) verify(about, chosen, expected, after);

@@ -2,12 +2,12 @@
 
 #include <cmath>
 #include <map>
-#include <stdexcept>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "arithmetic.hpp"
+#include "common/agreed_error.hpp"
 
 namespace sparse {
 
@@ -78,7 +78,7 @@ int matrix_options::whole_rows(int device_count) const {
     if (rows > 0) return rows;
     const double result = std::round(size * std::sqrt(static_cast<double>(device_count)));
     if (result > largest_size)
-        throw std::runtime_error("more than 2^30 rows (size times the root of the devices): use a smaller --size");
+        throw common::agreed_error("more than 2^30 rows (size times the root of the devices): use a smaller --size");
     return static_cast<int>(result);
 }
 
@@ -130,8 +130,8 @@ power_command_line parse_power_iteration(int argc, char** argv) {
 grid choose_grid(grid asked, int device_count) {
     if (asked.rows > 0) {
         if (asked.devices() != device_count)
-            throw std::runtime_error(fmt::format("--grid {}x{} takes {} processes, but {} were started", asked.rows,
-                                                 asked.columns, asked.devices(), device_count));
+            throw common::agreed_error(fmt::format("--grid {}x{} takes {} processes, but {} were started", asked.rows,
+                                                   asked.columns, asked.devices(), device_count));
         return asked;
     }
     int columns = 1;
@@ -143,7 +143,7 @@ grid choose_grid(grid asked, int device_count) {
 int choose_team(int asked, int threads, int usual) {
     if (asked == 0) return threads % usual == 0 ? usual : 1;
     if (threads % asked != 0)
-        throw std::runtime_error(fmt::format("--team {} does not divide the {} threads of a rank", asked, threads));
+        throw common::agreed_error(fmt::format("--team {} does not divide the {} threads of a rank", asked, threads));
     return asked;
 }
 

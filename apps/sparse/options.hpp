@@ -42,10 +42,10 @@ using power_command_line = arguments::command_line<power_options>;
 power_command_line parse_power_iteration(int argc, char** argv);
 
 // The grid for this number of devices: as asked, else as square as can be, with no fewer rows than columns. Throws
-// std::runtime_error if another number was asked for.
+// common::agreed_error if another number was asked for.
 grid choose_grid(grid asked, int device_count);
 
-// How many threads share a row. Throws std::runtime_error if that number does not divide the threads of a rank.
+// How many threads share a row. Throws common::agreed_error if that number does not divide the threads of a rank.
 int choose_team(int asked, int threads, int usual);
 
 } // namespace sparse

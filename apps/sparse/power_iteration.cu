@@ -108,13 +108,14 @@ bool has_failed(const control& told, const power_options& chosen) {
 
 int run(common::session& here, const power_options& chosen) {
     const bool first = here.first();
-    if (first && !chosen.json.empty() && chosen.json != "-") common::check_writable(chosen.json);
-    problem from = make_problem(here, chosen, 0);
+    std::vector<std::string> labels; // on process 0
+    problem from = make_problem(here, chosen, 0, [&](const problem& read) {
+        if (read.whole.rows != read.whole.columns)
+            throw std::runtime_error(chosen.matrix + " is " + std::to_string(read.whole.rows) + " x " +
+                                     std::to_string(read.whole.columns) + ": only a square matrix has eigenvalues");
+        labels = read_labels(chosen, read.whole.rows);
+    });
     const decomposition& whole = from.whole;
-    if (whole.rows != whole.columns)
-        throw std::runtime_error(chosen.matrix + " is " + std::to_string(whole.rows) + " x " +
-                                 std::to_string(whole.columns) + ": only a square matrix has eigenvalues");
-    const std::vector<std::string> labels = first ? read_labels(chosen, whole.rows) : std::vector<std::string>();
     const dcuda::launch_config config = choose_launch(here, chosen, from.whole, iterate);
     solver solve(here, chosen, from, config);
 
@@ -126,23 +127,17 @@ int run(common::session& here, const power_options& chosen) {
     for (int i = 0; i < chosen.repeat; ++i) {
         seen = solve.run(start);
         about.milliseconds.push_back(here.runtime.timings().at(0));
-        if (has_failed(seen.told, chosen)) {
-            // Process 0 tells. The others wait for that: the launcher ends a job with its first error.
-            if (first) std::fprintf(stderr, "power_iteration: %s\n", failure_of(seen, chosen).c_str());
-            here.runtime.plan(iterate, config);
-            return 1;
-        }
+        if (has_failed(seen.told, chosen)) throw common::agreed_error(failure_of(seen, chosen));
         vector = solve.collect();
         if (first && chosen.verify) verify(about, chosen, from, start, solve.wanted(), expected, seen, vector);
     }
     if (chosen.tolerance > 0.0) {
         const discovery second = solve.run(start_vector(chosen.seed, 1, whole.rows));
         const std::vector<double> other = solve.collect();
-        const std::string failure = first ? failure_of_second(second, distance(vector, other), chosen) : "";
-        if (!failure.empty()) {
-            std::fprintf(stderr, "power_iteration: %s\n", failure.c_str());
-            return 1;
-        }
+        common::do_on_first(here, [&] {
+            const std::string failure = failure_of_second(second, distance(vector, other), chosen);
+            if (!failure.empty()) throw std::runtime_error(failure);
+        });
     }
     if (!first) return 0;
     about.entries = from.entries(chosen);

@@ -45,7 +45,7 @@ struct problem {
     }
 };
 
-// Hands the part for each device to its process; `parts` is empty on the others, which have room for `count` elements.
+// Hands process 0's part for each device to its process, which knows that it has `count` elements.
 template <class Element>
 std::vector<Element> deal_parts(common::session& here, const std::vector<std::vector<Element>>& parts,
                                 std::size_t count) {
@@ -61,47 +61,51 @@ std::vector<Element> deal_parts(common::session& here, const std::vector<std::ve
     return data;
 }
 
-// Process 0 reads the file, and hands every device its block. An error ends the others too: their run fails when
-// process 0 leaves.
-inline void read_matrix(common::session& here, const matrix_options& chosen, problem& task) {
+// Process 0 hands every device its block of the file's matrix.
+inline void deal_matrix(common::session& here, problem& task) {
     const auto devices = static_cast<std::size_t>(here.job.process_count);
-    std::vector<std::vector<std::int64_t>> sizes, starts;
-    std::vector<std::vector<int>> columns;
-    std::vector<std::vector<double>> values;
-    if (here.first()) {
-        task.file = parse_matrix_market(common::read_file(chosen.matrix), chosen.matrix);
-        task.whole.rows = task.file.rows;
-        task.whole.columns = task.file.columns;
-        for (std::size_t device = 0; device < devices; ++device) {
-            const place at = task.whole.devices.place_of(static_cast<int>(device));
-            csr block = task.file.block(task.whole.rows_at(at), task.whole.columns_at(at));
-            sizes.push_back({task.file.rows, task.file.columns, block.entries()});
-            starts.push_back(std::move(block.starts));
-            columns.push_back(std::move(block.columns));
-            values.push_back(std::move(block.values));
-        }
+    std::vector<std::vector<std::int64_t>> sizes(devices), starts(devices);
+    std::vector<std::vector<int>> columns(devices);
+    std::vector<std::vector<double>> values(devices);
+    for (std::size_t device = 0; here.first() && device < devices; ++device) {
+        const place at = task.whole.devices.place_of(static_cast<int>(device));
+        csr block = task.file.block(task.whole.rows_at(at), task.whole.columns_at(at));
+        sizes[device] = {task.whole.rows, task.whole.columns, block.entries()};
+        starts[device] = std::move(block.starts);
+        columns[device] = std::move(block.columns);
+        values[device] = std::move(block.values);
     }
     const std::vector<std::int64_t> size = deal_parts(here, sizes, 3);
     task.whole.rows = static_cast<int>(size[0]);
     task.whole.columns = static_cast<int>(size[1]);
-    const auto rows =
-        static_cast<std::size_t>(task.whole.rows_at(task.whole.devices.place_of(here.job.process_index)).count());
+    const place at = task.whole.devices.place_of(here.job.process_index);
     const auto entries = static_cast<std::size_t>(size[2]);
-    task.block.starts = deal_parts(here, starts, rows + 1);
+    task.block.starts = deal_parts(here, starts, static_cast<std::size_t>(task.whole.rows_at(at).count()) + 1);
     task.block.columns = deal_parts(here, columns, entries);
     task.block.values = deal_parts(here, values, entries);
 }
 
-// `columns` counts without a file.
-inline problem make_problem(common::session& here, const matrix_options& chosen, int columns) {
+// `columns` counts without a file. Process 0 reads the file, and calls check(problem), before the others have their
+// part.
+template <class Check>
+problem make_problem(common::session& here, const matrix_options& chosen, int columns, const Check& check) {
     problem result;
     result.whole.devices = choose_grid(chosen.devices, here.job.process_count);
+    result.whole.rows = chosen.matrix.empty() ? chosen.whole_rows(here.job.process_count) : 0;
+    result.whole.columns = columns > 0 ? columns : result.whole.rows;
+    common::do_on_first(here, [&] {
+        if (!chosen.json.empty() && chosen.json != "-") common::check_writable(chosen.json);
+        if (!chosen.matrix.empty()) {
+            result.file = parse_matrix_market(common::read_file(chosen.matrix), chosen.matrix);
+            result.whole.rows = result.file.rows;
+            result.whole.columns = result.file.columns;
+        }
+        check(result);
+    });
     if (!chosen.matrix.empty()) {
-        read_matrix(here, chosen, result);
+        deal_matrix(here, result);
         return result;
     }
-    result.whole.rows = chosen.whole_rows(here.job.process_count);
-    result.whole.columns = columns > 0 ? columns : result.whole.rows;
     result.random = {chosen.density, chosen.seed};
     const place at = result.whole.devices.place_of(here.job.process_index);
     result.block = result.random.block(result.whole.rows_at(at), result.whole.columns_at(at));

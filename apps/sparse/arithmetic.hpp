@@ -20,9 +20,7 @@ struct csr_view {
 // Adds each of the upper half of the values to one of the lower half, until one is left: its value.
 template <int Count>
 DCUDA_HOST_DEVICE double sum_by_halves(double* values) {
-    DCUDA_UNROLL
     for (int half = Count / 2; half > 0; half /= 2) {
-        DCUDA_UNROLL
         for (int i = 0; i < half; ++i) values[i] += values[i + half];
     }
     return values[0];
@@ -39,7 +37,6 @@ DCUDA_HOST_DEVICE double product_of_member(const csr_view& a, int row, const dou
     double sums[own] = {};
     const std::int64_t end = a.starts[row + 1];
     for (std::int64_t first = a.starts[row] + member; first < end; first += row_lanes) {
-        DCUDA_UNROLL
         for (int i = 0; i < own; ++i) {
             const std::int64_t entry = first + i * Team;
             if (entry < end) sums[i] += a.values[entry] * (factor * x[a.columns[entry]]);

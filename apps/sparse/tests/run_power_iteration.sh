@@ -3,7 +3,13 @@
 set -euo pipefail
 program=$1 launcher=$2 data=$3
 . "$(dirname "$0")/../../common/run.sh"
-. "$(dirname "$0")/refused.sh"
+
+# matrix NAME LINE...: writes a file.
+matrix() {
+    local name=$1
+    shift
+    printf '%s\n' "$@" >"$work/$name.mtx"
+}
 
 routes=(--matrix "$data/us_airline_routes.mtx" --labels "$data/us_airports.csv")
 for processes in 1 2 4; do

@@ -3,7 +3,13 @@
 set -euo pipefail
 program=$1 launcher=$2 routes=$3
 . "$(dirname "$0")/../../common/run.sh"
-. "$(dirname "$0")/refused.sh"
+
+# matrix NAME LINE...: writes a file.
+matrix() {
+    local name=$1
+    shift
+    printf '%s\n' "$@" >"$work/$name.mtx"
+}
 
 for processes in 1 2 4; do
     # Parts that do not divide, and ranks without a row.

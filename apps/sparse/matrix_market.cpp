@@ -14,7 +14,7 @@ namespace sparse {
 
 namespace {
 
-constexpr long long largest_size = 1LL << 30;
+constexpr long long largest_dimension = 1LL << 30;
 
 bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
@@ -90,8 +90,8 @@ public:
 
     int size(std::size_t word, const char* meaning) const {
         const long long value = whole_number(word, meaning);
-        if (value < 1 || value > largest_size)
-            fail(fmt::format("{} {} is not within 1 to {}", meaning, value, largest_size));
+        if (value < 1 || value > largest_dimension)
+            fail(fmt::format("{} {} is not within 1 to {}", meaning, value, largest_dimension));
         return static_cast<int>(value);
     }
 

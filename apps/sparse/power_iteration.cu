@@ -51,7 +51,7 @@ public:
         part_.write(0, &empty, 1);
         here_.runtime.run(iterate, part_.config(), part_.work(), goal_);
         const board after = part_.read<board>();
-        told_ = after.told;
+        told_ = after.last_told();
         return {told_, after.found, {}};
     }
 

@@ -22,8 +22,8 @@
 //   - A received product is overwritten in iteration t + 1, with factor t + 1: y(t) had been added up.
 //   - Squares, and sums of checks on their way to device 0, are written anew with the next factor, which device 0 made
 //     after it had received what became of them.
-//   - A rank's check lies in one of two places; rank 0 reads it before the barrier of the next iteration.
-//   - The control is overwritten after all ranks have finished the product that they began after reading it.
+//   - A rank's check, and the control, lie in one of two places: they are read before the device's barrier of the next
+//     iteration, and overwritten after it.
 // Nor can a counter mix iterations: whoever sends message t + 1 of a kind has what was made from all messages t.
 #pragma once
 
@@ -36,8 +36,8 @@ namespace sparse {
 struct board {
     static constexpr int most_levels = 31;
 
-    control told;
-    findings found; // device 0
+    control told[2]; // in turn
+    findings found;  // device 0
     double square_sum = 0.0;
     double square_sums[most_levels] = {}; // received
     check check_sum;
@@ -47,6 +47,9 @@ struct board {
     DCUDA_HOST_DEVICE check* checks(int ranks, int iteration) {
         return reinterpret_cast<check*>(squares() + ranks) + iteration % 2 * ranks;
     }
+    // What the last iteration was told.
+    DCUDA_HOST_DEVICE const control& last_told() const { return told[told[0].state == outcome::none ? 1 : 0]; }
+
     static DCUDA_HOST_DEVICE std::size_t bytes(int ranks) {
         return sizeof(board) + static_cast<std::size_t>(ranks) * (sizeof(double) + 2 * sizeof(check));
     }
@@ -106,15 +109,15 @@ public:
                           &notes_.square_sum, square_tags + level);
         } else if (thread() == 0) {
             if (t >= 2) notes_.found.see(notes_.check_sum, t - 2, wanted_);
-            notes_.told = notes_.found.next(t, sum, wanted_);
+            told(t) = notes_.found.next(t, sum, wanted_);
         }
     }
 
     // Step 1, on rank 0 of every device: the control along the first row, and down the columns.
-    DCUDA_DEVICE void hand_on_control() const {
+    DCUDA_DEVICE void hand_on_control(int t) const {
         if (at_.row > 0 || at_.column > 0) self_.wait_notifications(factor_tag, 1);
         const auto hand_to = [&](place there) {
-            messages_.put(there, 0, offset_of(&notes_.told), sizeof(control), &notes_.told, factor_tag);
+            messages_.put(there, 0, offset_of(&told(t)), sizeof(control), &told(t), factor_tag);
         };
         if (at_.row == 0)
             for (int level = tree{work_.whole.devices.columns}.levels(at_.column) - 1; level >= 0; --level)
@@ -124,11 +127,11 @@ public:
     }
 
     // On the first row: checks the vector and its product, as far as the rank has them.
-    DCUDA_DEVICE void note_check(int t, const control& told, int vector, int product) const {
+    DCUDA_DEVICE void note_check(int t, const control& before, int vector, int product) const {
         const double* const x = messages_.vector(vector) + messages_.columns().first;
         const double* const y = messages_.vector(product) + messages_.columns().first;
         const int count = messages_.columns().count();
-        const double factor = told.factor, eigenvalue = told.eigenvalue;
+        const double factor = before.factor, eigenvalue = before.eigenvalue;
         const double along = sum_of(count, [&](int i) { return factor * x[i] * y[i]; });
         const double off = sum_of(count, [&](int i) { return off_eigenvector(factor * x[i], y[i], eigenvalue); });
         if (thread() == 0) notes_.checks(ranks_, t)[messages_.number()] = {along, off};
@@ -153,6 +156,7 @@ public:
     }
 
     DCUDA_DEVICE board& notes() const { return notes_; }
+    DCUDA_DEVICE control& told(int t) const { return notes_.told[t % 2]; }
 
 private:
     DCUDA_DEVICE range own_columns() const { return work_.whole.columns_of(at_, messages_.number()); }
@@ -192,11 +196,11 @@ __global__ void __launch_bounds__(1024) iterate(dcuda::context context, task wor
         messages.pass_down(vector, first_row && t == 0 ? 0 : vector_messages);
         if (leads && t > 0) {
             if (first_column) norm.add_squares(t);
-            norm.hand_on_control();
+            norm.hand_on_control(t);
         }
         if (first_row && t > 0) norm.note_check(t, told, (t + layout::vectors - 1) % layout::vectors, vector);
         self.barrier(dcuda::device);
-        told = norm.notes().told;
+        told = norm.told(t);
         if (told.state != outcome::none) break;
 
         messages.multiply(vector, product, told.factor);

@@ -1,6 +1,5 @@
 // Power iteration on all devices of a job: docs/guide/power_iteration.md.
 #include <cmath>
-#include <cstdio>
 #include <stdexcept>
 #include <string>
 #include <vector>

@@ -1,8 +1,5 @@
 // Horizontal diffusion on all devices of a job: docs/guide/stencil.md.
 #include <algorithm>
-#include <array>
-#include <cstdio>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>

@@ -168,7 +168,7 @@ programs() {
             attempt "example $name on $count GPU(s)" 60 programs.log "${command[@]}"
         done
     done
-    for name in stencil particles; do
+    for name in stencil particles spmv power_iteration; do
         if [ ! -x "$bin/$name" ]; then fail "$name: not built"; continue; fi
         for count in "${counts[@]}"; do
             job "$count" "$bin/$name" --verify
@@ -187,7 +187,8 @@ network() {
         skip "network over libfabric: it is not here"
     fi
     for transport in "${transports[@]}"; do
-        for command in test_network_path test_copy test_stress "stencil --verify" "particles --verify"; do
+        for command in test_network_path test_copy test_stress "stencil --verify" "particles --verify" "spmv --verify" \
+            "power_iteration --verify"; do
             # shellcheck disable=SC2086
             attempt "$command over $transport" 60 network.log env DCUDA_DISABLE_PEER=1 DCUDA_TRANSPORT=$transport \
                 "$bin/dcuda-run" -n 2 "$bin"/$command
@@ -247,6 +248,9 @@ memcheck() {
         checked "stencil" 60 "$bin/stencil" --nx 20 --ny 13 --nz 3 --iterations 5 --threads 64 --verify
     [ ! -x "$bin/particles" ] ||
         checked "particles" 60 "$bin/particles" --width 20 --height 13 --particles 500 --steps 5 --threads 64 --verify
+    [ ! -x "$bin/spmv" ] || checked "spmv" 60 "$bin/spmv" --rows 201 --density 0.1 --repetitions 5 --threads 64 --verify
+    [ ! -x "$bin/power_iteration" ] || checked "power_iteration" 60 "$bin/power_iteration" --rows 201 --density 0.1 \
+        --iterations 5 --threads 64 --verify
     local programs
     mapfile -t programs < <(device_tests)
     [ ${#programs[@]} -gt 0 ] || skip "memcheck of the tests: none is labelled device"

@@ -27,3 +27,13 @@ verified() {
     grep -q 'equal the serial reference to the last bit' "$work/log" || die "not verified: $*"
     runs=$((runs + 1))
 }
+
+# refused STATUS REASON PROCESSES OPTION...: ends by itself, with this status and an error that names the reason.
+refused() {
+    local expected=$1 reason=$2 status=0
+    shift 2
+    job "$@" >"$work/log" 2>&1 || status=$?
+    [ $status = "$expected" ] || die "status $status, not $expected: $*"
+    grep -q -- "$reason" "$work/log" || die "does not say '$reason': $*"
+    runs=$((runs + 1))
+}

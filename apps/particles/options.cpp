@@ -40,18 +40,7 @@ void declare(CLI::App& app, options& chosen) {
                    fmt::format("particles that a segment has room for (default: the average, a quarter more, and {})",
                                default_spare_count))
         ->check(at_least_one);
-    app.add_option("--threads", chosen.threads, "threads of a rank (default: 256 on a GPU, 8 on the CPU backend)")
-        ->check(arguments::check_threads);
-    app.add_option("--ranks", chosen.ranks, "ranks per device (default: all that fit, but no more than segments)")
-        ->check(at_least_one)
-        ->envname("DCUDA_RANKS_PER_DEVICE");
-    app.add_option("--repeat", chosen.repeat, "runs to time")->check(at_least_one)->capture_default_str();
-    app.add_option("--progress", chosen.progress,
-                   "seconds between two lines of progress, 0 for none; none with --json -")
-        ->check(CLI::Range(0.0, 1e9).description(""))
-        ->capture_default_str();
-    app.add_flag("--verify", chosen.verify, "compare with the serial reference, to the last bit");
-    app.add_option("--json", chosen.json, "write sizes, times and the verdict as JSON (-: standard output)");
+    common::add_run_options(app, chosen, "segments");
 }
 
 } // namespace
@@ -62,13 +51,7 @@ command_line parse_command_line(int argc, char** argv) {
                  "Start one process per device: dcuda-run -n 4 particles --verify",
                  "particles");
     declare(app, chosen);
-    command_line result = arguments::parse(app, argc, argv, chosen);
-    if (!result.chosen) {
-        result.status = result.status == 0 ? 0 : 2;
-        return result;
-    }
-    if (result.chosen->json == "-") result.chosen->progress = 0.0; // its lines go to standard output too
-    return result;
+    return common::parse(app, argc, argv, chosen);
 }
 
 } // namespace particles

@@ -1,16 +1,13 @@
 // Particles with short-range forces on all devices of a job: docs/guide/particles.md.
 #include <algorithm>
-#include <cstdio>
-#include <exception>
 #include <limits>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "dcuda/dcuda.hpp"
-
 #include "common/device_buffer.hpp"
 #include "common/files.hpp"
+#include "common/program.hpp"
 #include "common/statistics.hpp"
 #include "kernels.hpp"
 #include "options.hpp"
@@ -24,9 +21,6 @@ using common::check_writable;
 using common::device_buffer;
 
 namespace {
-
-constexpr const char* backend = DCUDA_BACKEND_CUDA ? "cuda" : "cpu";
-constexpr int default_threads = DCUDA_BACKEND_CUDA ? 256 : 8;
 
 // --- Sizes ---------------------------------------------------------------------------------------------------------
 
@@ -48,11 +42,9 @@ int choose_capacity(const options& chosen, const domain& whole) {
     return chosen.capacity;
 }
 
-// How many ranks per device: as asked, else all that fit together, but none without a segment.
-int choose_ranks(dcuda::runtime& runtime, const options& chosen, bool asked_runtime,
-                 const dcuda::launch_config& config) {
-    const int planned = runtime.plan(simulate, config).rank_responsible;
-    if (chosen.ranks == 0 && !asked_runtime) return std::min(planned, chosen.height);
+// No rank is without a segment.
+int choose_ranks(common::session& here, const options& chosen, const dcuda::launch_config& config) {
+    const int planned = common::choose_ranks(here, simulate, config, chosen.height);
     if (planned > chosen.height)
         throw std::runtime_error(std::to_string(planned) + " ranks per device, but only " +
                                  std::to_string(chosen.height) +
@@ -212,32 +204,23 @@ void verify(report& about, const options& chosen, std::vector<particle>& expecte
     if (about.verified->worst.equal()) about.verified->worst = compare(expected, after);
 }
 
-int run_program(int argc, char** argv) {
-    if (asks_for_help(argc, argv)) {
-        std::fputs(parse_command_line(argc, argv).text.c_str(), stdout);
-        return 0;
-    }
-    const bool asked_runtime = arguments::asks_runtime_for_ranks(argc, argv);
-    dcuda::runtime runtime(argc, argv);
-    const dcuda::rank_info job = runtime.info();
-    const bool first = job.process_index == 0;
-    const command_line command = parse_command_line(argc, argv);
-    if (!command.chosen) {
-        if (first) std::fputs(command.text.c_str(), stderr);
-        return command.status;
-    }
-    const options& chosen = *command.chosen;
+} // namespace
+
+int run(common::session& here, const options& chosen) {
+    dcuda::runtime& runtime = here.runtime;
+    const dcuda::rank_info job = here.job;
+    const bool first = here.first();
     if (first && !chosen.json.empty() && chosen.json != "-") check_writable(chosen.json);
 
     const domain whole = choose_domain(chosen, job.process_count);
     const int capacity = choose_capacity(chosen, whole);
-    const int threads = chosen.threads > 0 ? chosen.threads : default_threads;
+    const int threads = chosen.threads > 0 ? chosen.threads : common::default_threads;
     dcuda::launch_config config{dim3(static_cast<unsigned>(threads)), 0, chosen.ranks};
-    config.ranks_per_device = choose_ranks(runtime, chosen, asked_runtime, config);
+    config.ranks_per_device = choose_ranks(here, chosen, config);
     const partition segments{whole.segments, job.process_count, config.ranks_per_device};
     solver solve(runtime, chosen, whole, segments, capacity, config);
 
-    report about{whole, segments, capacity, threads, backend, {}, {}, {}};
+    report about{whole, segments, capacity, threads, common::backend, {}, {}, {}};
     std::vector<tally> known;
     std::vector<particle> expected;
     for (int i = 0; i < chosen.repeat; ++i) {
@@ -245,12 +228,7 @@ int run_program(int argc, char** argv) {
         about.counted = add_up(known);
         std::string problem = find_failure(known, chosen, capacity);
         if (problem.empty()) problem = violated_conservation(about.counted, whole, chosen.steps);
-        if (!problem.empty()) {
-            // All know it, and process 0 tells. The others wait for that: the launcher ends a job with its first error.
-            if (first) std::fprintf(stderr, "particles: %s\n", problem.c_str());
-            runtime.plan(simulate, config);
-            return 1;
-        }
+        if (!problem.empty()) throw common::agreed_error(problem);
         if (!chosen.verify) continue;
         const std::vector<particle> after = solve.collect();
         if (first) verify(about, chosen, expected, after);
@@ -260,14 +238,8 @@ int run_program(int argc, char** argv) {
     return about.verified && !about.verified->worst.equal() ? 1 : 0;
 }
 
-} // namespace
 } // namespace particles
 
 int main(int argc, char** argv) {
-    try {
-        return particles::run_program(argc, argv);
-    } catch (const std::exception& reason) {
-        std::fprintf(stderr, "particles: %s\n", reason.what());
-        return 1;
-    }
+    return common::run_program("particles", argc, argv, particles::parse_command_line, particles::run);
 }

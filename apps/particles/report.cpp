@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "common/statistics.hpp"
+#include "common/times.hpp"
 #include "common/wording.hpp"
 #include "dcuda/config.hpp"
 
@@ -17,12 +17,6 @@ using common::duration;
 using common::grouped;
 
 namespace {
-
-measure::summary seconds_per_run(const report& about) {
-    std::vector<double> seconds;
-    for (const double ms : about.milliseconds) seconds.push_back(ms * 1e-3);
-    return measure::summarise(std::move(seconds));
-}
 
 // Steps of particles, and pairs that a force acted on, in each second.
 struct rates {
@@ -95,14 +89,8 @@ std::string in_words(const report& about, const options& chosen) {
                         "which has room for {}\n",
                         grouped(moved.puts), grouped(moved.puts_between_devices), t.fullest, about.capacity);
 
-    const measure::summary time = seconds_per_run(about);
-    const double steps = std::max(1, chosen.steps);
-    text += fmt::format("time: {}, {} per step", duration(time.median), duration(time.median / steps));
-    if (about.milliseconds.size() > 1)
-        text += fmt::format(" (median of {} runs; {} {} to {})", about.milliseconds.size(),
-                            time.confident ? "95 % interval" : "range", duration(time.low / steps),
-                            duration(time.high / steps));
-    const rates speed = rates_of(about, chosen, time.median);
+    text += common::times_in_words(about.milliseconds, chosen.steps, "step");
+    const rates speed = rates_of(about, chosen, common::seconds_per_run(about.milliseconds).median);
     text += fmt::format("; in a second {:.4g} million particles and {:.4g} million pairs\n", speed.particles * 1e-6,
                         speed.pairs * 1e-6);
 
@@ -114,14 +102,9 @@ std::string in_words(const report& about, const options& chosen) {
 }
 
 std::string as_json(const report& about, const options& chosen) {
-    const double to_us = 1e6 / std::max(1, chosen.steps);
-    const measure::summary time = seconds_per_run(about);
-    const rates speed = rates_of(about, chosen, time.median);
+    const rates speed = rates_of(about, chosen, common::seconds_per_run(about.milliseconds).median);
     const traffic moved = traffic_per_step(about.segments);
     const totals& t = about.counted;
-    nlohmann::ordered_json samples = nlohmann::ordered_json::array();
-    for (const double ms : about.milliseconds) samples.push_back(ms * 1e-3 * to_us);
-
     nlohmann::ordered_json json = {
         {"program", "particles"},
         {"version", DCUDA_VERSION_STRING},
@@ -142,12 +125,7 @@ std::string as_json(const report& about, const options& chosen) {
         {"puts_between_devices_per_step", moved.puts_between_devices},
         {"pairs", t.pairs},
         {"repeat", about.milliseconds.size()},
-        {"time_per_step_us",
-         {{"median", time.median * to_us},
-          {"low", time.low * to_us},
-          {"high", time.high * to_us},
-          {"interval", time.confident ? "95 % confidence" : "smallest and largest"},
-          {"samples", samples}}},
+        {"time_per_step_us", common::times_as_json(about.milliseconds, chosen.steps)},
         {"particles_per_second", speed.particles},
         {"pairs_per_second", speed.pairs},
         {"momentum_error", momentum_error(t)},

@@ -2,26 +2,22 @@
 
 #include <algorithm>
 
+#include "common/random.hpp"
+
 namespace particles {
 
 namespace {
 
-// Random numbers by splitmix64, which scrambles a counter: any of them without those before.
+// A particle's random numbers.
 class randoms {
 public:
-    randoms(std::uint64_t seed, long long number) : state_(scrambled(seed) + static_cast<std::uint64_t>(number) * 4) {}
+    randoms(std::uint64_t seed, long long number)
+        : state_(common::scrambled(seed) + static_cast<std::uint64_t>(number) * 4) {}
 
     // From -1 to 1.
-    double next() { return static_cast<double>(scrambled(state_++) >> 11) * 0x1p-52 - 1.0; }
+    double next() { return static_cast<double>(common::scrambled(state_++) >> 11) * 0x1p-52 - 1.0; }
 
 private:
-    static std::uint64_t scrambled(std::uint64_t value) {
-        value += 0x9e3779b97f4a7c15u;
-        value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9u;
-        value = (value ^ (value >> 27)) * 0x94d049bb133111ebu;
-        return value ^ (value >> 31);
-    }
-
     std::uint64_t state_;
 };
 

@@ -1,4 +1,4 @@
-// What the ranks do: deal out a map, diffuse, gather the result.
+// What the ranks do: diffuse, and gather the result.
 //
 // All fields of a device lie in arrays that its ranks share: the device's rows and one halo row on either side. The
 // window of a rank is its rows with the row before and the row after. So the windows of neighbours on one device
@@ -51,7 +51,7 @@ struct task {
     }
 };
 
-enum tag : int { lap_tag, flux_tag, field_tag, gather_tag, deal_tag };
+enum tag : int { lap_tag, flux_tag, field_tag, gather_tag };
 
 // Calls body(x, y, k) for all columns, rows and levels, shared among the rank's threads: threadIdx.x runs along x,
 // threadIdx.y over lines of a row or level. All have returned when it returns.
@@ -169,29 +169,6 @@ __global__ void __launch_bounds__(1024) gather(dcuda::context context, task work
         int owners = 0;
         for (int rank = 0; rank < self.size(); ++rank) owners += work.rows.of_rank(rank).empty() ? 0 : 1;
         self.wait_notifications(gather_tag, owners);
-    }
-    self.free_window(win);
-}
-
-// A piece of process 0's data for one device.
-struct piece {
-    std::size_t offset = 0;
-    std::size_t bytes = 0;
-};
-
-// One rank per device. Process 0 holds `data` and puts to every device d its piece pieces[d], to the start of `data`
-// there; `pieces` and `bytes` count on process 0, and `bytes` elsewhere is the room for the piece.
-__global__ void __launch_bounds__(1024)
-    deal(dcuda::context context, std::byte* data, std::size_t bytes, const piece* pieces) {
-    __shared__ dcuda::state state;
-    dcuda::rank self(context, state);
-
-    const dcuda::window win = self.create_window(dcuda::world, data, bytes);
-    if (self.id() == 0) {
-        for (int device = 1; device < self.size(); ++device)
-            self.put_notify(win, device, 0, pieces[device].bytes, data + pieces[device].offset, deal_tag);
-    } else {
-        self.wait_notifications(deal_tag, 1);
     }
     self.free_window(win);
 }

@@ -37,20 +37,9 @@ void declare(CLI::App& app, options& chosen) {
         ->transform(CLI::CheckedTransformer(
             std::map<std::string, message>{{"level", message::level}, {"plane", message::plane}}))
         ->option_text("level|plane=level");
-    app.add_option("--threads", chosen.threads, "threads of a rank (default: 256 on a GPU, 8 on the CPU backend)")
-        ->check(arguments::check_threads);
-    app.add_option("--ranks", chosen.ranks, "ranks per device (default: all that fit, but no more than rows)")
-        ->check(at_least_one)
-        ->envname("DCUDA_RANKS_PER_DEVICE");
-    app.add_option("--repeat", chosen.repeat, "runs to time")->check(at_least_one)->capture_default_str();
-    app.add_option("--progress", chosen.progress,
-                   "seconds between two lines of progress, 0 for none; none with --json -")
-        ->check(CLI::Range(0.0, 1e9).description(""))
-        ->capture_default_str();
-    app.add_flag("--verify", chosen.verify, "compare with the serial reference, to the last bit");
+    common::add_run_options(app, chosen, "rows");
     app.add_option("--output", chosen.output, "write level 0 of the result as a 16-bit PGM map");
     app.add_option("--png", chosen.png, "write a picture: before, after and the change");
-    app.add_option("--json", chosen.json, "write sizes, times and the verdict as JSON (-: standard output)");
 }
 
 } // namespace
@@ -63,14 +52,8 @@ command_line parse_command_line(int argc, char** argv) {
                  "Start one process per device: dcuda-run -n 4 stencil --verify",
                  "stencil");
     declare(app, chosen);
-    command_line result = arguments::parse(app, argc, argv, chosen);
-    if (!result.chosen) {
-        result.status = result.status == 0 ? 0 : 2;
-        return result;
-    }
-    options& taken = *result.chosen;
-    if (taken.nz == 0) taken.nz = taken.input.empty() ? 26 : 1;
-    if (taken.json == "-") taken.progress = 0.0; // its lines go to standard output too
+    command_line result = common::parse(app, argc, argv, chosen);
+    if (result.chosen && result.chosen->nz == 0) result.chosen->nz = result.chosen->input.empty() ? 26 : 1;
     return result;
 }
 

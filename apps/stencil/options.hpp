@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "common/command_line.hpp"
+#include "common/run_options.hpp"
 
 namespace stencil {
 
@@ -11,7 +11,7 @@ namespace stencil {
 enum class message { level, plane };
 const char* to_string(message kind);
 
-struct options {
+struct options : common::run_options {
     int nx = 128;
     int ny = 320; // per device
     int nz = 0;   // 0: 26, or 1 with an input map
@@ -19,14 +19,8 @@ struct options {
     int iterations = 200;
     double coefficient = 0.025;
     message message_kind = message::level;
-    int threads = 0; // per rank; 0: as suits the backend
-    int ranks = 0;   // per device; 0: as many as are co-resident, but no more than rows
-    int repeat = 1;
-    double progress = 2.0; // seconds between two lines; 0: none
-    bool verify = false;
     std::string output;
     std::string png;
-    std::string json;
 
     // Whether process 0 needs the whole result.
     bool needs_result() const { return verify || !output.empty() || !png.empty(); }
@@ -34,7 +28,5 @@ struct options {
 
 using command_line = arguments::command_line<options>;
 command_line parse_command_line(int argc, char** argv);
-
-using arguments::asks_for_help;
 
 } // namespace stencil

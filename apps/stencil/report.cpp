@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "common/statistics.hpp"
+#include "common/times.hpp"
 #include "common/wording.hpp"
 #include "dcuda/config.hpp"
 
@@ -17,12 +17,6 @@ using common::duration;
 using common::grouped;
 
 namespace {
-
-measure::summary seconds_per_run(const report& about) {
-    std::vector<double> seconds;
-    for (const double ms : about.milliseconds) seconds.push_back(ms * 1e-3);
-    return measure::summarise(std::move(seconds));
-}
 
 std::string verdict_in_words(const report& about) {
     const verdict& v = *about.verified;
@@ -88,15 +82,7 @@ std::string in_words(const report& about, const options& chosen) {
                         grouped(static_cast<std::size_t>(moved.puts_between_devices)),
                         grouped(static_cast<std::size_t>(moved.bytes_between_devices)));
 
-    const measure::summary time = seconds_per_run(about);
-    const double iterations = std::max(1, chosen.iterations);
-    text += fmt::format("time: {}, {} per iteration", duration(time.median), duration(time.median / iterations));
-    if (about.milliseconds.size() > 1)
-        text += fmt::format(" (median of {} runs; {} {} to {})", about.milliseconds.size(),
-                            time.confident ? "95 % interval" : "range", duration(time.low / iterations),
-                            duration(time.high / iterations));
-    text += '\n';
-
+    text += common::times_in_words(about.milliseconds, chosen.iterations, "iteration") + '\n';
     if (about.verified) text += verdict_in_words(about);
     if (about.surveyed) {
         const values& v = *about.surveyed;
@@ -111,11 +97,6 @@ std::string in_words(const report& about, const options& chosen) {
 
 std::string as_json(const report& about, const options& chosen) {
     const traffic moved = traffic_per_iteration(about.whole, about.rows, chosen.message_kind);
-    const double to_us = 1e6 / std::max(1, chosen.iterations);
-    const measure::summary time = seconds_per_run(about);
-    nlohmann::ordered_json samples = nlohmann::ordered_json::array();
-    for (const double ms : about.milliseconds) samples.push_back(ms * 1e-3 * to_us);
-
     nlohmann::ordered_json json = {
         {"program", "stencil"},
         {"version", DCUDA_VERSION_STRING},
@@ -136,12 +117,7 @@ std::string as_json(const report& about, const options& chosen) {
         {"puts_between_devices_per_iteration", moved.puts_between_devices},
         {"bytes_between_devices_per_iteration", moved.bytes_between_devices},
         {"repeat", about.milliseconds.size()},
-        {"time_per_iteration_us",
-         {{"median", time.median * to_us},
-          {"low", time.low * to_us},
-          {"high", time.high * to_us},
-          {"interval", time.confident ? "95 % confidence" : "smallest and largest"},
-          {"samples", samples}}},
+        {"time_per_iteration_us", common::times_as_json(about.milliseconds, chosen.iterations)},
         {"verification", nullptr},
     };
     if (about.verified)

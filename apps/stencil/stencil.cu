@@ -1,17 +1,13 @@
 // Horizontal diffusion on all devices of a job: docs/guide/stencil.md.
 #include <algorithm>
-#include <array>
-#include <cstdio>
-#include <exception>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "dcuda/dcuda.hpp"
-
+#include "common/deal.hpp"
 #include "common/device_buffer.hpp"
 #include "common/files.hpp"
+#include "common/program.hpp"
 #include "common/statistics.hpp"
 #include "field.hpp"
 #include "kernels.hpp"
@@ -24,28 +20,15 @@
 namespace stencil {
 
 using common::check_writable;
+using common::deal_out;
 using common::device_buffer;
+using common::piece;
 using common::read_file;
 using common::write_file;
 
 namespace {
 
-constexpr const char* backend = DCUDA_BACKEND_CUDA ? "cuda" : "cpu";
-constexpr int default_threads = DCUDA_BACKEND_CUDA ? 256 : 8;
-
 // --- The initial field ---------------------------------------------------------------------------------------------
-
-// Hands out pieces of process 0's data: `data` of every other process becomes its piece. Each has the room for it.
-template <class Element>
-void deal_out(dcuda::runtime& runtime, std::vector<Element>& data, const std::vector<piece>& pieces) {
-    device_buffer<Element> buffer(data.size());
-    device_buffer<piece> device_pieces(pieces.size());
-    buffer.upload(data.data(), data.size());
-    device_pieces.upload(pieces.data(), pieces.size());
-    const dcuda::launch_config config{dim3(32), 0, 1};
-    runtime.run(deal, config, reinterpret_cast<std::byte*>(buffer.data()), buffer.bytes(), device_pieces.data());
-    buffer.download(data.data(), data.size());
-}
 
 // Process 0 reads the map; all learn its size. An error ends the others too: their run fails when process 0 leaves.
 std::vector<double> read_map(dcuda::runtime& runtime, const options& chosen, grid& whole) {
@@ -151,13 +134,6 @@ private:
     task work_;
 };
 
-// How many ranks per device: as asked, else all that fit together, but none without a row.
-int choose_ranks(dcuda::runtime& runtime, const options& chosen, bool asked_runtime, const dcuda::launch_config& config,
-                 int rows_per_device) {
-    const int planned = runtime.plan(diffuse, config).rank_responsible;
-    return chosen.ranks > 0 || asked_runtime ? planned : std::min(planned, std::max(1, rows_per_device));
-}
-
 void refuse_too_large(const grid& whole) {
     // Lines of a device are counted by int.
     constexpr long long most_lines = 1LL << 30;
@@ -192,21 +168,12 @@ void verify(report& about, const options& chosen, const field& before, field& ex
     if (about.verified->worst.equal()) about.verified->worst = compare(expected, after);
 }
 
-int run_program(int argc, char** argv) {
-    if (asks_for_help(argc, argv)) {
-        std::fputs(parse_command_line(argc, argv).text.c_str(), stdout);
-        return 0;
-    }
-    const bool asked_runtime = arguments::asks_runtime_for_ranks(argc, argv);
-    dcuda::runtime runtime(argc, argv);
-    const dcuda::rank_info job = runtime.info();
-    const bool first = job.process_index == 0;
-    const command_line command = parse_command_line(argc, argv);
-    if (!command.chosen) {
-        if (first) std::fputs(command.text.c_str(), stderr);
-        return command.status;
-    }
-    const options& chosen = *command.chosen;
+} // namespace
+
+int run(common::session& here, const options& chosen) {
+    dcuda::runtime& runtime = here.runtime;
+    const dcuda::rank_info job = here.job;
+    const bool first = here.first();
     if (first) check_outputs(chosen);
 
     grid whole{chosen.nx, 0, chosen.nz};
@@ -220,10 +187,10 @@ int run_program(int argc, char** argv) {
     }
     refuse_too_large(whole);
 
-    const int threads = chosen.threads > 0 ? chosen.threads : default_threads;
+    const int threads = chosen.threads > 0 ? chosen.threads : common::default_threads;
     dcuda::launch_config config{shape_of(threads), 0, chosen.ranks};
     const int most_rows = partition{whole.ny, job.process_count, 1}.of_device(0).count();
-    config.ranks_per_device = choose_ranks(runtime, chosen, asked_runtime, config, most_rows);
+    config.ranks_per_device = common::choose_ranks(here, diffuse, config, most_rows);
     const partition rows{whole.ny, job.process_count, config.ranks_per_device};
 
     const range filled = filled_rows(rows, job.process_index);
@@ -235,7 +202,7 @@ int run_program(int argc, char** argv) {
     field before;
     if (first && chosen.needs_result())
         before = chosen.input.empty() ? smooth_field(whole, rows.all()) : repeated_map(whole, rows.all(), map);
-    report about{whole, rows, threads, backend, {}, {}, {}};
+    report about{whole, rows, threads, common::backend, {}, {}, {}};
     field after, expected;
     for (int i = 0; i < chosen.repeat; ++i) {
         about.milliseconds.push_back(solve.run());
@@ -250,14 +217,8 @@ int run_program(int argc, char** argv) {
     return about.verified && !about.verified->worst.equal() ? 1 : 0;
 }
 
-} // namespace
 } // namespace stencil
 
 int main(int argc, char** argv) {
-    try {
-        return stencil::run_program(argc, argv);
-    } catch (const std::exception& reason) {
-        std::fprintf(stderr, "stencil: %s\n", reason.what());
-        return 1;
-    }
+    return common::run_program("stencil", argc, argv, stencil::parse_command_line, stencil::run);
 }

@@ -4,16 +4,6 @@ set -euo pipefail
 program=$1 launcher=$2
 . "$(dirname "$0")/../../common/run.sh"
 
-# refused STATUS REASON PROCESSES OPTION...: ends by itself, with this status and an error that names the reason.
-refused() {
-    local expected=$1 reason=$2 status=0
-    shift 2
-    job "$@" >"$work/log" 2>&1 || status=$?
-    [ $status = "$expected" ] || die "status $status, not $expected: $*"
-    grep -q -- "$reason" "$work/log" || die "does not say '$reason': $*"
-    runs=$((runs + 1))
-}
-
 small=(--width 8 --height 7 --particles 150)
 for processes in 1 2 4; do
     # Segments that do not divide, and one for each rank.

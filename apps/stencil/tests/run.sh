@@ -4,17 +4,6 @@ set -euo pipefail
 program=$1 launcher=$2 map=$3
 . "$(dirname "$0")/../../common/run.sh"
 
-# refused REASON PROCESSES OPTION...: ends by itself, with an error that names the reason.
-refused() {
-    local reason=$1 status=0
-    shift
-    job "$@" >"$work/log" 2>&1 || status=$?
-    [ $status -ne 0 ] || die "no error: $*"
-    [ $status -ne 124 ] || die "hangs: $*"
-    grep -q -- "$reason" "$work/log" || die "does not say '$reason': $*"
-    runs=$((runs + 1))
-}
-
 for processes in 1 2 4; do
     for ranks in 1 3 8; do
         verified $processes --nx 20 --ny 13 --nz 3 --iterations 25 --ranks $ranks
@@ -55,10 +44,10 @@ cmp <(tail -c 277264 "$map") <(tail -c 277264 "$work/same.pgm") || die "the map 
 printf 'P6 1 1 255\nabc' >"$work/color.pgm"
 head -c 1000 "$map" >"$work/cut.pgm"
 for processes in 1 4; do
-    refused 'does not begin with P5' $processes --input "$work/color.pgm"
-    refused 'only' $processes --input "$work/cut.pgm"
-    refused 'cannot read' $processes --input "$work/missing.pgm"
-    refused 'cannot write' $processes --nx 8 --ny 8 --output "$work/missing/out.pgm"
-    refused 'not within 0 to 1/32' $processes --coefficient 0.04
+    refused 1 'does not begin with P5' $processes --input "$work/color.pgm"
+    refused 1 'only' $processes --input "$work/cut.pgm"
+    refused 1 'cannot read' $processes --input "$work/missing.pgm"
+    refused 1 'cannot write' $processes --nx 8 --ny 8 --output "$work/missing/out.pgm"
+    refused 2 'not within 0 to 1/32' $processes --coefficient 0.04
 done
 echo "$runs runs as expected"

@@ -1,0 +1,229 @@
+// What a rank does for a product: the vector comes down the columns of devices, meets the rows of the matrix that the
+// rank owns, and the sums go along the rows of devices.
+//
+// All ranks of a device share its memory and open it as one window. Trees connect ranks of the same number on different
+// devices, which own the same elements. A message without elements is sent as well: the programs rely on the chain of
+// messages, not on what is in them.
+#pragma once
+
+#include <cstddef>
+
+#include "arithmetic.hpp"
+#include "common/progress.hpp"
+#include "dcuda/device.hpp"
+#include "decomposition.hpp"
+
+namespace sparse {
+
+// Where things lie in the memory of a device, in bytes from its start, each at a multiple of 16: first a program's own
+// `board`, then three vectors, two products, and a received product for each child in the tree along the row.
+struct layout {
+    static constexpr int vectors = 3;
+    static constexpr int products = 2;
+
+    std::size_t board_bytes = 0;
+    std::size_t vector_bytes = 0;
+    std::size_t product_bytes = 0;
+    int levels = 0;
+
+    DCUDA_HOST_DEVICE layout(const decomposition& whole, place at, std::size_t board)
+        : board_bytes((board + 15) / 16 * 16), vector_bytes(bytes_of(whole.columns_at(at))),
+          product_bytes(bytes_of(whole.rows_at(at))), levels(tree{whole.devices.columns}.levels(at.column)) {}
+
+    DCUDA_HOST_DEVICE std::size_t vector(int buffer) const {
+        return board_bytes + static_cast<std::size_t>(buffer) * vector_bytes;
+    }
+    DCUDA_HOST_DEVICE std::size_t product(int buffer) const {
+        return vector(vectors) + static_cast<std::size_t>(buffer) * product_bytes;
+    }
+    DCUDA_HOST_DEVICE std::size_t received(int level) const { return product(products + level); }
+    DCUDA_HOST_DEVICE std::size_t bytes() const { return received(levels); }
+
+private:
+    static DCUDA_HOST_DEVICE std::size_t bytes_of(range elements) {
+        return (static_cast<std::size_t>(elements.count()) * sizeof(double) + 15) / 16 * 16;
+    }
+};
+
+// A device's memory and its part of the work: what the host hands to the kernels.
+struct task {
+    decomposition whole;
+    int device = 0;
+    csr_view matrix{}; // the device's block, in device memory
+    std::byte* memory = nullptr;
+    std::size_t board_bytes = 0;
+    int team = 1;                  // threads that share a row: 1 or row_lanes
+    double progress_seconds = 0.0; // 0: none
+
+    DCUDA_HOST_DEVICE place here() const { return whole.devices.place_of(device); }
+    DCUDA_HOST_DEVICE layout memory_at(place at) const { return {whole, at, board_bytes}; }
+};
+
+// Messages along rows and towards the root have a tag for each level of the tree: the receiver adds in that order.
+enum tag : int { vector_tag, factor_tag, square_tag, gather_tag, product_tags = 32, square_tags = 64, check_tags = 96 };
+
+// The threads of a block are in one row.
+DCUDA_DEVICE int thread() { return static_cast<int>(threadIdx.x); }
+DCUDA_DEVICE int threads() { return static_cast<int>(blockDim.x); }
+
+// Calls body(i) for 0, ..., count - 1, shared among the rank's threads. All have returned when it returns.
+template <class Body>
+DCUDA_DEVICE void for_each_index(int count, const Body& body) {
+    for (int i = thread(); i < count; i += threads()) body(i);
+    __syncthreads();
+}
+
+// One array for all sums of a rank.
+DCUDA_DEVICE double* partial_sums() {
+    __shared__ double sums[bins];
+    return sums;
+}
+
+// ordered_sum by all threads of the rank, which all get the result.
+template <class Term>
+DCUDA_DEVICE double sum_of(int count, const Term& term) {
+    double* const sums = partial_sums();
+    for (int bin = thread(); bin < bins; bin += threads()) {
+        double sum = 0.0;
+        for (int e = bin; e < count; e += bins) sum += term(e);
+        sums[bin] = sum;
+    }
+    __syncthreads();
+    for (int half = bins / 2; half > 0; half /= 2) for_each_index(half, [&](int i) { sums[i] += sums[i + half]; });
+    const double result = sums[0];
+    __syncthreads();
+    return result;
+}
+
+class exchange {
+public:
+    // Collective over all ranks.
+    DCUDA_DEVICE exchange(dcuda::rank& self, const task& work)
+        : self_(self), work_(work), at_(work.here()), number_(self.id(dcuda::device)), memory_(work.memory_at(at_)),
+          rows_(local(work.whole.rows_of(at_, number_), work.whole.rows_at(at_))),
+          columns_(local(work.whole.columns_of(at_, number_), work.whole.columns_at(at_))) {
+        window_ = self.create_window(dcuda::world, work.memory, memory_.bytes());
+    }
+    DCUDA_DEVICE void close() const { self_.free_window(window_); }
+
+    DCUDA_DEVICE place at() const { return at_; }
+    DCUDA_DEVICE int number() const { return number_; }
+    // The rank's rows and elements of the vector, counted from the device's first.
+    DCUDA_DEVICE range rows() const { return rows_; }
+    DCUDA_DEVICE range columns() const { return columns_; }
+
+    DCUDA_DEVICE double* vector(int buffer) const { return array(memory_.vector(buffer)); }
+    DCUDA_DEVICE double* product(int buffer) const { return array(memory_.product(buffer)); }
+
+    // Puts to where `offset` is in the memory of the device there.
+    DCUDA_DEVICE void put(place to, int number, std::size_t offset, std::size_t bytes, const void* source,
+                          int what) const {
+        self_.put_notify(window_, work_.whole.devices.device_at(to) * work_.whole.ranks_per_device + number, offset,
+                         bytes, source, what);
+    }
+
+    // Receives the rank's elements of the vector, in as many messages, and hands them down the column.
+    DCUDA_DEVICE void pass_down(int buffer, int messages) const {
+        self_.wait_notifications(vector_tag, messages);
+        const std::size_t offset = memory_.vector(buffer) + bytes_of(columns_.first);
+        // The child with the largest subtree comes first.
+        for (int level = tree{work_.whole.devices.rows}.levels(at_.row) - 1; level >= 0; --level)
+            put({at_.row + (1 << level), at_.column}, number_, offset, bytes_of(columns_.count()),
+                work_.memory + offset, vector_tag);
+    }
+
+    // The rank's rows of the block times factor * vector. All ranks of the device have the vector.
+    DCUDA_DEVICE void multiply(int from, int to, double factor) const {
+        const double* const x = vector(from);
+        double* const y = product(to);
+        if (work_.team == 1)
+            for (int row = rows_.first + thread(); row < rows_.last; row += threads())
+                y[row] = product_of_row(work_.matrix, row, x, factor);
+        else
+            multiply_in_teams(x, y, factor);
+        __syncthreads();
+    }
+
+    // Adds to the rank's rows of the product what the devices behind in the tree along the row have, and hands the sums
+    // on. In the first column they are complete.
+    DCUDA_DEVICE void add_along_row(int buffer) const {
+        double* const y = product(buffer);
+        const tree along{work_.whole.devices.columns};
+        for (int level = 0; level < memory_.levels; ++level) {
+            const double* const received = array(memory_.received(level));
+            self_.wait_notifications(product_tags + level, 1);
+            for_each_index(rows_.count(), [&](int i) { y[rows_.first + i] += received[rows_.first + i]; });
+        }
+        if (at_.column == 0) return;
+        const place parent{at_.row, along.parent(at_.column)};
+        const int level = along.level(at_.column);
+        put(parent, number_, work_.memory_at(parent).received(level) + bytes_of(rows_.first), bytes_of(rows_.count()),
+            y + rows_.first, product_tags + level);
+    }
+
+    static DCUDA_HOST_DEVICE std::size_t bytes_of(int elements) {
+        return static_cast<std::size_t>(elements) * sizeof(double);
+    }
+
+private:
+    static DCUDA_DEVICE range local(range part, range whole) {
+        return {part.first - whole.first, part.last - whole.first};
+    }
+    DCUDA_DEVICE double* array(std::size_t offset) const { return reinterpret_cast<double*>(work_.memory + offset); }
+
+    DCUDA_DEVICE void multiply_in_teams(const double* x, double* y, double factor) const {
+        constexpr int team = row_lanes;
+        const int member = thread() % team;
+        const unsigned members = ((1u << team) - 1) << (thread() % warpSize - member);
+        for (int row = rows_.first + thread() / team; row < rows_.last; row += threads() / team) {
+            double sum = product_of_member<team>(work_.matrix, row, x, factor, member);
+            DCUDA_UNROLL
+            for (int half = team / 2; half > 0; half /= 2) sum += __shfl_down_sync(members, sum, half, team);
+            if (member == 0) y[row] = sum;
+        }
+    }
+
+    dcuda::rank& self_;
+    const task& work_;
+    place at_;
+    int number_;
+    layout memory_;
+    range rows_, columns_;
+    dcuda::window window_;
+};
+
+enum class gathered { vector, product };
+
+// Every rank of the first row of devices puts its elements of the vector, or of the first column those of the product,
+// to `all`, which holds the whole on process 0 and is not used elsewhere.
+__global__ void __launch_bounds__(1024)
+    gather(dcuda::context context, task work, gathered what, int buffer, double* all) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+
+    const decomposition& whole = work.whole;
+    const place at = work.here();
+    const int number = self.id(dcuda::device);
+    const bool of_vector = what == gathered::vector;
+    const range mine = of_vector ? whole.columns_of(at, number) : whole.rows_of(at, number);
+    const range of_device = of_vector ? whole.columns_at(at) : whole.rows_at(at);
+    const bool has_part = (of_vector ? at.row : at.column) == 0;
+    const layout memory = work.memory_at(at);
+    const std::byte* const source = work.memory + (of_vector ? memory.vector(buffer) : memory.product(buffer)) +
+                                    exchange::bytes_of(mine.first - of_device.first);
+
+    // The source of a put lies inside the putting rank's window.
+    const bool collects = self.id() == 0;
+    const dcuda::window win =
+        self.create_window(dcuda::world, collects ? static_cast<void*>(all) : work.memory,
+                           collects ? exchange::bytes_of(of_vector ? whole.columns : whole.rows) : memory.bytes());
+    if (has_part)
+        self.put_notify(win, 0, exchange::bytes_of(mine.first), exchange::bytes_of(mine.count()), source, gather_tag);
+    if (collects) {
+        const int devices = of_vector ? whole.devices.columns : whole.devices.rows;
+        self.wait_notifications(gather_tag, devices * whole.ranks_per_device);
+    }
+    self.free_window(win);
+}
+
+} // namespace sparse

@@ -1,0 +1,203 @@
+// How a matrix comes onto the devices.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/deal.hpp"
+#include "common/device_buffer.hpp"
+#include "common/files.hpp"
+#include "common/program.hpp"
+#include "exchange.hpp"
+#include "generator.hpp"
+#include "matrix_market.hpp"
+#include "options.hpp"
+#include "reference.hpp"
+
+namespace sparse {
+
+// The matrix as a process knows it: its device's block; on process 0 also a file's entries.
+struct problem {
+    decomposition whole; // ranks_per_device comes later
+    csr block;
+    entry_list file;
+    random_matrix random; // if there is no file
+
+    // On process 0.
+    std::int64_t entries(const matrix_options& chosen) const {
+        if (!chosen.matrix.empty()) return static_cast<std::int64_t>(file.entries.size());
+        std::int64_t result = 0;
+        for (int row = 0; row < whole.rows; ++row) result += random.block({row, row + 1}, {0, whole.columns}).entries();
+        return result;
+    }
+    strips all(const matrix_options& chosen) const {
+        strips result;
+        for (int column = 0; column < whole.devices.columns; ++column) {
+            const range columns = whole.columns_at({0, column});
+            result.push_back(chosen.matrix.empty() ? random.block({0, whole.rows}, columns)
+                                                   : file.block({0, whole.rows}, columns));
+        }
+        return result;
+    }
+};
+
+// Hands process 0's part for each device to its process, which knows that it has `count` elements.
+template <class Element>
+std::vector<Element> deal_parts(common::session& here, const std::vector<std::vector<Element>>& parts,
+                                std::size_t count) {
+    if (here.job.process_count == 1) return parts[0];
+    std::vector<Element> data(here.first() ? 0 : count);
+    std::vector<common::piece> pieces(parts.size());
+    for (std::size_t device = 0; device < parts.size(); ++device) {
+        pieces[device] = {data.size() * sizeof(Element), parts[device].size() * sizeof(Element)};
+        data.insert(data.end(), parts[device].begin(), parts[device].end());
+    }
+    common::deal_out(here.runtime, data, pieces);
+    data.resize(here.first() ? parts[0].size() : count); // the first device's part comes first
+    return data;
+}
+
+// Process 0 hands every device its block of the file's matrix.
+inline void deal_matrix(common::session& here, problem& task) {
+    const auto devices = static_cast<std::size_t>(here.job.process_count);
+    std::vector<std::vector<std::int64_t>> sizes(devices), starts(devices);
+    std::vector<std::vector<int>> columns(devices);
+    std::vector<std::vector<double>> values(devices);
+    for (std::size_t device = 0; here.first() && device < devices; ++device) {
+        const place at = task.whole.devices.place_of(static_cast<int>(device));
+        csr block = task.file.block(task.whole.rows_at(at), task.whole.columns_at(at));
+        sizes[device] = {task.whole.rows, task.whole.columns, block.entries()};
+        starts[device] = std::move(block.starts);
+        columns[device] = std::move(block.columns);
+        values[device] = std::move(block.values);
+    }
+    const std::vector<std::int64_t> size = deal_parts(here, sizes, 3);
+    task.whole.rows = static_cast<int>(size[0]);
+    task.whole.columns = static_cast<int>(size[1]);
+    const place at = task.whole.devices.place_of(here.job.process_index);
+    const auto entries = static_cast<std::size_t>(size[2]);
+    task.block.starts = deal_parts(here, starts, static_cast<std::size_t>(task.whole.rows_at(at).count()) + 1);
+    task.block.columns = deal_parts(here, columns, entries);
+    task.block.values = deal_parts(here, values, entries);
+}
+
+// `columns` counts without a file. Process 0 reads the file, and calls check(problem), before the others have their
+// part.
+template <class Check>
+problem make_problem(common::session& here, const matrix_options& chosen, int columns, const Check& check) {
+    problem result;
+    result.whole.devices = choose_grid(chosen.devices, here.job.process_count);
+    result.whole.rows = chosen.matrix.empty() ? chosen.whole_rows(here.job.process_count) : 0;
+    result.whole.columns = columns > 0 ? columns : result.whole.rows;
+    common::do_on_first(here, [&] {
+        if (!chosen.json.empty() && chosen.json != "-") common::check_writable(chosen.json);
+        if (!chosen.matrix.empty()) {
+            result.file = parse_matrix_market(common::read_file(chosen.matrix), chosen.matrix);
+            result.whole.rows = result.file.rows;
+            result.whole.columns = result.file.columns;
+        }
+        check(result);
+    });
+    if (!chosen.matrix.empty()) {
+        deal_matrix(here, result);
+        return result;
+    }
+    result.random = {chosen.density, chosen.seed};
+    const place at = result.whole.devices.place_of(here.job.process_index);
+    result.block = result.random.block(result.whole.rows_at(at), result.whole.columns_at(at));
+    return result;
+}
+
+// How ranks are launched; how many there are is decided here, at most one for each row of a device.
+template <class... Params>
+dcuda::launch_config choose_launch(common::session& here, const matrix_options& chosen, decomposition& whole,
+                                   void (*kernel)(dcuda::context, Params...)) {
+    const int threads = chosen.threads > 0 ? chosen.threads : common::default_threads;
+    dcuda::launch_config config{dim3(static_cast<unsigned>(threads)), 0, chosen.ranks};
+    config.ranks_per_device = common::choose_ranks(here, kernel, config, whole.rows_at({0, 0}).count());
+    whole.ranks_per_device = config.ranks_per_device;
+    return config;
+}
+
+// A device's matrix and memory.
+class device_part {
+public:
+    device_part(common::session& here, const matrix_options& chosen, const problem& from,
+                const dcuda::launch_config& config, std::size_t board_bytes)
+        : here_(here), config_(config) {
+        work_.whole = from.whole;
+        work_.device = here.job.process_index;
+        work_.board_bytes = board_bytes;
+        work_.team = choose_team(chosen.team, static_cast<int>(config.threads.x), DCUDA_BACKEND_CUDA ? row_lanes : 1);
+        work_.progress_seconds = chosen.progress;
+
+        starts_ = upload(from.block.starts);
+        columns_ = upload(from.block.columns);
+        values_ = upload(from.block.values);
+        work_.matrix = {starts_.data(), columns_.data(), values_.data()};
+        const std::vector<std::byte> zeros(work_.memory_at(work_.here()).bytes());
+        memory_ = upload(zeros);
+        work_.memory = memory_.data();
+        if (here.first())
+            all_ =
+                common::device_buffer<double>(static_cast<std::size_t>(std::max(from.whole.rows, from.whole.columns)));
+    }
+
+    const task& work() const { return work_; }
+    dcuda::runtime& runtime() const { return here_.runtime; }
+    const dcuda::launch_config& config() const { return config_; }
+
+    // The part of vector 0 that the device has at the start, if it is of the first row.
+    void set_vector(const auto& element) {
+        if (work_.here().row > 0) return;
+        const range columns = work_.whole.columns_at(work_.here());
+        std::vector<double> part;
+        for (int column = columns.first; column < columns.last; ++column) part.push_back(element(column));
+        write(work_.memory_at(work_.here()).vector(0), part.data(), part.size());
+    }
+
+    template <class Element>
+    void write(std::size_t offset, const Element* source, std::size_t count) {
+        memory_.upload(reinterpret_cast<const std::byte*>(source), count * sizeof(Element), offset);
+    }
+    // What lies at the start of the memory.
+    template <class Element>
+    Element read() const {
+        Element result;
+        memory_.download(reinterpret_cast<std::byte*>(&result), sizeof(Element));
+        return result;
+    }
+
+    // The whole vector or product on process 0, nothing elsewhere.
+    std::vector<double> collect(gathered what, int buffer) {
+        here_.runtime.run(gather, config_, work_, what, buffer, all_.data());
+        std::vector<double> result(all_.count());
+        all_.download(result.data(), result.size());
+        if (here_.first())
+            result.resize(static_cast<std::size_t>(what == gathered::vector ? work_.whole.columns : work_.whole.rows));
+        return result;
+    }
+
+private:
+    template <class Element>
+    static common::device_buffer<Element> upload(const std::vector<Element>& data) {
+        common::device_buffer<Element> result(data.size());
+        result.upload(data.data(), data.size());
+        return result;
+    }
+
+    common::session& here_;
+    dcuda::launch_config config_;
+    common::device_buffer<std::int64_t> starts_;
+    common::device_buffer<int> columns_;
+    common::device_buffer<double> values_;
+    common::device_buffer<std::byte> memory_;
+    common::device_buffer<double> all_;
+    task work_;
+};
+
+} // namespace sparse

@@ -1,0 +1,75 @@
+// Sparse matrix times vector on all devices of a job: docs/guide/spmv.md.
+#include <vector>
+
+#include "common/statistics.hpp"
+#include "report.hpp"
+#include "setup.hpp"
+
+namespace sparse {
+
+// Multiplies the vector that the first row of devices holds. The bound keeps registers at 64 per thread, so that any
+// number of threads can be launched.
+__global__ void __launch_bounds__(1024) multiply(dcuda::context context, task work, int repetitions) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+
+    const exchange messages(self, work);
+    const int vector_messages = messages.at().row == 0 ? 0 : 1;
+    common::progress reported(self, "spmv: repetition", repetitions, work.progress_seconds);
+
+    self.barrier(dcuda::world); // windows are open everywhere
+    self.start_timer();
+    for (int repetition = 0; repetition < repetitions; ++repetition) {
+        messages.pass_down(0, vector_messages);
+        self.barrier(dcuda::device); // every rank's part of the vector is there
+        messages.multiply(0, 0, 1.0);
+        messages.add_along_row(0);
+        self.barrier(dcuda::world);
+        reported.done(repetition + 1);
+    }
+    self.stop_timer();
+    messages.close();
+}
+
+namespace {
+
+// Compares a run's product with the serial reference, which is computed at the first.
+void verify(report& about, const spmv_options& chosen, const problem& from, std::vector<double>& expected,
+            const std::vector<double>& seen) {
+    if (!about.verified) {
+        about.verified.emplace();
+        const strips matrix = from.all(chosen);
+        std::vector<double> x;
+        for (int column = 0; column < about.whole.columns; ++column)
+            x.push_back(random_element(chosen.seed, 0, column));
+        about.verified->reference_seconds =
+            measure::seconds_of([&] { expected = multiply_serially(matrix, about.whole, x, 1.0); });
+    }
+    if (about.verified->worst.equal()) about.verified->worst = compare(expected, seen);
+}
+
+int run(common::session& here, const spmv_options& chosen) {
+    problem from = make_problem(here, chosen, chosen.columns, [](const problem&) {});
+    const dcuda::launch_config config = choose_launch(here, chosen, from.whole, multiply);
+    device_part part(here, chosen, from, config, 0);
+    part.set_vector([&](int column) { return random_element(chosen.seed, 0, column); });
+
+    report about{from.whole, 0, static_cast<int>(config.threads.x), part.work().team, common::backend, {}, {}};
+    std::vector<double> expected;
+    for (int i = 0; i < chosen.repeat; ++i) {
+        here.runtime.run(multiply, config, part.work(), chosen.repetitions);
+        about.milliseconds.push_back(here.runtime.timings().at(0));
+        if (!chosen.verify) continue;
+        const std::vector<double> seen = part.collect(gathered::product, 0);
+        if (here.first()) verify(about, chosen, from, expected, seen);
+    }
+    if (!here.first()) return 0;
+    about.entries = from.entries(chosen);
+    common::write_report(chosen.json, in_words(about, chosen), as_json(about, chosen));
+    return about.verified && !about.verified->equal() ? 1 : 0;
+}
+
+} // namespace
+} // namespace sparse
+
+int main(int argc, char** argv) { return common::run_program("spmv", argc, argv, sparse::parse_spmv, sparse::run); }

@@ -28,6 +28,7 @@
 #include "common/progress.hpp"
 #include "dcuda/device.hpp"
 #include "diffusion.hpp"
+#include "points.hpp"
 
 namespace stencil {
 
@@ -52,20 +53,6 @@ struct task {
 };
 
 enum tag : int { lap_tag, flux_tag, field_tag, gather_tag, deal_tag };
-
-// Calls body(x, y, k) for all columns, rows and levels, shared among the rank's threads: threadIdx.x runs along x,
-// threadIdx.y over lines of a row or level. All have returned when it returns.
-template <class Body>
-DCUDA_DEVICE void for_each_point(range columns, range rows, int levels, const Body& body) {
-    const int lines = rows.count() * levels;
-    for (int line = static_cast<int>(threadIdx.y); line < lines; line += static_cast<int>(blockDim.y)) {
-        const int y = rows.first + line / levels;
-        const int k = line % levels;
-        for (int x = columns.first + static_cast<int>(threadIdx.x); x < columns.last; x += static_cast<int>(blockDim.x))
-            body(x, y, k);
-    }
-    __syncthreads();
-}
 
 // A field whose border rows neighbours put into each other's windows.
 class shared_field {

@@ -27,19 +27,34 @@ void declare(CLI::App& app, options& chosen) {
         ->capture_default_str();
     app.add_option("--nz", chosen.nz, "levels (default: 26; with --input 1, else that many copies of the map)")
         ->check(at_least_one);
+    app.add_option(
+           "--model", chosen.model,
+           "what runs the iterations: dcuda; to compare with: plain, plain-graph (one device, no library), mpi, "
+           "nccl, nccl-graph, host (dCUDA's transports, called by the host), nvshmem")
+        ->check(CLI::IsMember({"dcuda", "plain", "plain-graph", "mpi", "nccl", "nccl-graph", "host", "nvshmem"})
+                    .description(""))
+        ->capture_default_str();
+    app.add_flag("--fused", chosen.fused,
+                 "one kernel and one exchange of two rows per iteration; not for the models dcuda and nvshmem");
+    app.add_option("--rows-per-thread", chosen.rows_per_thread, "of the fused kernel: 1, 2 or 4")
+        ->check(CLI::IsMember({1, 2, 4}).description(""))
+        ->capture_default_str();
+    app.add_flag("--stores", chosen.stores, "model nvshmem: store border rows into the other device, then signal");
     app.add_option("--iterations", chosen.iterations, "iterations")
         ->check(CLI::Range(0, 1 << 30).description(""))
         ->capture_default_str();
     app.add_option("--coefficient", chosen.coefficient, "diffusion coefficient, at most 1/32")
         ->check(check_coefficient)
         ->capture_default_str();
-    app.add_option("--message", chosen.message_kind, "what one put carries of a border plane: level or plane")
+    app.add_option("--message", chosen.message_kind, "what one put of dCUDA carries of a border plane: level or plane")
         ->transform(CLI::CheckedTransformer(
             std::map<std::string, message>{{"level", message::level}, {"plane", message::plane}}))
         ->option_text("level|plane=level");
-    app.add_option("--threads", chosen.threads, "threads of a rank (default: 256 on a GPU, 8 on the CPU backend)")
+    app.add_option("--threads", chosen.threads,
+                   "threads of a rank or block (default: 256 on a GPU, 8 on the CPU backend)")
         ->check(arguments::check_threads);
-    app.add_option("--ranks", chosen.ranks, "ranks per device (default: all that fit, but no more than rows)")
+    app.add_option("--ranks", chosen.ranks,
+                   "ranks per device of dcuda and nvshmem (default: all that fit, but no more than rows)")
         ->check(at_least_one)
         ->envname("DCUDA_RANKS_PER_DEVICE");
     app.add_option("--repeat", chosen.repeat, "runs to time")->check(at_least_one)->capture_default_str();
@@ -69,6 +84,15 @@ command_line parse_command_line(int argc, char** argv) {
         return result;
     }
     options& taken = *result.chosen;
+    const auto refuse = [&](const char* option, const char* models) {
+        result.chosen.reset();
+        result.text = fmt::format("{} is for {} only, not for the model {}\n", option, models, chosen.model);
+        result.status = 2;
+        return result;
+    };
+    if (taken.fused && taken.has_ranks()) return refuse("--fused", "models with kernels and a library");
+    if (taken.stores && taken.model != "nvshmem") return refuse("--stores", "nvshmem");
+    if (app.count("--message") > 0 && taken.model != "dcuda") return refuse("--message", "dcuda");
     if (taken.nz == 0) taken.nz = taken.input.empty() ? 26 : 1;
     if (taken.json == "-") taken.progress = 0.0; // its lines go to standard output too
     return result;

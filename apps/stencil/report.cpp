@@ -18,10 +18,49 @@ using common::grouped;
 
 namespace {
 
-measure::summary seconds_per_run(const report& about) {
+measure::summary seconds_per_run(const std::vector<double>& milliseconds) {
     std::vector<double> seconds;
-    for (const double ms : about.milliseconds) seconds.push_back(ms * 1e-3);
+    for (const double ms : milliseconds) seconds.push_back(ms * 1e-3);
     return measure::summarise(std::move(seconds));
+}
+
+bool exchanges_known(const report& about) {
+    return !about.exchange_milliseconds.empty() && about.exchange_milliseconds.front() > 0.0;
+}
+
+// What the models to compare with send is a plane in one message, or two planes in half as many.
+traffic traffic_of_model(const report& about, const options& chosen) {
+    traffic moved =
+        traffic_per_iteration(about.whole, about.rows, chosen.model == "dcuda" ? chosen.message_kind : message::plane);
+    if (chosen.fused) moved.puts /= 2, moved.puts_between_devices /= 2;
+    return moved;
+}
+
+// Who computes what, and what is sent.
+std::string division_in_words(const report& about, const options& chosen) {
+    const int most = about.rows.of_rank(0).count();
+    const std::string devices = fmt::format("{} ({} backend)", counted(about.rows.devices, "device"), about.backend);
+    const std::string ranks =
+        fmt::format("{} of {} each, at most {} per rank", counted(about.rows.ranks_per_device, "rank"),
+                    counted(about.threads, "thread"), counted(most, "row"));
+    const traffic moved = traffic_of_model(about, chosen);
+    const std::string between_devices =
+        fmt::format("{} of them between devices, {} B", grouped(static_cast<std::size_t>(moved.puts_between_devices)),
+                    grouped(static_cast<std::size_t>(moved.bytes_between_devices)));
+    if (chosen.model == "dcuda")
+        return fmt::format("on {} with {}\nin one iteration {} notified puts, one per {}; {}\n", devices, ranks,
+                           grouped(static_cast<std::size_t>(moved.puts)), to_string(chosen.message_kind),
+                           between_devices);
+    std::string text = fmt::format("model {}: {}\n", chosen.model, about.carrier);
+    if (chosen.has_ranks())
+        text += fmt::format("on {} with {}\n", devices, ranks);
+    else
+        text += fmt::format("on {}, {} of {} per block; an iteration is {}\n", devices, counted(most, "row"),
+                            counted(about.threads, "thread"), chosen.fused ? "one kernel" : "three kernels");
+    text += fmt::format("in one iteration {}, {} B\n",
+                        counted(static_cast<int>(moved.puts_between_devices), "message") + " between devices",
+                        grouped(static_cast<std::size_t>(moved.bytes_between_devices)));
+    return text;
 }
 
 std::string verdict_in_words(const report& about) {
@@ -76,19 +115,9 @@ std::string in_words(const report& about, const options& chosen) {
     std::string text =
         fmt::format("stencil: diffused {}, {} x {} points on {}, {} with coefficient {}\n", subject, g.nx, g.ny,
                     counted(g.nz, "level"), counted(chosen.iterations, "iteration"), chosen.coefficient);
+    text += division_in_words(about, chosen);
 
-    const int most = about.rows.of_rank(0).count();
-    const traffic moved = traffic_per_iteration(g, about.rows, chosen.message_kind);
-    text +=
-        fmt::format("on {} ({} backend) with {} of {} each, at most {} per rank\n",
-                    counted(about.rows.devices, "device"), about.backend, counted(about.rows.ranks_per_device, "rank"),
-                    counted(about.threads, "thread"), counted(most, "row"));
-    text += fmt::format("in one iteration {} notified puts, one per {}; {} of them between devices, {} B\n",
-                        grouped(static_cast<std::size_t>(moved.puts)), to_string(chosen.message_kind),
-                        grouped(static_cast<std::size_t>(moved.puts_between_devices)),
-                        grouped(static_cast<std::size_t>(moved.bytes_between_devices)));
-
-    const measure::summary time = seconds_per_run(about);
+    const measure::summary time = seconds_per_run(about.milliseconds);
     const double iterations = std::max(1, chosen.iterations);
     text += fmt::format("time: {}, {} per iteration", duration(time.median), duration(time.median / iterations));
     if (about.milliseconds.size() > 1)
@@ -96,6 +125,9 @@ std::string in_words(const report& about, const options& chosen) {
                             time.confident ? "95 % interval" : "range", duration(time.low / iterations),
                             duration(time.high / iterations));
     text += '\n';
+    if (exchanges_known(about))
+        text += fmt::format("exchanges alone: {} per iteration\n",
+                            duration(seconds_per_run(about.exchange_milliseconds).median / iterations));
 
     if (about.verified) text += verdict_in_words(about);
     if (about.surveyed) {
@@ -110,9 +142,9 @@ std::string in_words(const report& about, const options& chosen) {
 }
 
 std::string as_json(const report& about, const options& chosen) {
-    const traffic moved = traffic_per_iteration(about.whole, about.rows, chosen.message_kind);
+    const traffic moved = traffic_of_model(about, chosen);
     const double to_us = 1e6 / std::max(1, chosen.iterations);
-    const measure::summary time = seconds_per_run(about);
+    const measure::summary time = seconds_per_run(about.milliseconds);
     nlohmann::ordered_json samples = nlohmann::ordered_json::array();
     for (const double ms : about.milliseconds) samples.push_back(ms * 1e-3 * to_us);
 
@@ -120,6 +152,7 @@ std::string as_json(const report& about, const options& chosen) {
         {"program", "stencil"},
         {"version", DCUDA_VERSION_STRING},
         {"backend", about.backend},
+        {"model", chosen.model},
         {"input", chosen.input.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(chosen.input)},
         {"nx", about.whole.nx},
         {"ny", about.whole.ny},
@@ -144,6 +177,13 @@ std::string as_json(const report& about, const options& chosen) {
           {"samples", samples}}},
         {"verification", nullptr},
     };
+    if (chosen.model != "dcuda") {
+        json["carrier"] = about.carrier;
+        json["fused"] = chosen.fused;
+        json["message"] = "plane";
+    }
+    if (exchanges_known(about))
+        json["exchanges_alone_per_iteration_us"] = seconds_per_run(about.exchange_milliseconds).median * to_us;
     if (about.verified)
         json["verification"] = {{"equal", about.verified->worst.equal()},
                                 {"differing_points", about.verified->worst.differing},

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -15,6 +16,7 @@
 #include "common/statistics.hpp"
 #include "field.hpp"
 #include "kernels.hpp"
+#include "models/model.hpp"
 #include "options.hpp"
 #include "pgm.hpp"
 #include "picture.hpp"
@@ -123,15 +125,24 @@ public:
                                   : static_cast<std::size_t>(whole.nx) * sizeof(double);
         work_.progress_seconds = chosen.progress;
         if (device_ == 0 && chosen.needs_result()) whole_ = device_buffer<double>(whole.points());
+        if (chosen.model != "dcuda") {
+            const auto threads = static_cast<int>(config.threads.x * config.threads.y);
+            model_ = make_model(chosen.model, {chosen, whole, rows, device_, threads, in_.data()});
+        }
     }
 
     // Diffuses the initial field; the milliseconds that the iterations took.
     double run() {
         const auto above = static_cast<std::size_t>(initial_.rows().first - work_.stored_rows().first);
         in_.upload(initial_.values().data(), initial_.values().size(), above * work_.whole.plane());
+        if (model_ != nullptr) return model_->run();
         runtime_.run(diffuse, config_, work_);
         return runtime_.timings().at(0);
     }
+
+    // What the exchanges alone take, where that is known.
+    double run_exchanges() { return model_ != nullptr ? model_->exchange_alone() : 0.0; }
+    std::string describe_model() const { return model_ != nullptr ? model_->describe() : ""; }
 
     // The whole field on process 0, an empty one elsewhere.
     field collect() {
@@ -149,11 +160,13 @@ private:
     int device_;
     device_buffer<double> in_, lap_, fx_, fy_, whole_;
     task work_;
+    std::unique_ptr<model> model_; // null: dCUDA
 };
 
 // How many ranks per device: as asked, else all that fit together, but none without a row.
 int choose_ranks(dcuda::runtime& runtime, const options& chosen, bool asked_runtime, const dcuda::launch_config& config,
                  int rows_per_device) {
+    if (!chosen.has_ranks()) return 1;
     const int planned = runtime.plan(diffuse, config).rank_responsible;
     return chosen.ranks > 0 || asked_runtime ? planned : std::min(planned, std::max(1, rows_per_device));
 }
@@ -197,6 +210,7 @@ int run_program(int argc, char** argv) {
         std::fputs(parse_command_line(argc, argv).text.c_str(), stdout);
         return 0;
     }
+    start_program_of_model(argc, argv);
     const bool asked_runtime = arguments::asks_runtime_for_ranks(argc, argv);
     dcuda::runtime runtime(argc, argv);
     const dcuda::rank_info job = runtime.info();
@@ -235,10 +249,11 @@ int run_program(int argc, char** argv) {
     field before;
     if (first && chosen.needs_result())
         before = chosen.input.empty() ? smooth_field(whole, rows.all()) : repeated_map(whole, rows.all(), map);
-    report about{whole, rows, threads, backend, {}, {}, {}};
+    report about{whole, rows, threads, backend, solve.describe_model(), {}, {}, {}, {}};
     field after, expected;
     for (int i = 0; i < chosen.repeat; ++i) {
         about.milliseconds.push_back(solve.run());
+        about.exchange_milliseconds.push_back(solve.run_exchanges());
         if (!chosen.needs_result()) continue;
         after = solve.collect();
         if (first && chosen.verify) verify(about, chosen, before, expected, after);

@@ -168,7 +168,8 @@ int choose_ranks(dcuda::runtime& runtime, const options& chosen, bool asked_runt
                  int rows_per_device) {
     if (!chosen.has_ranks()) return 1;
     const int planned = runtime.plan(diffuse, config).rank_responsible;
-    return chosen.ranks > 0 || asked_runtime ? planned : std::min(planned, std::max(1, rows_per_device));
+    const int most = std::max(1, chosen.fused ? rows_per_device / 2 : rows_per_device); // two rows are exchanged
+    return chosen.ranks > 0 || asked_runtime ? planned : std::min(planned, most);
 }
 
 void refuse_too_large(const grid& whole) {

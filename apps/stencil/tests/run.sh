@@ -3,17 +3,7 @@
 set -euo pipefail
 program=$1 launcher=$2 map=$3
 . "$(dirname "$0")/../../common/run.sh"
-
-# refused REASON PROCESSES OPTION...: ends by itself, with an error that names the reason.
-refused() {
-    local reason=$1 status=0
-    shift
-    job "$@" >"$work/log" 2>&1 || status=$?
-    [ $status -ne 0 ] || die "no error: $*"
-    [ $status -ne 124 ] || die "hangs: $*"
-    grep -q -- "$reason" "$work/log" || die "does not say '$reason': $*"
-    runs=$((runs + 1))
-}
+. "$(dirname "$0")/refused.sh"
 
 for processes in 1 2 4; do
     for ranks in 1 3 8; do

@@ -10,6 +10,7 @@
 // neighbour has sent something in between, after all copies to its device were over.
 #include <array>
 #include <chrono>
+#include <exception>
 #include <optional>
 #include <sched.h>
 #include <stdexcept>
@@ -48,7 +49,7 @@ struct arrays_card {
 class host_carrier final : public carrier {
 public:
     host_carrier(const setting&, const device_arrays& arrays, processes& all)
-        : arrays_(arrays), network_(open(all)),
+        : arrays_(arrays), all_(all), network_(open(all)),
           place_bytes_((arrays.rows_of(0, true, true).bytes + unit - 1) / unit * unit) {
         connect(all);
         map_neighbours(all);
@@ -58,6 +59,9 @@ public:
         try {
             for (const bool& waits : in_flight_)
                 while (waits && std::chrono::steady_clock::now() < deadline) poll();
+            // Nobody frees what a neighbour has mapped.
+            peers_.reset();
+            if (std::uncaught_exceptions() == 0) all_.gather(0, "end");
         } catch (const std::exception&) { // whoever failed has said so
         }
     }
@@ -205,6 +209,7 @@ private:
     }
 
     const device_arrays& arrays_;
+    processes& all_;
     std::unique_ptr<network> network_;
     std::size_t place_bytes_; // of a message's place
     transport::shared_memory inbound_;

@@ -23,6 +23,7 @@ device_arrays::device_arrays(const setting& with, int arrays, int halo)
     }
     memory_ = common::device_buffer<double>(stride_ * static_cast<std::size_t>(arrays));
     check(cudaMemset(memory_.data(), 0, memory_.bytes()), "clearing the fields");
+    check(cudaDeviceSynchronize(), "clearing the fields"); // other streams and neighbours do not wait for it
 }
 
 exchange device_arrays::rows_of(int array, bool to_previous, bool to_next) const {
@@ -229,6 +230,9 @@ public:
           arrays_(with, fused_ ? 2 : arrays_of_steps, fused_ ? 2 : 1), carrier_(make(with, arrays_, processes_)) {
         if (fused_ && with.rows.devices > 1 && with.whole.ny < 2 * with.rows.devices)
             throw std::runtime_error("--fused exchanges two rows, but some devices have less: use fewer devices");
+        // Once before anything is captured or timed: kernels are loaded and connections made when first used.
+        iterate(0, work::all);
+        border_.wait_on_host();
     }
     ~two_model() override { cudaDeviceSynchronize(); }
 
@@ -339,6 +343,7 @@ private:
     }
     // The rows that never change must be in both arrays of fused iterations.
     void load() {
+        check(cudaDeviceSynchronize(), "copying the field"); // these streams do not wait for what put it there
         if (arrays_.mine().empty()) return;
         for (int i = 0; i < (fused_ ? 2 : 1); ++i)
             check(cudaMemcpyAsync(arrays_.view(i).row(arrays_.mine().first), with_.in + arrays_.plane(), own_bytes(),

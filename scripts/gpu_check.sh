@@ -180,7 +180,11 @@ programs() {
 
 # What the stencil is compared with: plain on one GPU, the others on two.
 stencil_models() {
-    local model program fused command
+    local model program fused count command
+    for count in "${counts[@]}"; do
+        job "$count" "$bin/stencil"
+        attempt "stencil --fused on $count GPU(s)" 60 programs.log "${command[@]}" --fused --verify
+    done
     for fused in "" --fused; do
         for model in plain plain-graph; do
             attempt "stencil --model $model $fused" 60 programs.log "$bin/stencil" --model $model $fused --verify

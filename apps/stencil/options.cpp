@@ -34,8 +34,7 @@ void declare(CLI::App& app, options& chosen) {
         ->check(CLI::IsMember({"dcuda", "plain", "plain-graph", "mpi", "nccl", "nccl-graph", "host", "nvshmem"})
                     .description(""))
         ->capture_default_str();
-    app.add_flag("--fused", chosen.fused,
-                 "all three stencils at once, and one exchange of two rows per iteration; not for the model dcuda");
+    app.add_flag("--fused", chosen.fused, "all three stencils at once, and one exchange of two rows per iteration");
     app.add_option("--rows-per-thread", chosen.rows_per_thread, "of the fused kernel that the host launches: 1, 2 or 4")
         ->check(CLI::IsMember({1, 2, 4}).description(""))
         ->capture_default_str();
@@ -90,7 +89,6 @@ command_line parse_command_line(int argc, char** argv) {
         result.status = 2;
         return result;
     };
-    if (taken.fused && taken.model == "dcuda") return refuse("--fused", "models to compare with");
     if (taken.stores && taken.model != "nvshmem") return refuse("--stores", "nvshmem");
     if (app.count("--message") > 0 && taken.model != "dcuda") return refuse("--message", "dcuda");
     if (taken.nz == 0) taken.nz = taken.input.empty() ? 26 : 1;

@@ -13,7 +13,7 @@ const char* to_string(message kind);
 
 struct options {
     std::string model = "dcuda";
-    bool fused = false;      // of models to compare with: one exchange per iteration, of two rows
+    bool fused = false;      // one exchange per iteration, of two rows
     int rows_per_thread = 4; // of the fused kernel that the host launches
     bool stores = false;     // of NVSHMEM: border rows by stores to the other device
     int nx = 128;

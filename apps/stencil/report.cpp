@@ -28,11 +28,11 @@ bool exchanges_known(const report& about) {
     return !about.exchange_milliseconds.empty() && about.exchange_milliseconds.front() > 0.0;
 }
 
-// What the models to compare with send is a plane in one message, or two planes in half as many.
+// What the models to compare with send is a plane in one message; or, with --fused, two of them.
 traffic traffic_of_model(const report& about, const options& chosen) {
-    traffic moved =
-        traffic_per_iteration(about.whole, about.rows, chosen.model == "dcuda" ? chosen.message_kind : message::plane);
-    if (chosen.fused) moved.puts /= 2, moved.puts_between_devices /= 2;
+    const message kind = chosen.model == "dcuda" ? chosen.message_kind : message::plane;
+    traffic moved = traffic_per_iteration(about.whole, about.rows, kind);
+    if (chosen.fused && kind == message::plane) moved.puts /= 2, moved.puts_between_devices /= 2;
     return moved;
 }
 
@@ -48,8 +48,9 @@ std::string division_in_words(const report& about, const options& chosen) {
         fmt::format("{} of them between devices, {} B", grouped(static_cast<std::size_t>(moved.puts_between_devices)),
                     grouped(static_cast<std::size_t>(moved.bytes_between_devices)));
     if (chosen.model == "dcuda")
-        return fmt::format("on {} with {}\nin one iteration {} notified puts, one per {}; {}\n", devices, ranks,
+        return fmt::format("on {} with {}\nin one iteration {} notified puts, one per {}{}; {}\n", devices, ranks,
                            grouped(static_cast<std::size_t>(moved.puts)), to_string(chosen.message_kind),
+                           chosen.fused && chosen.message_kind == message::plane ? " of two rows" : "",
                            between_devices);
     std::string text = fmt::format("model {}: {}\n", chosen.model, about.carrier);
     if (chosen.has_ranks())
@@ -112,9 +113,9 @@ traffic traffic_per_iteration(const grid& whole, const partition& rows, message 
 std::string in_words(const report& about, const options& chosen) {
     const grid& g = about.whole;
     const std::string subject = chosen.input.empty() ? "the smooth test field" : chosen.input;
-    std::string text =
-        fmt::format("stencil: diffused {}, {} x {} points on {}, {} with coefficient {}\n", subject, g.nx, g.ny,
-                    counted(g.nz, "level"), counted(chosen.iterations, "iteration"), chosen.coefficient);
+    std::string text = fmt::format("stencil: diffused {}, {} x {} points on {}, {} with coefficient {}{}\n", subject,
+                                   g.nx, g.ny, counted(g.nz, "level"), counted(chosen.iterations, "iteration"),
+                                   chosen.coefficient, chosen.fused ? ", all three stencils at once" : "");
     text += division_in_words(about, chosen);
 
     const measure::summary time = seconds_per_run(about.milliseconds);
@@ -153,6 +154,7 @@ std::string as_json(const report& about, const options& chosen) {
         {"version", DCUDA_VERSION_STRING},
         {"backend", about.backend},
         {"model", chosen.model},
+        {"fused", chosen.fused},
         {"input", chosen.input.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(chosen.input)},
         {"nx", about.whole.nx},
         {"ny", about.whole.ny},
@@ -179,7 +181,6 @@ std::string as_json(const report& about, const options& chosen) {
     };
     if (chosen.model != "dcuda") {
         json["carrier"] = about.carrier;
-        json["fused"] = chosen.fused;
         json["message"] = "plane";
     }
     if (exchanges_known(about))

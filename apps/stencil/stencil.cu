@@ -25,6 +25,7 @@
 
 namespace stencil {
 
+using common::check;
 using common::check_writable;
 using common::device_buffer;
 using common::read_file;
@@ -67,23 +68,27 @@ std::vector<double> read_map(dcuda::runtime& runtime, const options& chosen, gri
     return map;
 }
 
+// Rows on either side of a device's. The models to compare with have a halo of their own.
+int halo_of(const options& chosen) { return chosen.fused && chosen.model == "dcuda" ? 2 : 1; }
+
 // The rows that exist among a device's stored rows, which include the halo.
-range filled_rows(const partition& rows, int device) {
+range filled_rows(const partition& rows, int device, int halo) {
     const range own = rows.of_device(device);
-    return own.empty() ? range{} : intersection(with_halo(own), rows.all());
+    return own.empty() ? range{} : intersection(with_halo(own, halo), rows.all());
 }
 
 // Every process's rows of process 0's map.
-std::vector<double> own_part(dcuda::runtime& runtime, const std::vector<double>& map, const partition& rows, int nx) {
+std::vector<double> own_part(dcuda::runtime& runtime, const std::vector<double>& map, const partition& rows, int nx,
+                             int halo) {
     const int process = runtime.info().process_index;
     const auto width = static_cast<std::size_t>(nx);
     const auto values = [&](range r) { return static_cast<std::size_t>(r.count()) * width; };
-    const range filled = filled_rows(rows, process);
+    const range filled = filled_rows(rows, process, halo);
 
     std::vector<double> part = process == 0 ? map : std::vector<double>(values(filled));
     std::vector<piece> pieces;
     for (int device = 0; device < rows.devices; ++device) {
-        const range theirs = filled_rows(rows, device);
+        const range theirs = filled_rows(rows, device, halo);
         pieces.push_back(
             {static_cast<std::size_t>(theirs.first) * width * sizeof(double), values(theirs) * sizeof(double)});
     }
@@ -100,15 +105,20 @@ dim3 shape_of(int threads) {
     return dim3(along_x, count / along_x);
 }
 
+// The dCUDA kernel.
+auto kernel_of(const options& chosen) { return chosen.fused ? diffuse_at_once : diffuse; }
+
 // A device's fields.
 class solver {
 public:
     solver(dcuda::runtime& runtime, const options& chosen, const grid& whole, const partition& rows,
            const dcuda::launch_config& config, const field& initial)
-        : runtime_(runtime), config_(config), initial_(initial), device_(runtime.info().process_index) {
+        : runtime_(runtime), chosen_(chosen), config_(config), initial_(initial),
+          device_(runtime.info().process_index) {
         work_.whole = whole;
         work_.rows = rows;
         work_.device = device_;
+        work_.halo = halo_of(chosen);
         const std::vector<double> zeros(static_cast<std::size_t>(work_.stored_rows().count()) * whole.plane());
         for (device_buffer<double>* buffer : {&in_, &lap_, &fx_, &fy_}) {
             *buffer = device_buffer<double>(zeros.size());
@@ -121,7 +131,7 @@ public:
         work_.iterations = chosen.iterations;
         work_.coefficient = chosen.coefficient;
         work_.message_bytes = chosen.message_kind == message::plane
-                                  ? whole.plane_bytes()
+                                  ? work_.exchanged_bytes()
                                   : static_cast<std::size_t>(whole.nx) * sizeof(double);
         work_.progress_seconds = chosen.progress;
         if (device_ == 0 && chosen.needs_result()) whole_ = device_buffer<double>(whole.points());
@@ -136,7 +146,10 @@ public:
         const auto above = static_cast<std::size_t>(initial_.rows().first - work_.stored_rows().first);
         in_.upload(initial_.values().data(), initial_.values().size(), above * work_.whole.plane());
         if (model_ != nullptr) return model_->run();
-        runtime_.run(diffuse, config_, work_);
+        // The rows that never change must be in both arrays of fused iterations.
+        if (work_.halo > 1)
+            check(cudaMemcpy(lap_.data(), in_.data(), in_.bytes(), cudaMemcpyDeviceToDevice), "copying the field");
+        runtime_.run(kernel_of(chosen_), config_, work_);
         return runtime_.timings().at(0);
     }
 
@@ -146,7 +159,9 @@ public:
 
     // The whole field on process 0, an empty one elsewhere.
     field collect() {
-        runtime_.run(gather, config_, work_, whole_.data());
+        task done = work_;
+        if (work_.halo > 1 && work_.iterations % 2 == 1) done.in = work_.lap;
+        runtime_.run(gather, config_, done, whole_.data());
         if (device_ != 0) return {};
         field result(work_.whole);
         whole_.download(result.values().data(), result.values().size());
@@ -155,6 +170,7 @@ public:
 
 private:
     dcuda::runtime& runtime_;
+    const options& chosen_;
     dcuda::launch_config config_;
     const field& initial_;
     int device_;
@@ -167,7 +183,7 @@ private:
 int choose_ranks(dcuda::runtime& runtime, const options& chosen, bool asked_runtime, const dcuda::launch_config& config,
                  int rows_per_device) {
     if (!chosen.has_ranks()) return 1;
-    const int planned = runtime.plan(diffuse, config).rank_responsible;
+    const int planned = runtime.plan(kernel_of(chosen), config).rank_responsible;
     const int most = std::max(1, chosen.fused ? rows_per_device / 2 : rows_per_device); // two rows are exchanged
     return chosen.ranks > 0 || asked_runtime ? planned : std::min(planned, most);
 }
@@ -177,6 +193,12 @@ void refuse_too_large(const grid& whole) {
     constexpr long long most_lines = 1LL << 30;
     if (static_cast<long long>(whole.ny) * whole.nz > most_lines)
         throw std::runtime_error("more than 2^30 lines (ny times devices times nz): use smaller sizes");
+}
+
+void refuse_too_few_rows(const partition& rows) {
+    const int fewest = rows.of_device(rows.devices - 1).count() / rows.ranks_per_device;
+    if (fewest < 2 && rows.devices * rows.ranks_per_device > 1)
+        throw std::runtime_error("--fused exchanges two rows, but some ranks or devices have less: use fewer of them");
 }
 
 // --- Results, on process 0 -----------------------------------------------------------------------------------------
@@ -240,10 +262,13 @@ int run_program(int argc, char** argv) {
     const int most_rows = partition{whole.ny, job.process_count, 1}.of_device(0).count();
     config.ranks_per_device = choose_ranks(runtime, chosen, asked_runtime, config, most_rows);
     const partition rows{whole.ny, job.process_count, config.ranks_per_device};
+    if (chosen.fused) refuse_too_few_rows(rows);
 
-    const range filled = filled_rows(rows, job.process_index);
-    const field initial = chosen.input.empty() ? smooth_field(whole, filled)
-                                               : repeated_map(whole, filled, own_part(runtime, map, rows, whole.nx));
+    const int halo = halo_of(chosen);
+    const range filled = filled_rows(rows, job.process_index, halo);
+    const field initial = chosen.input.empty()
+                              ? smooth_field(whole, filled)
+                              : repeated_map(whole, filled, own_part(runtime, map, rows, whole.nx, halo));
     solver solve(runtime, chosen, whole, rows, config, initial);
 
     // Process 0 has the whole field as well, for the reference and the picture.

@@ -48,7 +48,7 @@ struct arrays_card {
 
 class host_carrier final : public carrier {
 public:
-    host_carrier(const setting&, const device_arrays& arrays, processes& all)
+    host_carrier(const device_arrays& arrays, processes& all)
         : arrays_(arrays), all_(all), network_(open(all)),
           place_bytes_((arrays.rows_of(0, true, true).bytes + unit - 1) / unit * unit) {
         connect(all);
@@ -226,8 +226,8 @@ private:
 std::unique_ptr<model> make_host(const setting& with) {
     return make_two_model(
         with,
-        [](const setting& of, const device_arrays& arrays, processes& all) -> std::unique_ptr<carrier> {
-            return std::make_unique<host_carrier>(of, arrays, all);
+        [](const device_arrays& arrays, processes& all) -> std::unique_ptr<carrier> {
+            return std::make_unique<host_carrier>(arrays, all);
         },
         launching::one_by_one);
 }

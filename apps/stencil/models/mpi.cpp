@@ -42,7 +42,7 @@ void finalize() {
 
 class mpi_carrier final : public carrier {
 public:
-    mpi_carrier(const setting&, const device_arrays& arrays, processes& all) : arrays_(arrays) {
+    mpi_carrier(const device_arrays& arrays, processes& all) : arrays_(arrays) {
         int is_initialized = 0, rank = 0, size = 0;
         MPI_Initialized(&is_initialized);
         if (is_initialized == 0) {
@@ -136,8 +136,8 @@ private:
 std::unique_ptr<model> make_mpi(const setting& with) {
     return make_two_model(
         with,
-        [](const setting& of, const device_arrays& arrays, processes& all) -> std::unique_ptr<carrier> {
-            return std::make_unique<mpi_carrier>(of, arrays, all);
+        [](const device_arrays& arrays, processes& all) -> std::unique_ptr<carrier> {
+            return std::make_unique<mpi_carrier>(arrays, all);
         },
         launching::one_by_one);
 }

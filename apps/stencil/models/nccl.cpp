@@ -19,8 +19,10 @@ void check(ncclResult_t status, const char* what) {
 
 class nccl_carrier final : public carrier {
 public:
-    nccl_carrier(const setting&, const device_arrays& arrays, processes& all) : arrays_(arrays) {
+    nccl_carrier(const device_arrays& arrays, processes& all) : arrays_(arrays) {
         setenv("NCCL_NVLS_ENABLE", "0", 0); // only neighbours talk: no multicast
+        // Calls in graphs and others are never under way together here, so nothing has to keep them apart.
+        setenv("NCCL_GRAPH_MIXING_SUPPORT", "0", 0);
         ncclUniqueId id{};
         if (all.index() == 0) check(ncclGetUniqueId(&id), "cannot make an id");
         id = all.gather(id, "NCCL's id").front();
@@ -65,8 +67,8 @@ template <launching How>
 std::unique_ptr<model> make_nccl(const setting& with) {
     return make_two_model(
         with,
-        [](const setting& of, const device_arrays& arrays, processes& all) -> std::unique_ptr<carrier> {
-            return std::make_unique<nccl_carrier>(of, arrays, all);
+        [](const device_arrays& arrays, processes& all) -> std::unique_ptr<carrier> {
+            return std::make_unique<nccl_carrier>(arrays, all);
         },
         How);
 }

@@ -293,9 +293,6 @@ public:
         block_ = threads < 32 ? dim3(threads) : dim3(32, threads / 32);
         check(cudaDeviceSynchronize(), "clearing memory");
         nvshmem_barrier_all();
-        const int fewest = with.rows.of_device(with.rows.devices - 1).count() / with.rows.ranks_per_device;
-        if (fused_ && fewest < 2 && with.rows.devices * with.rows.ranks_per_device > 1)
-            throw std::runtime_error("--fused exchanges two rows, but some ranks have less: use fewer --ranks");
         if (with.chosen.stores && processes_.largest(reaches_neighbours() ? 0.0 : 1.0) > 0.0)
             throw std::runtime_error("--stores takes devices that map each other's memory");
     }

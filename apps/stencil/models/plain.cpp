@@ -19,7 +19,7 @@ std::unique_ptr<model> make_plain(const setting& with) {
     if (with.rows.devices > 1)
         throw std::runtime_error("the model plain is for one device; over several there are mpi, nccl and others");
     return make_two_model(
-        with, [](const setting&, const device_arrays&, processes&) { return std::make_unique<nobody>(); }, How);
+        with, [](const device_arrays&, processes&) { return std::make_unique<nobody>(); }, How);
 }
 
 const registered_model plain("plain", make_plain<launching::one_by_one>);

@@ -227,9 +227,7 @@ class two_model final : public model {
 public:
     two_model(const setting& with, const carrier_maker& make, launching how)
         : with_(with), how_(how), fused_(with.chosen.fused),
-          arrays_(with, fused_ ? 2 : arrays_of_steps, fused_ ? 2 : 1), carrier_(make(with, arrays_, processes_)) {
-        if (fused_ && with.rows.devices > 1 && with.whole.ny < 2 * with.rows.devices)
-            throw std::runtime_error("--fused exchanges two rows, but some devices have less: use fewer devices");
+          arrays_(with, fused_ ? 2 : arrays_of_steps, fused_ ? 2 : 1), carrier_(make(arrays_, processes_)) {
         // Once before anything is captured or timed: kernels are loaded and connections made when first used.
         iterate(0, work::all);
         border_.wait_on_host();

@@ -80,7 +80,7 @@ public:
     // it, or not.
     virtual void bring(const exchange& rows, cudaStream_t stream) = 0;
 };
-using carrier_maker = std::function<std::unique_ptr<carrier>(const setting&, const device_arrays&, processes&)>;
+using carrier_maker = std::function<std::unique_ptr<carrier>(const device_arrays&, processes&)>;
 
 enum class launching { one_by_one, in_graphs };
 

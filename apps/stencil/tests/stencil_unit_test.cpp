@@ -346,7 +346,6 @@ TEST(options, refuse_with_reason) {
     refused({"--threads", "33"}, "multiple of 32");
     refused({"--unknown"}, "--unknown");
     refused({"--model", "other"}, "--model");
-    refused({"--fused"}, "--fused is for");
     refused({"--model", "host", "--message", "level"}, "--message is for dcuda only, not for the model host");
     refused({"--model", "nccl", "--stores"}, "--stores");
     EXPECT_EQ(parse({"--help"}).status, 0);

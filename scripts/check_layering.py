@@ -30,6 +30,7 @@ PARTS = [
     (r"src/runtime/", "runtime"),
     (r"tools/", "tools"),
     (r"benchmarks/transport\.cpp", "transport benchmark"),  # measures below the runtime
+    (r"apps/[^/]+/models/(?!model\.hpp)", "baselines"),  # use the library's transports without its kernels
     (r"(examples|apps|benchmarks)/", "users"),
     (r"tests/|apps/[^/]+/tests/", "tests"),
 ]
@@ -51,6 +52,7 @@ MAY_INCLUDE = {
     "runtime": PUBLIC | {"transport", "bootstrap", "cpu", "support"},
     "tools": PUBLIC | {"transport", "bootstrap", "cpu", "support", "runtime"},
     "transport benchmark": PUBLIC | {"transport", "bootstrap", "support", "users"},
+    "baselines": PUBLIC | {"transport", "bootstrap", "support", "users"},
     "users": {"umbrella", "host", "device", "types", "config"},
     "tests": PUBLIC | {"transport", "bootstrap", "cpu", "support", "runtime", "users"},
 }

@@ -175,6 +175,43 @@ programs() {
             attempt "$name --verify on $count GPU(s)" 60 programs.log "${command[@]}"
         done
     done
+    [ ! -x "$bin/stencil" ] || stencil_models
+}
+
+# What the stencil is compared with: plain on one GPU, the others on two.
+stencil_models() {
+    local model program fused count command
+    for count in "${counts[@]}"; do
+        job "$count" "$bin/stencil"
+        attempt "stencil --fused on $count GPU(s)" 60 programs.log "${command[@]}" --fused --verify
+    done
+    for fused in "" --fused; do
+        for model in plain plain-graph; do
+            attempt "stencil --model $model $fused" 60 programs.log "$bin/stencil" --model $model $fused --verify
+        done
+    done
+    if [ "$gpus" -lt 2 ]; then skip "the other models of stencil: they take 2 GPUs, and here are $gpus"; return; fi
+    for model in host nccl nccl-graph nvshmem "nvshmem --stores" mpi; do
+        program=stencil_${model%%[- ]*}
+        if [ "$model" != host ] && [ ! -x "$bin/$program" ]; then
+            skip "stencil --model $model: its library was not here when the build was configured"
+            continue
+        fi
+        job 2 "$bin/stencil"
+        if [ "$model" = mpi ]; then
+            if ! command -v mpirun >/dev/null; then skip "stencil --model mpi: no mpirun"; continue; fi
+            command=(mpirun -n 2 "$bin/stencil")
+            if mpirun --version 2>&1 | grep -q 'Open MPI'; then
+                command=(mpirun --allow-run-as-root --oversubscribe --bind-to none -n 2 "$bin/stencil")
+            fi
+        fi
+        for fused in "" --fused; do
+            # shellcheck disable=SC2086
+            attempt "stencil --model $model $fused" 60 programs.log "${command[@]}" --model $model $fused --verify
+        done
+        [ "$model" != host ] || attempt "stencil --model host through pinned memory" 60 programs.log \
+            env DCUDA_DISABLE_PEER=1 "${command[@]}" --model host --verify
+    done
 }
 
 # All traffic through the hosts, over each transport that was built: the same programs, and what only a network has.

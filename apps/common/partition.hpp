@@ -19,8 +19,8 @@ DCUDA_HOST_DEVICE range intersection(range a, range b) {
     return {a.first > b.first ? a.first : b.first, a.last < b.last ? a.last : b.last};
 }
 
-// The rows and one more on either side: its neighbours' border rows.
-DCUDA_HOST_DEVICE range with_halo(range rows) { return {rows.first - 1, rows.last + 1}; }
+// The rows and some more on either side: its neighbours' border rows.
+DCUDA_HOST_DEVICE range with_halo(range rows, int halo = 1) { return {rows.first - halo, rows.last + halo}; }
 
 // Part `index` of `whole` cut into `parts`. The first parts are one longer if it does not divide; with more parts than
 // rows the last ones are empty.

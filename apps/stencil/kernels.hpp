@@ -21,6 +21,10 @@
 // For another device the same holds for the halo row there and for the source of the put: the neighbour sends what r
 // waits for after it has waited for, and used, what r put. Counters of notifications cannot mix iterations either: no
 // neighbour gets two puts of the same kind ahead, since it needs this rank's row in between.
+//
+// diffuse_at_once is the same with all three stencils at once: one exchange of two rows in an iteration, which reads
+// one array and writes the other. A rank writes rows that its neighbours read in the iteration before; after that they
+// have sent what it has waited for. A neighbour may be an iteration ahead of the other one, so each has its own tag.
 #pragma once
 
 #include <cstddef>
@@ -28,6 +32,7 @@
 #include "common/progress.hpp"
 #include "dcuda/device.hpp"
 #include "diffusion.hpp"
+#include "points.hpp"
 
 namespace stencil {
 
@@ -36,36 +41,26 @@ struct task {
     grid whole;
     partition rows;
     int device = 0;
-    double* in = nullptr; // each: the device's rows with halo, in device memory
-    double* lap = nullptr;
+    double* in = nullptr;  // each: the device's rows with halo, in device memory
+    double* lap = nullptr; // or, of all three at once, the second array
     double* fx = nullptr;
     double* fy = nullptr;
+    int halo = 1; // rows on either side, as many as are exchanged
     int iterations = 0;
     double coefficient = 0.0;
-    std::size_t message_bytes = 0; // of one put: a level's line, or the whole plane
+    std::size_t message_bytes = 0; // of one put: a level's line, or all that is exchanged
     double progress_seconds = 0.0; // 0: none
 
-    DCUDA_HOST_DEVICE range stored_rows() const { return with_halo(rows.of_device(device)); }
+    DCUDA_HOST_DEVICE range stored_rows() const { return with_halo(rows.of_device(device), halo); }
+    DCUDA_HOST_DEVICE std::size_t exchanged_bytes() const {
+        return static_cast<std::size_t>(halo) * whole.plane_bytes();
+    }
     DCUDA_HOST_DEVICE field_view view(double* data) const {
         return {data, stored_rows().first, whole.nx, whole.plane()};
     }
 };
 
-enum tag : int { lap_tag, flux_tag, field_tag, gather_tag };
-
-// Calls body(x, y, k) for all columns, rows and levels, shared among the rank's threads: threadIdx.x runs along x,
-// threadIdx.y over lines of a row or level. All have returned when it returns.
-template <class Body>
-DCUDA_DEVICE void for_each_point(range columns, range rows, int levels, const Body& body) {
-    const int lines = rows.count() * levels;
-    for (int line = static_cast<int>(threadIdx.y); line < lines; line += static_cast<int>(blockDim.y)) {
-        const int y = rows.first + line / levels;
-        const int k = line % levels;
-        for (int x = columns.first + static_cast<int>(threadIdx.x); x < columns.last; x += static_cast<int>(blockDim.x))
-            body(x, y, k);
-    }
-    __syncthreads();
-}
+enum tag : int { lap_tag, flux_tag, field_tag, from_previous_tag, from_next_tag, gather_tag };
 
 // A field whose border rows neighbours put into each other's windows.
 class shared_field {
@@ -73,7 +68,7 @@ public:
     // Collective over all ranks.
     DCUDA_DEVICE shared_field(dcuda::rank& self, const task& work, range mine, double* data)
         : self_(self), work_(work), view_(work.view(data)) {
-        const range rows = mine.empty() ? range{} : with_halo(mine);
+        const range rows = mine.empty() ? range{} : with_halo(mine, work.halo);
         double* const base = mine.empty() ? data : view_.row(rows.first);
         window_ =
             self.create_window(dcuda::world, base, static_cast<std::size_t>(rows.count()) * work.whole.plane_bytes());
@@ -81,13 +76,15 @@ public:
 
     DCUDA_DEVICE const field_view& view() const { return view_; }
 
-    // Puts row y to where the neighbour has that row, as several messages. Nothing if there is no neighbour.
+    // Puts the exchanged rows from row y on to where the neighbour has them, as several messages. Nothing if there is
+    // no neighbour.
     DCUDA_DEVICE void send(int y, int neighbour, tag what) const {
         if (neighbour < 0) return;
         const std::size_t plane_bytes = work_.whole.plane_bytes();
-        const auto row_there = static_cast<std::size_t>(y - with_halo(work_.rows.of_rank(neighbour)).first);
+        const range there = with_halo(work_.rows.of_rank(neighbour), work_.halo);
+        const auto row_there = static_cast<std::size_t>(y - there.first);
         const auto* const source = reinterpret_cast<const std::byte*>(view_.row(y));
-        for (std::size_t at = 0; at < plane_bytes; at += work_.message_bytes)
+        for (std::size_t at = 0; at < work_.exchanged_bytes(); at += work_.message_bytes)
             self_.put_notify(window_, neighbour, row_there * plane_bytes + at, work_.message_bytes, source + at, what);
     }
 
@@ -109,7 +106,7 @@ __global__ void __launch_bounds__(1024) diffuse(dcuda::context context, task wor
     const range mine = work.rows.of_rank(self.id());
     const int previous = mine.empty() ? -1 : work.rows.owner(mine.first - 1);
     const int next = mine.empty() ? -1 : work.rows.owner(mine.last);
-    const auto row_messages = static_cast<int>(g.plane_bytes() / work.message_bytes);
+    const auto row_messages = static_cast<int>(work.exchanged_bytes() / work.message_bytes);
     const auto messages_of = [&](int neighbour) { return neighbour < 0 ? 0 : row_messages; };
 
     const shared_field in_field(self, work, mine, work.in);
@@ -147,6 +144,41 @@ __global__ void __launch_bounds__(1024) diffuse(dcuda::context context, task wor
     fy_field.close();
     lap_field.close();
     in_field.close();
+}
+
+__global__ void __launch_bounds__(1024) diffuse_at_once(dcuda::context context, task work) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+
+    const grid& g = work.whole;
+    const range mine = work.rows.of_rank(self.id());
+    const int previous = mine.empty() ? -1 : work.rows.owner(mine.first - 1);
+    const int next = mine.empty() ? -1 : work.rows.owner(mine.last);
+    const auto messages = static_cast<int>(work.exchanged_bytes() / work.message_bytes);
+
+    const shared_field first(self, work, mine, work.in), second(self, work, mine, work.lap);
+    common::progress reported(self, "stencil: iteration", work.iterations, work.progress_seconds);
+
+    self.barrier(dcuda::world);
+    self.start_timer();
+    for (int iteration = 0; iteration < work.iterations; ++iteration) {
+        const bool forth = iteration % 2 == 0;
+        const field_view in = forth ? first.view() : second.view(), out = forth ? second.view() : first.view();
+        for_each_point(g.inner_columns(), intersection(mine, g.inner_rows()), g.nz,
+                       [&](int x, int y, int k) { out(x, y, k) = diffused_at_once(in, work.coefficient, x, y, k); });
+        const shared_field made = forth ? second : first; // with a reference, ptxas 13.0 takes minutes
+        made.send(mine.first, previous, from_next_tag);
+        made.send(mine.last - work.halo, next, from_previous_tag);
+        if (previous >= 0) self.wait_notifications(from_previous_tag, messages);
+        if (next >= 0) self.wait_notifications(from_next_tag, messages);
+
+        reported.done(iteration + 1);
+    }
+    self.barrier(dcuda::world);
+    self.stop_timer();
+
+    second.close();
+    first.close();
 }
 
 // Every rank puts its rows of the field to `whole`, which holds the whole field on process 0 and is not used elsewhere.

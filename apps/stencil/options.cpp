@@ -27,13 +27,25 @@ void declare(CLI::App& app, options& chosen) {
         ->capture_default_str();
     app.add_option("--nz", chosen.nz, "levels (default: 26; with --input 1, else that many copies of the map)")
         ->check(at_least_one);
+    app.add_option(
+           "--model", chosen.model,
+           "what runs the iterations: dcuda; to compare with: plain, plain-graph (one device, no library), mpi, "
+           "nccl, nccl-graph, host (dCUDA's transports, called by the host), nvshmem")
+        ->check(CLI::IsMember({"dcuda", "plain", "plain-graph", "mpi", "nccl", "nccl-graph", "host", "nvshmem"})
+                    .description(""))
+        ->capture_default_str();
+    app.add_flag("--fused", chosen.fused, "all three stencils at once, and one exchange of two rows per iteration");
+    app.add_option("--rows-per-thread", chosen.rows_per_thread, "of the fused kernel that the host launches: 1, 2 or 4")
+        ->check(CLI::IsMember({1, 2, 4}).description(""))
+        ->capture_default_str();
+    app.add_flag("--stores", chosen.stores, "model nvshmem: store border rows into the other device, then signal");
     app.add_option("--iterations", chosen.iterations, "iterations")
         ->check(CLI::Range(0, 1 << 30).description(""))
         ->capture_default_str();
     app.add_option("--coefficient", chosen.coefficient, "diffusion coefficient, at most 1/32")
         ->check(check_coefficient)
         ->capture_default_str();
-    app.add_option("--message", chosen.message_kind, "what one put carries of a border plane: level or plane")
+    app.add_option("--message", chosen.message_kind, "what one put of dCUDA carries of a border plane: level or plane")
         ->transform(CLI::CheckedTransformer(
             std::map<std::string, message>{{"level", message::level}, {"plane", message::plane}}))
         ->option_text("level|plane=level");
@@ -53,7 +65,17 @@ command_line parse_command_line(int argc, char** argv) {
                  "stencil");
     declare(app, chosen);
     command_line result = common::parse(app, argc, argv, chosen);
-    if (result.chosen && result.chosen->nz == 0) result.chosen->nz = result.chosen->input.empty() ? 26 : 1;
+    if (!result.chosen) return result;
+    options& taken = *result.chosen;
+    const auto refuse = [&](const char* option, const char* models) {
+        result.chosen.reset();
+        result.text = fmt::format("{} is for {} only, not for the model {}\n", option, models, chosen.model);
+        result.status = 2;
+        return result;
+    };
+    if (taken.stores && taken.model != "nvshmem") return refuse("--stores", "nvshmem");
+    if (app.count("--message") > 0 && taken.model != "dcuda") return refuse("--message", "dcuda");
+    if (taken.nz == 0) taken.nz = taken.input.empty() ? 26 : 1;
     return result;
 }
 

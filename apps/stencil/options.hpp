@@ -12,6 +12,10 @@ enum class message { level, plane };
 const char* to_string(message kind);
 
 struct options : common::run_options {
+    std::string model = "dcuda";
+    bool fused = false;      // one exchange per iteration, of two rows
+    int rows_per_thread = 4; // of the fused kernel that the host launches
+    bool stores = false;     // of NVSHMEM: border rows by stores to the other device
     int nx = 128;
     int ny = 320; // per device
     int nz = 0;   // 0: 26, or 1 with an input map
@@ -21,6 +25,9 @@ struct options : common::run_options {
     message message_kind = message::level;
     std::string output;
     std::string png;
+
+    // Whether blocks are ranks; else the host launches kernels on the whole device.
+    bool has_ranks() const { return model == "dcuda" || model == "nvshmem"; }
 
     // Whether process 0 needs the whole result.
     bool needs_result() const { return verify || !output.empty() || !png.empty(); }

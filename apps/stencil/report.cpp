@@ -18,6 +18,46 @@ using common::grouped;
 
 namespace {
 
+bool exchanges_known(const report& about) {
+    return !about.exchange_milliseconds.empty() && about.exchange_milliseconds.front() > 0.0;
+}
+
+// What the models to compare with send is a plane in one message; or, with --fused, two of them.
+traffic traffic_of_model(const report& about, const options& chosen) {
+    const message kind = chosen.model == "dcuda" ? chosen.message_kind : message::plane;
+    traffic moved = traffic_per_iteration(about.whole, about.rows, kind);
+    if (chosen.fused && kind == message::plane) moved.puts /= 2, moved.puts_between_devices /= 2;
+    return moved;
+}
+
+// Who computes what, and what is sent.
+std::string division_in_words(const report& about, const options& chosen) {
+    const int most = about.rows.of_rank(0).count();
+    const std::string devices = fmt::format("{} ({} backend)", counted(about.rows.devices, "device"), about.backend);
+    const std::string ranks =
+        fmt::format("{} of {} each, at most {} per rank", counted(about.rows.ranks_per_device, "rank"),
+                    counted(about.threads, "thread"), counted(most, "row"));
+    const traffic moved = traffic_of_model(about, chosen);
+    const std::string between_devices =
+        fmt::format("{} of them between devices, {} B", grouped(static_cast<std::size_t>(moved.puts_between_devices)),
+                    grouped(static_cast<std::size_t>(moved.bytes_between_devices)));
+    if (chosen.model == "dcuda")
+        return fmt::format("on {} with {}\nin one iteration {} notified puts, one per {}{}; {}\n", devices, ranks,
+                           grouped(static_cast<std::size_t>(moved.puts)), to_string(chosen.message_kind),
+                           chosen.fused && chosen.message_kind == message::plane ? " of two rows" : "",
+                           between_devices);
+    std::string text = fmt::format("model {}: {}\n", chosen.model, about.carrier);
+    if (chosen.has_ranks())
+        text += fmt::format("on {} with {}\n", devices, ranks);
+    else
+        text += fmt::format("on {}, {} of {} per block; an iteration is {}\n", devices, counted(most, "row"),
+                            counted(about.threads, "thread"), chosen.fused ? "one kernel" : "three kernels");
+    text += fmt::format("in one iteration {}, {} B\n",
+                        counted(static_cast<int>(moved.puts_between_devices), "message") + " between devices",
+                        grouped(static_cast<std::size_t>(moved.bytes_between_devices)));
+    return text;
+}
+
 std::string verdict_in_words(const report& about) {
     const verdict& v = *about.verified;
     if (v.worst.equal())
@@ -67,22 +107,17 @@ traffic traffic_per_iteration(const grid& whole, const partition& rows, message 
 std::string in_words(const report& about, const options& chosen) {
     const grid& g = about.whole;
     const std::string subject = chosen.input.empty() ? "the smooth test field" : chosen.input;
-    std::string text =
-        fmt::format("stencil: diffused {}, {} x {} points on {}, {} with coefficient {}\n", subject, g.nx, g.ny,
-                    counted(g.nz, "level"), counted(chosen.iterations, "iteration"), chosen.coefficient);
-
-    const int most = about.rows.of_rank(0).count();
-    const traffic moved = traffic_per_iteration(g, about.rows, chosen.message_kind);
-    text +=
-        fmt::format("on {} ({} backend) with {} of {} each, at most {} per rank\n",
-                    counted(about.rows.devices, "device"), about.backend, counted(about.rows.ranks_per_device, "rank"),
-                    counted(about.threads, "thread"), counted(most, "row"));
-    text += fmt::format("in one iteration {} notified puts, one per {}; {} of them between devices, {} B\n",
-                        grouped(static_cast<std::size_t>(moved.puts)), to_string(chosen.message_kind),
-                        grouped(static_cast<std::size_t>(moved.puts_between_devices)),
-                        grouped(static_cast<std::size_t>(moved.bytes_between_devices)));
+    std::string text = fmt::format("stencil: diffused {}, {} x {} points on {}, {} with coefficient {}{}\n", subject,
+                                   g.nx, g.ny, counted(g.nz, "level"), counted(chosen.iterations, "iteration"),
+                                   chosen.coefficient, chosen.fused ? ", all three stencils at once" : "");
+    text += division_in_words(about, chosen);
 
     text += common::times_in_words(about.milliseconds, chosen.iterations, "iteration") + '\n';
+    if (exchanges_known(about))
+        text += fmt::format(
+            "exchanges alone: {} per iteration\n",
+            duration(common::seconds_per_run(about.exchange_milliseconds).median / std::max(1, chosen.iterations)));
+
     if (about.verified) text += verdict_in_words(about);
     if (about.surveyed) {
         const values& v = *about.surveyed;
@@ -96,11 +131,13 @@ std::string in_words(const report& about, const options& chosen) {
 }
 
 std::string as_json(const report& about, const options& chosen) {
-    const traffic moved = traffic_per_iteration(about.whole, about.rows, chosen.message_kind);
+    const traffic moved = traffic_of_model(about, chosen);
     nlohmann::ordered_json json = {
         {"program", "stencil"},
         {"version", DCUDA_VERSION_STRING},
         {"backend", about.backend},
+        {"model", chosen.model},
+        {"fused", chosen.fused},
         {"input", chosen.input.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(chosen.input)},
         {"nx", about.whole.nx},
         {"ny", about.whole.ny},
@@ -120,6 +157,13 @@ std::string as_json(const report& about, const options& chosen) {
         {"time_per_iteration_us", common::times_as_json(about.milliseconds, chosen.iterations)},
         {"verification", nullptr},
     };
+    if (chosen.model != "dcuda") {
+        json["carrier"] = about.carrier;
+        json["message"] = "plane";
+    }
+    if (exchanges_known(about))
+        json["exchanges_alone_per_iteration_us"] =
+            1e6 * common::seconds_per_run(about.exchange_milliseconds).median / std::max(1, chosen.iterations);
     if (about.verified)
         json["verification"] = {{"equal", about.verified->worst.equal()},
                                 {"differing_points", about.verified->worst.differing},

@@ -29,7 +29,9 @@ struct report {
     partition rows;
     int threads = 0;
     std::string backend;
-    std::vector<double> milliseconds; // one entry per run
+    std::string carrier;                       // of a model to compare with: what brings rows to the neighbours
+    std::vector<double> milliseconds;          // one entry per run
+    std::vector<double> exchange_milliseconds; // of the exchanges alone; 0 where that is not known
     std::optional<verdict> verified;
     std::optional<values> surveyed;
 };

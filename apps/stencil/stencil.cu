@@ -1,5 +1,6 @@
 // Horizontal diffusion on all devices of a job: docs/guide/stencil.md.
 #include <algorithm>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "common/statistics.hpp"
 #include "field.hpp"
 #include "kernels.hpp"
+#include "models/model.hpp"
 #include "options.hpp"
 #include "pgm.hpp"
 #include "picture.hpp"
@@ -19,6 +21,7 @@
 
 namespace stencil {
 
+using common::check;
 using common::check_writable;
 using common::deal_out;
 using common::device_buffer;
@@ -48,23 +51,27 @@ std::vector<double> read_map(dcuda::runtime& runtime, const options& chosen, gri
     return map;
 }
 
+// Rows on either side of a device's. The models to compare with have a halo of their own.
+int halo_of(const options& chosen) { return chosen.fused && chosen.model == "dcuda" ? 2 : 1; }
+
 // The rows that exist among a device's stored rows, which include the halo.
-range filled_rows(const partition& rows, int device) {
+range filled_rows(const partition& rows, int device, int halo) {
     const range own = rows.of_device(device);
-    return own.empty() ? range{} : intersection(with_halo(own), rows.all());
+    return own.empty() ? range{} : intersection(with_halo(own, halo), rows.all());
 }
 
 // Every process's rows of process 0's map.
-std::vector<double> own_part(dcuda::runtime& runtime, const std::vector<double>& map, const partition& rows, int nx) {
+std::vector<double> own_part(dcuda::runtime& runtime, const std::vector<double>& map, const partition& rows, int nx,
+                             int halo) {
     const int process = runtime.info().process_index;
     const auto width = static_cast<std::size_t>(nx);
     const auto values = [&](range r) { return static_cast<std::size_t>(r.count()) * width; };
-    const range filled = filled_rows(rows, process);
+    const range filled = filled_rows(rows, process, halo);
 
     std::vector<double> part = process == 0 ? map : std::vector<double>(values(filled));
     std::vector<piece> pieces;
     for (int device = 0; device < rows.devices; ++device) {
-        const range theirs = filled_rows(rows, device);
+        const range theirs = filled_rows(rows, device, halo);
         pieces.push_back(
             {static_cast<std::size_t>(theirs.first) * width * sizeof(double), values(theirs) * sizeof(double)});
     }
@@ -81,15 +88,20 @@ dim3 shape_of(int threads) {
     return dim3(along_x, count / along_x);
 }
 
+// The dCUDA kernel.
+auto kernel_of(const options& chosen) { return chosen.fused ? diffuse_at_once : diffuse; }
+
 // A device's fields.
 class solver {
 public:
     solver(dcuda::runtime& runtime, const options& chosen, const grid& whole, const partition& rows,
            const dcuda::launch_config& config, const field& initial)
-        : runtime_(runtime), config_(config), initial_(initial), device_(runtime.info().process_index) {
+        : runtime_(runtime), chosen_(chosen), config_(config), initial_(initial),
+          device_(runtime.info().process_index) {
         work_.whole = whole;
         work_.rows = rows;
         work_.device = device_;
+        work_.halo = halo_of(chosen);
         const std::vector<double> zeros(static_cast<std::size_t>(work_.stored_rows().count()) * whole.plane());
         for (device_buffer<double>* buffer : {&in_, &lap_, &fx_, &fy_}) {
             *buffer = device_buffer<double>(zeros.size());
@@ -102,23 +114,37 @@ public:
         work_.iterations = chosen.iterations;
         work_.coefficient = chosen.coefficient;
         work_.message_bytes = chosen.message_kind == message::plane
-                                  ? whole.plane_bytes()
+                                  ? work_.exchanged_bytes()
                                   : static_cast<std::size_t>(whole.nx) * sizeof(double);
         work_.progress_seconds = chosen.progress;
         if (device_ == 0 && chosen.needs_result()) whole_ = device_buffer<double>(whole.points());
+        if (chosen.model != "dcuda") {
+            const auto threads = static_cast<int>(config.threads.x * config.threads.y);
+            model_ = make_model(chosen.model, {chosen, whole, rows, device_, threads, in_.data()});
+        }
     }
 
     // Diffuses the initial field; the milliseconds that the iterations took.
     double run() {
         const auto above = static_cast<std::size_t>(initial_.rows().first - work_.stored_rows().first);
         in_.upload(initial_.values().data(), initial_.values().size(), above * work_.whole.plane());
-        runtime_.run(diffuse, config_, work_);
+        if (model_ != nullptr) return model_->run();
+        // The rows that never change must be in both arrays of fused iterations.
+        if (work_.halo > 1)
+            check(cudaMemcpy(lap_.data(), in_.data(), in_.bytes(), cudaMemcpyDeviceToDevice), "copying the field");
+        runtime_.run(kernel_of(chosen_), config_, work_);
         return runtime_.timings().at(0);
     }
 
+    // What the exchanges alone take, where that is known.
+    double run_exchanges() { return model_ != nullptr ? model_->exchange_alone() : 0.0; }
+    std::string describe_model() const { return model_ != nullptr ? model_->describe() : ""; }
+
     // The whole field on process 0, an empty one elsewhere.
     field collect() {
-        runtime_.run(gather, config_, work_, whole_.data());
+        task done = work_;
+        if (work_.halo > 1 && work_.iterations % 2 == 1) done.in = work_.lap;
+        runtime_.run(gather, config_, done, whole_.data());
         if (device_ != 0) return {};
         field result(work_.whole);
         whole_.download(result.values().data(), result.values().size());
@@ -127,18 +153,32 @@ public:
 
 private:
     dcuda::runtime& runtime_;
+    const options& chosen_;
     dcuda::launch_config config_;
     const field& initial_;
     int device_;
     device_buffer<double> in_, lap_, fx_, fy_, whole_;
     task work_;
+    std::unique_ptr<model> model_; // null: dCUDA
 };
+
+// How many ranks per device: as asked, else all that fit together, but none without what is exchanged.
+int choose_ranks(common::session& here, const options& chosen, const dcuda::launch_config& config, int rows) {
+    if (!chosen.has_ranks()) return 1;
+    return common::choose_ranks(here, kernel_of(chosen), config, chosen.fused ? rows / 2 : rows);
+}
 
 void refuse_too_large(const grid& whole) {
     // Lines of a device are counted by int.
     constexpr long long most_lines = 1LL << 30;
     if (static_cast<long long>(whole.ny) * whole.nz > most_lines)
         throw std::runtime_error("more than 2^30 lines (ny times devices times nz): use smaller sizes");
+}
+
+void refuse_too_few_rows(const partition& rows) {
+    const int fewest = rows.of_device(rows.devices - 1).count() / rows.ranks_per_device;
+    if (fewest < 2 && rows.devices * rows.ranks_per_device > 1)
+        throw std::runtime_error("--fused exchanges two rows, but some ranks or devices have less: use fewer of them");
 }
 
 // --- Results, on process 0 -----------------------------------------------------------------------------------------
@@ -190,22 +230,26 @@ int run(common::session& here, const options& chosen) {
     const int threads = chosen.threads > 0 ? chosen.threads : common::default_threads;
     dcuda::launch_config config{shape_of(threads), 0, chosen.ranks};
     const int most_rows = partition{whole.ny, job.process_count, 1}.of_device(0).count();
-    config.ranks_per_device = common::choose_ranks(here, diffuse, config, most_rows);
+    config.ranks_per_device = choose_ranks(here, chosen, config, most_rows);
     const partition rows{whole.ny, job.process_count, config.ranks_per_device};
+    if (chosen.fused) refuse_too_few_rows(rows);
 
-    const range filled = filled_rows(rows, job.process_index);
-    const field initial = chosen.input.empty() ? smooth_field(whole, filled)
-                                               : repeated_map(whole, filled, own_part(runtime, map, rows, whole.nx));
+    const int halo = halo_of(chosen);
+    const range filled = filled_rows(rows, job.process_index, halo);
+    const field initial = chosen.input.empty()
+                              ? smooth_field(whole, filled)
+                              : repeated_map(whole, filled, own_part(runtime, map, rows, whole.nx, halo));
     solver solve(runtime, chosen, whole, rows, config, initial);
 
     // Process 0 has the whole field as well, for the reference and the picture.
     field before;
     if (first && chosen.needs_result())
         before = chosen.input.empty() ? smooth_field(whole, rows.all()) : repeated_map(whole, rows.all(), map);
-    report about{whole, rows, threads, common::backend, {}, {}, {}};
+    report about{whole, rows, threads, common::backend, solve.describe_model(), {}, {}, {}, {}};
     field after, expected;
     for (int i = 0; i < chosen.repeat; ++i) {
         about.milliseconds.push_back(solve.run());
+        about.exchange_milliseconds.push_back(solve.run_exchanges());
         if (!chosen.needs_result()) continue;
         after = solve.collect();
         if (first && chosen.verify) verify(about, chosen, before, expected, after);
@@ -220,5 +264,6 @@ int run(common::session& here, const options& chosen) {
 } // namespace stencil
 
 int main(int argc, char** argv) {
+    stencil::start_program_of_model(argc, argv);
     return common::run_program("stencil", argc, argv, stencil::parse_command_line, stencil::run);
 }

@@ -17,6 +17,11 @@ for processes in 1 2 4; do
     verified $processes --nx 6 --ny 6 --iterations 0 --ranks 2
     verified $processes --nx 16 --ny 8 --nz 2 --iterations 15 --repeat 5
     verified $processes --input "$map" --iterations 10 --ranks 5
+    # All three stencils at once, with ranks of two rows and more.
+    verified $processes --fused --nx 20 --ny 13 --nz 3 --iterations 25 --ranks 6 --repeat 2
+    verified $processes --fused --nx 21 --ny 8 --nz 2 --iterations 10 --ranks 4 --message plane
+    verified $processes --fused --input "$map" --iterations 5
+    refused 1 'exchanges two rows' $processes --fused --nx 20 --ny 13 --nz 3 --ranks 7
 done
 verified 2 --input "$map" --nz 3 --iterations 5 --message plane
 # Fewer rows than devices.

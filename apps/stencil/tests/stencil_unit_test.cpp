@@ -78,6 +78,17 @@ TEST(reference, equals_the_formulas) {
     }
 }
 
+TEST(reference, is_the_same_computed_at_once) {
+    const grid g{11, 9, 2};
+    field in = rough_field(g), expected = in, out = in;
+    diffuse_serially(expected, 1, 0.025);
+    for (int y = g.inner_rows().first; y < g.inner_rows().last; ++y)
+        for (int k = 0; k < g.nz; ++k)
+            for (int x = g.inner_columns().first; x < g.inner_columns().last; ++x)
+                out.view()(x, y, k) = diffused_at_once(in.view(), 0.025, x, y, k);
+    EXPECT_TRUE(compare(expected, out).equal());
+}
+
 TEST(reference, keeps_the_two_outermost_rows_and_columns) {
     const grid g{12, 11, 2};
     const field before = rough_field(g);
@@ -315,6 +326,8 @@ TEST(options, defaults_and_choices) {
     EXPECT_EQ(chosen.nz, 1);
     EXPECT_EQ(chosen.message_kind, message::plane);
     EXPECT_EQ(chosen.threads, 64);
+    EXPECT_EQ(plain.model, "dcuda");
+    EXPECT_TRUE(parse({"--model", "nccl-graph", "--fused"}).chosen.value().fused);
 }
 
 TEST(options, refuse_with_reason) {
@@ -332,6 +345,9 @@ TEST(options, refuse_with_reason) {
     refused({"--message", "row"}, "--message");
     refused({"--threads", "33"}, "multiple of 32");
     refused({"--unknown"}, "--unknown");
+    refused({"--model", "other"}, "--model");
+    refused({"--model", "host", "--message", "level"}, "--message is for dcuda only, not for the model host");
+    refused({"--model", "nccl", "--stores"}, "--stores");
     EXPECT_EQ(parse({"--help"}).status, 0);
 }
 

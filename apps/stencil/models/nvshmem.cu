@@ -1,0 +1,360 @@
+// NVSHMEM: one persistent kernel whose blocks own rows, like dCUDA's ranks. A block tells its neighbours on the same
+// device by flags in device memory, and puts border rows with a signal into symmetric memory of other devices. The
+// steps and what keeps rows from being overwritten too early are those of kernels.hpp.
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include <cooperative_groups.h>
+#include <cuda/atomic>
+#include <nvshmem.h>
+#include <nvshmemx.h>
+
+#include "common/device_buffer.hpp"
+#include "models/model.hpp"
+#include "models/processes.hpp"
+#include "points.hpp"
+
+namespace stencil {
+
+namespace {
+
+// What is waited for.
+enum kind : int { lap_kind, fy_kind, field_kind, kinds };
+
+struct job {
+    grid whole;
+    partition rows;
+    int device = 0;
+    int halo = 1;           // rows on either side
+    double* fields[4] = {}; // symmetric: in, lap, fy, fx; or both arrays of fused iterations
+    std::uint64_t* flags;   // of this device's blocks: flag_of
+    std::uint64_t* signals; // symmetric: from the device before, and after, of each kind
+    std::uint64_t done;     // iterations of earlier runs: numbers only grow
+    std::uint64_t* stamps;  // nanoseconds: start, stop
+    int iterations = 0;
+    double coefficient = 0.0;
+    bool stores = false; // stores to the other device, then a signal
+
+    __host__ __device__ field_view view(int array) const {
+        return {fields[array], rows.of_device(device).first - halo, whole.nx, whole.plane()};
+    }
+};
+
+__device__ std::uint64_t now_ns() {
+    std::uint64_t now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    return now;
+}
+
+// All blocks of all devices.
+__device__ void meet() {
+    cooperative_groups::this_grid().sync();
+    if (blockIdx.x == 0) nvshmemx_barrier_all_block();
+    cooperative_groups::this_grid().sync();
+}
+
+// A block, its rows and its neighbours.
+class owner {
+public:
+    __device__ explicit owner(const job& of)
+        : of_(of), ranks_(of.rows.ranks_per_device), block_(static_cast<int>(blockIdx.x)),
+          mine_(of.rows.of_rank(of.device * ranks_ + block_)) {
+        neighbours_[0] = mine_.empty() ? -1 : of.rows.owner(mine_.first - 1);
+        neighbours_[1] = mine_.empty() ? -1 : of.rows.owner(mine_.last);
+    }
+
+    __device__ range rows() const { return mine_; }
+
+    // To the neighbour before (0) or after (1): rows from `first_row` on, `halo` of them, are as iteration `number`
+    // makes them. All threads call it, after the block's barrier.
+    __device__ void send(int border, kind what, const field_view& field, int first_row, std::uint64_t number) const {
+        const int neighbour = neighbours_[border];
+        if (neighbour < 0) return;
+        if (neighbour / ranks_ == of_.device) {
+            if (is_first_thread()) flag(block_, border, what).store(number, cuda::memory_order_release);
+            return;
+        }
+        const int pe = neighbour / ranks_;
+        const std::size_t count = static_cast<std::size_t>(of_.halo) * of_.whole.plane();
+        const int first_there = of_.rows.of_device(pe).first - of_.halo;
+        double* const source = field.row(first_row);
+        double* const target = field.data + static_cast<std::size_t>(first_row - first_there) * of_.whole.plane();
+        std::uint64_t* const signal = &of_.signals[signal_index(1 - border, what)];
+        if (!of_.stores) {
+            nvshmemx_putmem_signal_nbi_block(target, source, count * sizeof(double), signal, number, NVSHMEM_SIGNAL_SET,
+                                             pe);
+            return;
+        }
+        auto* const there = static_cast<double*>(nvshmem_ptr(target, pe));
+        const int thread = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);
+        const int threads = static_cast<int>(blockDim.x * blockDim.y);
+        const auto size = static_cast<int>(count);
+        if (of_.whole.plane() % 2 == 0) // pairs are aligned: arrays begin at 16 B
+            for (int i = thread; i < size / 2; i += threads)
+                reinterpret_cast<double2*>(there)[i] = reinterpret_cast<const double2*>(source)[i];
+        else
+            for (int i = thread; i < size; i += threads) there[i] = source[i];
+        __syncthreads();
+        if (is_first_thread()) {
+            __threadfence_system(); // what all threads of the block have stored, before the signal
+            nvshmemx_signal_op(signal, number, NVSHMEM_SIGNAL_SET, pe);
+        }
+    }
+
+    // Until that neighbour has sent what belongs to iteration `number`. wait_end must follow.
+    __device__ void wait(int border, kind what, std::uint64_t number) const {
+        const int neighbour = neighbours_[border];
+        if (neighbour < 0 || !is_first_thread()) return;
+        if (neighbour / ranks_ == of_.device) {
+            const auto theirs = flag(neighbour % ranks_, 1 - border, what);
+            while (theirs.load(cuda::memory_order_acquire) < number) {
+            }
+        } else {
+            nvshmem_signal_wait_until(&of_.signals[signal_index(border, what)], NVSHMEM_CMP_GE, number);
+        }
+    }
+    __device__ void wait_end() const { __syncthreads(); }
+
+    static std::size_t flag_words(int ranks) { return static_cast<std::size_t>(ranks) * 2 * kinds * line; }
+    static constexpr std::size_t signal_words = 2 * kinds;
+
+private:
+    static constexpr std::size_t line = 16; // words of 128 B: no two flags share one
+
+    __device__ static bool is_first_thread() { return threadIdx.x == 0 && threadIdx.y == 0; }
+    __device__ static int signal_index(int border, kind what) { return border * kinds + what; }
+    __device__ cuda::atomic_ref<std::uint64_t, cuda::thread_scope_device> flag(int block, int border, kind what) const {
+        return cuda::atomic_ref<std::uint64_t, cuda::thread_scope_device>(
+            of_.flags[static_cast<std::size_t>((block * 2 + border) * kinds + what) * line]);
+    }
+
+    const job& of_;
+    int ranks_, block_;
+    range mine_;
+    int neighbours_[2];
+};
+
+__global__ void __launch_bounds__(1024) diffuse_in_steps(const __grid_constant__ job of) {
+    const owner self(of);
+    const grid& g = of.whole;
+    const range mine = self.rows();
+    const field_view in = of.view(0), lap = of.view(1), fy = of.view(2), fx = of.view(3);
+
+    meet();
+    if (blockIdx.x == 0 && threadIdx.x == 0 && threadIdx.y == 0) of.stamps[0] = now_ns();
+    for (int iteration = 0; iteration < of.iterations; ++iteration) {
+        const std::uint64_t number = of.done + static_cast<std::uint64_t>(iteration) + 1;
+        for_each_point(g.lap_columns(), intersection(mine, g.lap_rows()), g.nz,
+                       [&](int x, int y, int k) { lap(x, y, k) = laplacian(in, x, y, k); });
+        self.send(0, lap_kind, lap, mine.first, number);
+        self.wait(1, lap_kind, number);
+        self.wait_end();
+
+        for_each_point(g.flux_columns(), intersection(mine, g.flux_rows()), g.nz, [&](int x, int y, int k) {
+            fx(x, y, k) = flux_x(in, lap, x, y, k);
+            fy(x, y, k) = flux_y(in, lap, x, y, k);
+        });
+        self.send(1, fy_kind, fy, mine.last - 1, number);
+        self.wait(0, fy_kind, number);
+        self.wait_end();
+
+        for_each_point(g.inner_columns(), intersection(mine, g.inner_rows()), g.nz,
+                       [&](int x, int y, int k) { in(x, y, k) = diffused(in, fx, fy, of.coefficient, x, y, k); });
+        self.send(0, field_kind, in, mine.first, number);
+        self.send(1, field_kind, in, mine.last - 1, number);
+        self.wait(0, field_kind, number);
+        self.wait(1, field_kind, number);
+        self.wait_end();
+    }
+    meet();
+    if (blockIdx.x == 0 && threadIdx.x == 0 && threadIdx.y == 0) of.stamps[1] = now_ns();
+}
+
+// One exchange of two rows per iteration, between two arrays. A block writes the array that its neighbours read in the
+// iteration before, and has heard from them after that.
+__global__ void __launch_bounds__(1024) diffuse_at_once(const __grid_constant__ job of) {
+    const owner self(of);
+    const grid& g = of.whole;
+    const range mine = self.rows();
+
+    meet();
+    if (blockIdx.x == 0 && threadIdx.x == 0 && threadIdx.y == 0) of.stamps[0] = now_ns();
+    for (int iteration = 0; iteration < of.iterations; ++iteration) {
+        const std::uint64_t number = of.done + static_cast<std::uint64_t>(iteration) + 1;
+        const field_view in = of.view(iteration % 2), out = of.view(1 - iteration % 2);
+        for_each_point(g.inner_columns(), intersection(mine, g.inner_rows()), g.nz,
+                       [&](int x, int y, int k) { out(x, y, k) = diffused_at_once(in, of.coefficient, x, y, k); });
+        self.send(0, field_kind, out, mine.first, number);
+        self.send(1, field_kind, out, mine.last - of.halo, number);
+        self.wait(0, field_kind, number);
+        self.wait(1, field_kind, number);
+        self.wait_end();
+    }
+    meet();
+    if (blockIdx.x == 0 && threadIdx.x == 0 && threadIdx.y == 0) of.stamps[1] = now_ns();
+}
+
+// Before the iterations: the border rows of devices into the halo of their neighbours.
+__global__ void __launch_bounds__(1024) fill_halo(const __grid_constant__ job of) {
+    const range mine = of.rows.of_device(of.device);
+    const field_view in = of.view(0);
+    const partition devices{of.rows.rows, of.rows.devices, 1};
+    const std::size_t bytes = static_cast<std::size_t>(of.halo) * of.whole.plane_bytes();
+    for (int border = 0; border < 2; ++border) {
+        const int pe = mine.empty() ? -1 : devices.owner(border == 0 ? mine.first - 1 : mine.last);
+        if (pe < 0) continue;
+        const int row = border == 0 ? mine.first : mine.last - of.halo;
+        const int first_there = of.rows.of_device(pe).first - of.halo;
+        nvshmemx_putmem_block(in.data + static_cast<std::size_t>(row - first_there) * of.whole.plane(), in.row(row),
+                              bytes, pe);
+    }
+    nvshmemx_barrier_all_block();
+}
+
+// --- Host ------------------------------------------------------------------------------------------------------------
+
+using common::check;
+void check(int nvshmem_status, const char* what) {
+    if (nvshmem_status != 0)
+        throw std::runtime_error(std::string("NVSHMEM: ") + what + ": status " + std::to_string(nvshmem_status));
+}
+
+// NVSHMEM as long as it lives.
+class library {
+public:
+    explicit library(processes& all) {
+        setenv("NVSHMEM_DISABLE_NVLS", "1", 0); // only neighbours talk: no multicast
+        if (all.local_address().empty()) {      // all devices are on this host: no network
+            setenv("NVSHMEM_REMOTE_TRANSPORT", "none", 0);
+            setenv("NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME", "lo", 0);
+        }
+        nvshmemx_uniqueid_t id = NVSHMEMX_UNIQUEID_INITIALIZER;
+        if (all.index() == 0) check(nvshmemx_get_uniqueid(&id), "cannot make an id");
+        // As raw bytes: nvcc 13.0 fails in a std::vector of this struct, which has no name.
+        const std::string bytes(reinterpret_cast<const char*>(&id), sizeof id);
+        std::memcpy(&id, all.gather_text(bytes, "NVSHMEM's id").front().data(), sizeof id);
+        nvshmemx_init_attr_t attributes = NVSHMEMX_INIT_ATTR_INITIALIZER;
+        check(nvshmemx_set_attr_uniqueid_args(all.index(), all.count(), &id, &attributes), "cannot use the id");
+        check(nvshmemx_init_attr(NVSHMEMX_INIT_WITH_UNIQUEID, &attributes), "cannot initialise");
+    }
+    ~library() { nvshmem_finalize(); }
+    library(const library&) = delete;
+    library& operator=(const library&) = delete;
+};
+
+struct free_symmetric {
+    void operator()(void* memory) const { nvshmem_free(memory); }
+};
+template <class Element>
+using symmetric_array = std::unique_ptr<Element[], free_symmetric>;
+
+// Cleared. Collective.
+template <class Element>
+symmetric_array<Element> allocate(std::size_t count) {
+    const std::size_t bytes = count * sizeof(Element);
+    void* const memory = nvshmem_malloc(bytes);
+    if (memory == nullptr)
+        throw std::runtime_error("NVSHMEM: no symmetric memory for " + std::to_string(bytes) +
+                                 " B; NVSHMEM_SYMMETRIC_SIZE says how much there is");
+    check(cudaMemset(memory, 0, bytes), "clearing memory");
+    return symmetric_array<Element>(static_cast<Element*>(memory));
+}
+
+class nvshmem_model final : public model {
+public:
+    explicit nvshmem_model(const setting& with)
+        : with_(with), fused_(with.chosen.fused), library_(processes_), stamps_(2),
+          flags_(owner::flag_words(with.rows.ranks_per_device)),
+          signals_(allocate<std::uint64_t>(owner::signal_words)) {
+        job_.whole = with.whole;
+        job_.rows = with.rows;
+        job_.device = with.device;
+        job_.halo = fused_ ? 2 : 1;
+        const int arrays = fused_ ? 2 : 4;
+        // The same size everywhere: the first device has the most rows.
+        const auto most_rows = static_cast<std::size_t>(with.rows.of_device(0).count() + 2 * job_.halo);
+        for (int i = 0; i < arrays; ++i) {
+            fields_[i] = allocate<double>(most_rows * with.whole.plane());
+            job_.fields[i] = fields_[i].get();
+        }
+        check(cudaMemset(flags_.data(), 0, flags_.bytes()), "clearing memory");
+        job_.flags = flags_.data();
+        job_.signals = signals_.get();
+        job_.done = 0;
+        job_.stamps = stamps_.data();
+        job_.iterations = with.chosen.iterations;
+        job_.coefficient = with.chosen.coefficient;
+        job_.stores = with.chosen.stores;
+        const auto threads = static_cast<unsigned>(with.threads);
+        block_ = threads < 32 ? dim3(threads) : dim3(32, threads / 32);
+        check(cudaDeviceSynchronize(), "clearing memory");
+        nvshmem_barrier_all();
+        if (with.chosen.stores && processes_.largest(reaches_neighbours() ? 0.0 : 1.0) > 0.0)
+            throw std::runtime_error("--stores takes devices that map each other's memory");
+    }
+
+    double run() override {
+        const range mine = with_.mine();
+        const std::size_t bytes = static_cast<std::size_t>(mine.count()) * with_.whole.plane_bytes();
+        // The rows that never change must be in both arrays of fused iterations.
+        for (int i = 0; i < (fused_ ? 2 : 1); ++i)
+            check(cudaMemcpy(job_.view(i).row(mine.first), with_.in + with_.whole.plane(), bytes,
+                             cudaMemcpyDeviceToDevice),
+                  "copying the field");
+        launch(reinterpret_cast<const void*>(&fill_halo), dim3(1), dim3(1024));
+        launch(reinterpret_cast<const void*>(fused_ ? &diffuse_at_once : &diffuse_in_steps),
+               dim3(static_cast<unsigned>(with_.rows.ranks_per_device)), block_);
+        job_.done += static_cast<std::uint64_t>(job_.iterations);
+        std::uint64_t stamps[2] = {};
+        stamps_.download(stamps, 2);
+        const int last = fused_ ? job_.iterations % 2 : 0;
+        check(cudaMemcpy(with_.in + with_.whole.plane(), job_.view(last).row(mine.first), bytes,
+                         cudaMemcpyDeviceToDevice),
+              "copying the field");
+        return processes_.largest(1e-6 * static_cast<double>(stamps[1] - stamps[0]));
+    }
+
+    double exchange_alone() override { return 0.0; } // exchanges are in the kernel
+
+    std::string describe() const override {
+        return "NVSHMEM " + std::to_string(NVSHMEM_VENDOR_MAJOR_VERSION) + "." +
+               std::to_string(NVSHMEM_VENDOR_MINOR_VERSION) + "." + std::to_string(NVSHMEM_VENDOR_PATCH_VERSION) +
+               (job_.stores ? ", stores and signals" : ", puts with signals");
+    }
+
+private:
+    bool reaches_neighbours() const {
+        for (int pe = 0; pe < processes_.count(); ++pe)
+            if (nvshmem_ptr(job_.fields[0], pe) == nullptr) return false;
+        return true;
+    }
+
+    void launch(const void* kernel, dim3 blocks, dim3 threads) {
+        void* arguments[] = {&job_};
+        check(nvshmemx_collective_launch(kernel, blocks, threads, arguments, 0, nullptr),
+              "cannot launch; with fewer --ranks or --threads it may fit");
+        check(cudaDeviceSynchronize(), "the kernel failed");
+    }
+
+    setting with_;
+    bool fused_;
+    processes processes_;
+    library library_;
+    common::device_buffer<std::uint64_t> stamps_, flags_;
+    symmetric_array<std::uint64_t> signals_;
+    symmetric_array<double> fields_[4];
+    job job_{};
+    dim3 block_;
+};
+
+std::unique_ptr<model> make_nvshmem(const setting& with) { return std::make_unique<nvshmem_model>(with); }
+
+const registered_model nvshmem("nvshmem", make_nvshmem);
+
+} // namespace
+
+} // namespace stencil

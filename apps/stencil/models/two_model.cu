@@ -1,0 +1,378 @@
+#include "models/two_model.hpp"
+
+#include <algorithm>
+#include <map>
+#include <stdexcept>
+#include <utility>
+
+#include "dcuda/host.hpp"
+
+namespace stencil {
+
+using common::check;
+
+// --- Arrays ----------------------------------------------------------------------------------------------------------
+
+device_arrays::device_arrays(const setting& with, int arrays, int halo)
+    : count_(arrays), halo_(halo), nx_(with.whole.nx), mine_(with.mine()), plane_(with.whole.plane()),
+      stride_(static_cast<std::size_t>(mine_.count() + 2 * halo) * plane_) {
+    const partition devices{with.whole.ny, with.rows.devices, 1};
+    if (!mine_.empty()) {
+        neighbours_[0] = devices.owner(mine_.first - 1);
+        neighbours_[1] = devices.owner(mine_.last);
+    }
+    memory_ = common::device_buffer<double>(stride_ * static_cast<std::size_t>(arrays));
+    check(cudaMemset(memory_.data(), 0, memory_.bytes()), "clearing the fields");
+    check(cudaDeviceSynchronize(), "clearing the fields"); // other streams and neighbours do not wait for it
+}
+
+exchange device_arrays::rows_of(int array, bool to_previous, bool to_next) const {
+    exchange result{array, {}, static_cast<std::size_t>(halo_) * plane_ * sizeof(double)};
+    const field_view field = view(array);
+    const bool sends[2] = {to_previous, to_next};
+    const int out_rows[2] = {mine_.first, mine_.last - halo_}, in_rows[2] = {mine_.first - halo_, mine_.last};
+    for (int border = 0; border < 2; ++border) {
+        if (neighbours_[border] < 0) continue;
+        crossing& rows = result.borders[border];
+        rows.out_row = out_rows[border];
+        if (sends[border]) rows.out = field.row(rows.out_row);
+        if (sends[1 - border]) rows.in = field.row(in_rows[border]);
+    }
+    return result;
+}
+
+namespace {
+
+// --- Kernels ---------------------------------------------------------------------------------------------------------
+
+// What is computed for a column, `rows` rows (or less, where the rows end) and a level.
+struct lap_point {
+    static constexpr int rows = 1, most_threads = 1024;
+    field_view in, lap;
+
+    DCUDA_DEVICE void operator()(int x, range ys, int k) const { lap(x, ys.first, k) = laplacian(in, x, ys.first, k); }
+};
+struct flux_point {
+    static constexpr int rows = 1, most_threads = 1024;
+    field_view in, lap, fx, fy;
+
+    DCUDA_DEVICE void operator()(int x, range ys, int k) const {
+        fx(x, ys.first, k) = flux_x(in, lap, x, ys.first, k);
+        fy(x, ys.first, k) = flux_y(in, lap, x, ys.first, k);
+    }
+};
+struct update_point {
+    static constexpr int rows = 1, most_threads = 1024;
+    field_view in, fx, fy;
+    double coefficient;
+
+    DCUDA_DEVICE void operator()(int x, range ys, int k) const {
+        in(x, ys.first, k) = diffused(in, fx, fy, coefficient, x, ys.first, k);
+    }
+};
+// Several rows share most of what they read and of what is computed in between, in registers: all is read before
+// anything is written, so the compiler may keep it.
+template <int Rows>
+struct fused_point {
+    static constexpr int rows = Rows, most_threads = Rows == 1 ? 1024 : 256;
+    field_view in, out;
+    double coefficient;
+
+    DCUDA_DEVICE void operator()(int x, range ys, int k) const {
+        if (ys.count() < rows) {
+            for (int y = ys.first; y < ys.last; ++y) out(x, y, k) = diffused_at_once(in, coefficient, x, y, k);
+            return;
+        }
+        double results[rows];
+        DCUDA_UNROLL
+        for (int i = 0; i < rows; ++i) results[i] = diffused_at_once(in, coefficient, x, ys.first + i, k);
+        DCUDA_UNROLL
+        for (int i = 0; i < rows; ++i) out(x, ys.first + i, k) = results[i];
+    }
+};
+
+// Two ranges of rows, such as both borders, in groups of `size` rows or less.
+struct row_groups {
+    range first, second;
+    int size;
+
+    DCUDA_HOST_DEVICE int of(range rows) const { return (rows.count() + size - 1) / size; }
+    DCUDA_HOST_DEVICE int count() const { return of(first) + of(second); }
+    DCUDA_HOST_DEVICE range at(int group) const {
+        const bool in_first = group < of(first);
+        const range rows = in_first ? first : second;
+        const int begin = rows.first + (in_first ? group : group - of(first)) * size;
+        return {begin, begin + size < rows.last ? begin + size : rows.last};
+    }
+};
+
+#if DCUDA_BACKEND_CUDA
+
+template <class Point>
+__global__ void __launch_bounds__(Point::most_threads)
+    at_points(row_groups rows, range columns, int levels, const Point point) {
+    const int x = static_cast<int>(blockIdx.z * blockDim.x + threadIdx.x);
+    const int k = static_cast<int>(blockIdx.y * blockDim.y + threadIdx.y);
+    if (k < levels && x >= columns.first && x < columns.last) point(x, rows.at(static_cast<int>(blockIdx.x)), k);
+}
+
+// Threads lie along x, which is contiguous, then over levels.
+template <class Point>
+void launch(const row_groups& rows, range columns, int levels, int threads, const Point& point, cudaStream_t stream) {
+    const auto all = static_cast<unsigned>(std::min(threads, Point::most_threads));
+    const unsigned warps_of_line = (static_cast<unsigned>(columns.last) + 31) / 32;
+    const unsigned along_x = all < 32 ? all : std::min({warps_of_line * 32, all, 128u});
+    const dim3 block(along_x, all / along_x);
+    const dim3 blocks(static_cast<unsigned>(rows.count()), (static_cast<unsigned>(levels) + block.y - 1) / block.y,
+                      (static_cast<unsigned>(columns.last) + block.x - 1) / block.x);
+    at_points<<<blocks, block, 0, stream>>>(rows, columns, levels, point);
+    check(cudaGetLastError(), "launching a kernel");
+}
+
+#else
+
+// A loop, as work of the stream.
+template <class Point>
+void launch(const row_groups& rows, range columns, int levels, int, const Point& point, cudaStream_t stream) {
+    auto* const loop = new std::function<void()>([=] {
+        for (int group = 0; group < rows.count(); ++group)
+            for (int k = 0; k < levels; ++k)
+                for (int x = columns.first; x < columns.last; ++x) point(x, rows.at(group), k);
+    });
+    const auto run = [](void* work) {
+        const std::unique_ptr<std::function<void()>> mine(static_cast<std::function<void()>*>(work));
+        (*mine)();
+    };
+    check(cudaLaunchHostFunc(stream, run, loop), "launching a loop");
+}
+
+#endif
+
+// --- Streams ---------------------------------------------------------------------------------------------------------
+
+class stream {
+public:
+    enum class priority { low, high };
+    explicit stream(priority how) {
+        int least = 0, greatest = 0;
+#if DCUDA_BACKEND_CUDA
+        check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for priorities");
+#endif
+        check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, how == priority::high ? greatest : least),
+              "creating a stream");
+    }
+    ~stream() { cudaStreamDestroy(stream_); }
+    stream(const stream&) = delete;
+    stream& operator=(const stream&) = delete;
+    cudaStream_t get() const { return stream_; }
+    void wait_on_host() const { check(cudaStreamSynchronize(stream_), "the kernels failed"); }
+
+private:
+    cudaStream_t stream_ = nullptr;
+};
+
+class event {
+public:
+    explicit event(unsigned flags) { check(cudaEventCreateWithFlags(&event_, flags), "creating an event"); }
+    ~event() { cudaEventDestroy(event_); }
+    event(const event&) = delete;
+    event& operator=(const event&) = delete;
+    void record(const stream& on) const { check(cudaEventRecord(event_, on.get()), "recording an event"); }
+    void hold_up(const stream& other) const { check(cudaStreamWaitEvent(other.get(), event_, 0), "joining streams"); }
+    friend double milliseconds(const event& from, const event& to) {
+        float elapsed = 0;
+        check(cudaEventElapsedTime(&elapsed, from.event_, to.event_), "taking the time");
+        return static_cast<double>(elapsed);
+    }
+
+private:
+    cudaEvent_t event_ = nullptr;
+};
+
+// What was captured, to be launched again and again.
+#if DCUDA_BACKEND_CUDA
+class graph {
+public:
+    template <class Work>
+    graph(const stream& on, const Work& work) {
+        check(cudaStreamBeginCapture(on.get(), cudaStreamCaptureModeThreadLocal), "capturing a graph");
+        work();
+        cudaGraph_t captured = nullptr;
+        check(cudaStreamEndCapture(on.get(), &captured), "capturing a graph");
+        const cudaError_t made = cudaGraphInstantiate(&ready_, captured, 0);
+        cudaGraphDestroy(captured);
+        check(made, "making a graph");
+        check(cudaGraphUpload(ready_, on.get()), "uploading a graph");
+    }
+    ~graph() { cudaGraphExecDestroy(ready_); }
+    graph(const graph&) = delete;
+    graph& operator=(const graph&) = delete;
+    void launch(const stream& on) const { check(cudaGraphLaunch(ready_, on.get()), "launching a graph"); }
+
+private:
+    cudaGraphExec_t ready_ = nullptr;
+};
+#else
+class graph {
+public:
+    template <class Work>
+    graph(const stream&, const Work&) {}
+    void launch(const stream&) const {}
+};
+#endif
+
+// --- The model -------------------------------------------------------------------------------------------------------
+
+class two_model final : public model {
+public:
+    two_model(const setting& with, const carrier_maker& make, launching how)
+        : with_(with), how_(how), fused_(with.chosen.fused),
+          arrays_(with, fused_ ? 2 : arrays_of_steps, fused_ ? 2 : 1), carrier_(make(arrays_, processes_)) {
+        // Once before anything is captured or timed: kernels are loaded and connections made when first used.
+        iterate(0, work::all);
+        border_.wait_on_host();
+    }
+    ~two_model() override { cudaDeviceSynchronize(); }
+
+    double run() override {
+        load();
+        const double time = timed(work::all);
+        store();
+        return time;
+    }
+
+    double exchange_alone() override { return with_.rows.devices > 1 ? timed(work::exchanges) : 0.0; }
+
+    std::string describe() const override { return carrier_->name(); }
+
+private:
+    enum array { in_array, lap_array, fy_array, fx_array, arrays_of_steps };
+    enum class work { all, exchanges };
+    static constexpr int iterations_per_graph = 100; // even, for the two arrays of fused iterations take turns
+
+    // The neighbours begin together: after an exchange, which also fills the halo.
+    double timed(work what) {
+        carrier_->bring(arrays_.rows_of(in_array, true, true), border_.get());
+        border_.wait_on_host();
+        if (how_ == launching::in_graphs)
+            for (const int iterations : {iterations_per_graph, with_.chosen.iterations % iterations_per_graph})
+                if (iterations > 0 && iterations <= with_.chosen.iterations) captured(iterations, what);
+        border_.wait_on_host();
+        start_.record(border_);
+        if (how_ == launching::in_graphs) {
+            const int rest = with_.chosen.iterations % iterations_per_graph;
+            for (int done = 0; done + iterations_per_graph <= with_.chosen.iterations; done += iterations_per_graph)
+                captured(iterations_per_graph, what).launch(border_);
+            if (rest > 0) captured(rest, what).launch(border_);
+        } else {
+            for (int i = 0; i < with_.chosen.iterations; ++i) iterate(i, what);
+        }
+        stop_.record(border_);
+        border_.wait_on_host();
+        return processes_.largest(milliseconds(start_, stop_));
+    }
+
+    const graph& captured(int iterations, work what) {
+        std::unique_ptr<graph>& made = graphs_[{iterations, what}];
+        if (made == nullptr)
+            made = std::make_unique<graph>(border_, [&] {
+                for (int i = 0; i < iterations; ++i) iterate(i, what);
+            });
+        return *made;
+    }
+
+    void iterate(int iteration, work what) {
+        const grid& g = with_.whole;
+        const double coefficient = with_.chosen.coefficient;
+        if (fused_) {
+            const int from = iteration % 2, to = 1 - from;
+            const field_view in = arrays_.view(from), out = arrays_.view(to);
+            const exchange rows = arrays_.rows_of(to, true, true);
+            if (with_.chosen.rows_per_thread == 1)
+                step(what, fused_point<1>{in, out, coefficient}, g.inner_columns(), g.inner_rows(), rows);
+            else if (with_.chosen.rows_per_thread == 2)
+                step(what, fused_point<2>{in, out, coefficient}, g.inner_columns(), g.inner_rows(), rows);
+            else
+                step(what, fused_point<4>{in, out, coefficient}, g.inner_columns(), g.inner_rows(), rows);
+            return;
+        }
+        const field_view in = arrays_.view(in_array), lap = arrays_.view(lap_array), fx = arrays_.view(fx_array),
+                         fy = arrays_.view(fy_array);
+        step(what, lap_point{in, lap}, g.lap_columns(), g.lap_rows(), arrays_.rows_of(lap_array, true, false));
+        step(what, flux_point{in, lap, fx, fy}, g.flux_columns(), g.flux_rows(),
+             arrays_.rows_of(fy_array, false, true));
+        step(what, update_point{in, fx, fy, coefficient}, g.inner_columns(), g.inner_rows(),
+             arrays_.rows_of(in_array, true, true));
+    }
+
+    // Computes this device's rows of the given ones and exchanges some. No kernel of a step touches the halo rows that
+    // its exchange fills.
+    template <class Point>
+    void step(work what, const Point& point, range columns, range rows, const exchange& crossing) {
+        if (what == work::exchanges) {
+            if (crossing.any()) carrier_->bring(crossing, border_.get());
+            return;
+        }
+        const auto compute = [&](range first, range second, const stream& on) {
+            const row_groups groups{intersection(first, rows), intersection(second, rows), Point::rows};
+            if (groups.count() > 0 && !columns.empty())
+                launch(groups, columns, with_.whole.nz, with_.threads, point, on.get());
+        };
+        const range mine = arrays_.mine();
+        if (!crossing.any()) {
+            compute(mine, {}, border_);
+            return;
+        }
+        // What goes out, and the rest, each row once.
+        const int halo = arrays_.halo();
+        const range before{mine.first, mine.first + (crossing.borders[0].out ? std::min(halo, mine.count()) : 0)};
+        const range after{std::max(before.last, mine.last - (crossing.borders[1].out ? halo : 0)), mine.last};
+        begun_.record(border_);
+        begun_.hold_up(interior_);
+        compute(before, after, border_);
+        compute({before.last, after.first}, {}, interior_);
+        carrier_->bring(crossing, border_.get());
+        done_.record(interior_);
+        done_.hold_up(border_);
+    }
+
+    std::size_t own_bytes() const {
+        return static_cast<std::size_t>(arrays_.mine().count()) * arrays_.plane() * sizeof(double);
+    }
+    // The rows that never change must be in both arrays of fused iterations.
+    void load() {
+        check(cudaDeviceSynchronize(), "copying the field"); // these streams do not wait for what put it there
+        if (arrays_.mine().empty()) return;
+        for (int i = 0; i < (fused_ ? 2 : 1); ++i)
+            check(cudaMemcpyAsync(arrays_.view(i).row(arrays_.mine().first), with_.in + arrays_.plane(), own_bytes(),
+                                  cudaMemcpyDeviceToDevice, border_.get()),
+                  "copying the field");
+    }
+    void store() {
+        if (arrays_.mine().empty()) return;
+        const int last = fused_ ? with_.chosen.iterations % 2 : static_cast<int>(in_array);
+        check(cudaMemcpyAsync(with_.in + arrays_.plane(), arrays_.view(last).row(arrays_.mine().first), own_bytes(),
+                              cudaMemcpyDeviceToDevice, border_.get()),
+              "copying the field");
+        border_.wait_on_host();
+    }
+
+    setting with_;
+    launching how_;
+    bool fused_;
+    processes processes_;
+    device_arrays arrays_;
+    std::unique_ptr<carrier> carrier_;
+    stream border_{stream::priority::high}, interior_{stream::priority::low};
+    event begun_{cudaEventDisableTiming}, done_{cudaEventDisableTiming}, start_{cudaEventDefault},
+        stop_{cudaEventDefault};
+    std::map<std::pair<int, work>, std::unique_ptr<graph>> graphs_;
+};
+
+} // namespace
+
+std::unique_ptr<model> make_two_model(const setting& with, const carrier_maker& make, launching how) {
+    return std::make_unique<two_model>(with, make, how);
+}
+
+} // namespace stencil

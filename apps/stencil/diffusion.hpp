@@ -49,9 +49,10 @@ struct field_view {
     std::size_t plane = 0;
 
     DCUDA_HOST_DEVICE double* row(int y) const { return data + static_cast<std::size_t>(y - first_row) * plane; }
-    DCUDA_HOST_DEVICE double& operator()(int x, int y, int k) const {
-        return row(y)[static_cast<std::size_t>(k) * static_cast<std::size_t>(nx) + static_cast<std::size_t>(x)];
+    DCUDA_HOST_DEVICE std::size_t offset(int x, int k) const { // in a row
+        return static_cast<std::size_t>(k) * static_cast<std::size_t>(nx) + static_cast<std::size_t>(x);
     }
+    DCUDA_HOST_DEVICE double& operator()(int x, int y, int k) const { return row(y)[offset(x, k)]; }
 };
 
 DCUDA_HOST_DEVICE double laplacian(const field_view& in, int x, int y, int k) {
@@ -67,6 +68,13 @@ DCUDA_HOST_DEVICE double flux_x(const field_view& in, const field_view& lap, int
 
 DCUDA_HOST_DEVICE double flux_y(const field_view& in, const field_view& lap, int x, int y, int k) {
     return limited(lap(x, y + 1, k) - lap(x, y, k), in(x, y + 1, k) - in(x, y, k));
+}
+
+struct fluxes {
+    double x, y;
+};
+DCUDA_HOST_DEVICE fluxes flux(const field_view& in, const field_view& lap, int x, int y, int k) {
+    return {flux_x(in, lap, x, y, k), flux_y(in, lap, x, y, k)};
 }
 
 DCUDA_HOST_DEVICE double diffused(const field_view& in, const field_view& fx, const field_view& fy, double coefficient,

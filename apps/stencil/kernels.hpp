@@ -22,6 +22,8 @@
 // waits for after it has waited for, and used, what r put. Counters of notifications cannot mix iterations either: no
 // neighbour gets two puts of the same kind ahead, since it needs this rank's row in between.
 //
+// Levels do not depend on each other: ranks that share rows, each with some levels, know nothing of each other.
+//
 // diffuse_at_once is the same with all three stencils at once: one exchange of two rows in an iteration, which reads
 // one array and writes the other. A rank writes rows that its neighbours read in the iteration before; after that they
 // have sent what it has waited for. A neighbour may be an iteration ahead of the other one, so each has its own tag.
@@ -32,6 +34,7 @@
 #include "common/progress.hpp"
 #include "dcuda/device.hpp"
 #include "diffusion.hpp"
+#include "division.hpp"
 #include "points.hpp"
 
 namespace stencil {
@@ -39,7 +42,7 @@ namespace stencil {
 // A device's fields and the task: what the host hands to the kernels.
 struct task {
     grid whole;
-    partition rows;
+    division ranks;
     int device = 0;
     double* in = nullptr;  // each: the device's rows with halo, in device memory
     double* lap = nullptr; // or, of all three at once, the second array
@@ -48,13 +51,10 @@ struct task {
     int halo = 1; // rows on either side, as many as are exchanged
     int iterations = 0;
     double coefficient = 0.0;
-    std::size_t message_bytes = 0; // of one put: a level's line, or all that is exchanged
+    bool by_level = false;         // a put carries a level's line; else all that lies together
     double progress_seconds = 0.0; // 0: none
 
-    DCUDA_HOST_DEVICE range stored_rows() const { return with_halo(rows.of_device(device), halo); }
-    DCUDA_HOST_DEVICE std::size_t exchanged_bytes() const {
-        return static_cast<std::size_t>(halo) * whole.plane_bytes();
-    }
+    DCUDA_HOST_DEVICE range stored_rows() const { return with_halo(ranks.rows.of_device(device), halo); }
     DCUDA_HOST_DEVICE field_view view(double* data) const {
         return {data, stored_rows().first, whole.nx, whole.plane()};
     }
@@ -62,30 +62,55 @@ struct task {
 
 enum tag : int { lap_tag, flux_tag, field_tag, from_previous_tag, from_next_tag, gather_tag };
 
+// A rank and what it computes.
+struct share {
+    range rows, levels;
+    int previous, next; // ranks with the rows before and after, and the same levels; or -1
+    int pieces;         // of a border row's levels: a put each
+    std::size_t piece_bytes;
+    int puts; // of an exchange with one neighbour
+
+    DCUDA_DEVICE share(const task& work, int rank)
+        : rows(work.ranks.rows_of(rank)), levels(work.ranks.levels_of(rank)),
+          previous(rows.empty() ? -1 : work.ranks.beside(rank, rows.first - 1)),
+          next(rows.empty() ? -1 : work.ranks.beside(rank, rows.last)) {
+        pieces = work.by_level ? levels.count() : 1;
+        piece_bytes = static_cast<std::size_t>(levels.count() / pieces * work.whole.nx) * sizeof(double);
+        puts = work.halo * pieces;
+    }
+
+    // What that neighbour puts here in an exchange.
+    DCUDA_DEVICE int puts_of(int neighbour) const { return neighbour < 0 ? 0 : puts; }
+};
+
 // A field whose border rows neighbours put into each other's windows.
 class shared_field {
 public:
     // Collective over all ranks.
-    DCUDA_DEVICE shared_field(dcuda::rank& self, const task& work, range mine, double* data)
-        : self_(self), work_(work), view_(work.view(data)) {
-        const range rows = mine.empty() ? range{} : with_halo(mine, work.halo);
-        double* const base = mine.empty() ? data : view_.row(rows.first);
+    DCUDA_DEVICE shared_field(dcuda::rank& self, const task& work, const share& mine, double* data)
+        : self_(self), work_(work), mine_(mine), view_(work.view(data)) {
+        const range rows = mine.rows.empty() ? range{} : with_halo(mine.rows, work.halo);
+        double* const base = mine.rows.empty() ? data : view_.row(rows.first);
         window_ =
             self.create_window(dcuda::world, base, static_cast<std::size_t>(rows.count()) * work.whole.plane_bytes());
     }
 
     DCUDA_DEVICE const field_view& view() const { return view_; }
 
-    // Puts the exchanged rows from row y on to where the neighbour has them, as several messages. Nothing if there is
+    // Puts the rank's levels of the exchanged rows, from row y on, to where the neighbour has them. Nothing if there is
     // no neighbour.
     DCUDA_DEVICE void send(int y, int neighbour, tag what) const {
         if (neighbour < 0) return;
         const std::size_t plane_bytes = work_.whole.plane_bytes();
-        const range there = with_halo(work_.rows.of_rank(neighbour), work_.halo);
-        const auto row_there = static_cast<std::size_t>(y - there.first);
+        const auto row_there =
+            static_cast<std::size_t>(y - with_halo(work_.ranks.rows_of(neighbour), work_.halo).first);
         const auto* const source = reinterpret_cast<const std::byte*>(view_.row(y));
-        for (std::size_t at = 0; at < work_.exchanged_bytes(); at += work_.message_bytes)
-            self_.put_notify(window_, neighbour, row_there * plane_bytes + at, work_.message_bytes, source + at, what);
+        for (int i = 0; i < mine_.puts; ++i) {
+            const std::size_t at = static_cast<std::size_t>(i / mine_.pieces) * plane_bytes +
+                                   view_.offset(0, mine_.levels.first) * sizeof(double) +
+                                   static_cast<std::size_t>(i % mine_.pieces) * mine_.piece_bytes;
+            self_.put_notify(window_, neighbour, row_there * plane_bytes + at, mine_.piece_bytes, source + at, what);
+        }
     }
 
     DCUDA_DEVICE void close() const { self_.free_window(window_); }
@@ -93,21 +118,20 @@ public:
 private:
     dcuda::rank& self_;
     const task& work_;
+    const share& mine_;
     field_view view_;
     dcuda::window window_;
 };
 
-// The bound keeps registers at 64 per thread, so that any number of threads can be launched.
-__global__ void __launch_bounds__(1024) diffuse(dcuda::context context, task work) {
+// PERF: 128 registers per thread; with fewer they are spilled where they are used most.
+inline constexpr int most_threads = 512;
+
+__global__ void __launch_bounds__(most_threads) diffuse(dcuda::context context, task work) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
 
     const grid& g = work.whole;
-    const range mine = work.rows.of_rank(self.id());
-    const int previous = mine.empty() ? -1 : work.rows.owner(mine.first - 1);
-    const int next = mine.empty() ? -1 : work.rows.owner(mine.last);
-    const auto row_messages = static_cast<int>(work.exchanged_bytes() / work.message_bytes);
-    const auto messages_of = [&](int neighbour) { return neighbour < 0 ? 0 : row_messages; };
+    const share mine(work, self.id());
 
     const shared_field in_field(self, work, mine, work.in);
     const shared_field lap_field(self, work, mine, work.lap);
@@ -118,23 +142,30 @@ __global__ void __launch_bounds__(1024) diffuse(dcuda::context context, task wor
     self.barrier(dcuda::world);
     self.start_timer();
     for (int iteration = 0; iteration < work.iterations; ++iteration) {
-        for_each_point(g.lap_columns(), intersection(mine, g.lap_rows()), g.nz,
-                       [&](int x, int y, int k) { lap(x, y, k) = laplacian(in, x, y, k); });
-        lap_field.send(mine.first, previous, lap_tag);
-        self.wait_notifications(lap_tag, messages_of(next));
+        for_each_point(
+            g.lap_columns(), intersection(mine.rows, g.lap_rows()), mine.levels,
+            [&](int x, int y, int k) { return laplacian(in, x, y, k); },
+            [&](int x, int y, int k, double value) { lap(x, y, k) = value; });
+        lap_field.send(mine.rows.first, mine.previous, lap_tag);
+        self.wait_notifications(lap_tag, mine.puts_of(mine.next));
 
-        for_each_point(g.flux_columns(), intersection(mine, g.flux_rows()), g.nz, [&](int x, int y, int k) {
-            fx(x, y, k) = flux_x(in, lap, x, y, k);
-            fy(x, y, k) = flux_y(in, lap, x, y, k);
-        });
-        fy_field.send(mine.last - 1, next, flux_tag);
-        self.wait_notifications(flux_tag, messages_of(previous));
+        for_each_point(
+            g.flux_columns(), intersection(mine.rows, g.flux_rows()), mine.levels,
+            [&](int x, int y, int k) { return flux(in, lap, x, y, k); },
+            [&](int x, int y, int k, const fluxes& value) {
+                fx(x, y, k) = value.x;
+                fy(x, y, k) = value.y;
+            });
+        fy_field.send(mine.rows.last - 1, mine.next, flux_tag);
+        self.wait_notifications(flux_tag, mine.puts_of(mine.previous));
 
-        for_each_point(g.inner_columns(), intersection(mine, g.inner_rows()), g.nz,
-                       [&](int x, int y, int k) { in(x, y, k) = diffused(in, fx, fy, work.coefficient, x, y, k); });
-        in_field.send(mine.first, previous, field_tag);
-        in_field.send(mine.last - 1, next, field_tag);
-        self.wait_notifications(field_tag, messages_of(previous) + messages_of(next));
+        for_each_point(
+            g.inner_columns(), intersection(mine.rows, g.inner_rows()), mine.levels,
+            [&](int x, int y, int k) { return diffused(in, fx, fy, work.coefficient, x, y, k); },
+            [&](int x, int y, int k, double value) { in(x, y, k) = value; });
+        in_field.send(mine.rows.first, mine.previous, field_tag);
+        in_field.send(mine.rows.last - 1, mine.next, field_tag);
+        self.wait_notifications(field_tag, mine.puts_of(mine.previous) + mine.puts_of(mine.next));
 
         reported.done(iteration + 1);
     }
@@ -146,15 +177,12 @@ __global__ void __launch_bounds__(1024) diffuse(dcuda::context context, task wor
     in_field.close();
 }
 
-__global__ void __launch_bounds__(1024) diffuse_at_once(dcuda::context context, task work) {
+__global__ void __launch_bounds__(most_threads) diffuse_at_once(dcuda::context context, task work) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
 
     const grid& g = work.whole;
-    const range mine = work.rows.of_rank(self.id());
-    const int previous = mine.empty() ? -1 : work.rows.owner(mine.first - 1);
-    const int next = mine.empty() ? -1 : work.rows.owner(mine.last);
-    const auto messages = static_cast<int>(work.exchanged_bytes() / work.message_bytes);
+    const share mine(work, self.id());
 
     const shared_field first(self, work, mine, work.in), second(self, work, mine, work.lap);
     common::progress reported(self, "stencil: iteration", work.iterations, work.progress_seconds);
@@ -164,13 +192,15 @@ __global__ void __launch_bounds__(1024) diffuse_at_once(dcuda::context context, 
     for (int iteration = 0; iteration < work.iterations; ++iteration) {
         const bool forth = iteration % 2 == 0;
         const field_view in = forth ? first.view() : second.view(), out = forth ? second.view() : first.view();
-        for_each_point(g.inner_columns(), intersection(mine, g.inner_rows()), g.nz,
-                       [&](int x, int y, int k) { out(x, y, k) = diffused_at_once(in, work.coefficient, x, y, k); });
+        for_each_point(
+            g.inner_columns(), intersection(mine.rows, g.inner_rows()), mine.levels,
+            [&](int x, int y, int k) { return diffused_at_once(in, work.coefficient, x, y, k); },
+            [&](int x, int y, int k, double value) { out(x, y, k) = value; });
         const shared_field made = forth ? second : first; // with a reference, ptxas 13.0 takes minutes
-        made.send(mine.first, previous, from_next_tag);
-        made.send(mine.last - work.halo, next, from_previous_tag);
-        if (previous >= 0) self.wait_notifications(from_previous_tag, messages);
-        if (next >= 0) self.wait_notifications(from_next_tag, messages);
+        made.send(mine.rows.first, mine.previous, from_next_tag);
+        made.send(mine.rows.last - work.halo, mine.next, from_previous_tag);
+        self.wait_notifications(from_previous_tag, mine.puts_of(mine.previous));
+        self.wait_notifications(from_next_tag, mine.puts_of(mine.next));
 
         reported.done(iteration + 1);
     }
@@ -181,12 +211,18 @@ __global__ void __launch_bounds__(1024) diffuse_at_once(dcuda::context context, 
     first.close();
 }
 
-// Every rank puts its rows of the field to `whole`, which holds the whole field on process 0 and is not used elsewhere.
+// The rows that a rank puts to the whole field: those with the first levels, all levels of theirs.
+DCUDA_DEVICE range sent_by(const task& work, int rank) {
+    return work.ranks.level_part_of(rank) == 0 ? work.ranks.rows_of(rank) : range{};
+}
+
+// Every part's rows of the field are put to `whole`, which holds the whole field on process 0 and is not used
+// elsewhere.
 __global__ void __launch_bounds__(1024) gather(dcuda::context context, task work, double* whole) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
 
-    const range mine = work.rows.of_rank(self.id());
+    const range mine = sent_by(work, self.id());
     const std::size_t row_bytes = work.whole.plane_bytes();
     const std::size_t bytes = static_cast<std::size_t>(mine.count()) * row_bytes;
     double* const rows = mine.empty() ? work.in : work.view(work.in).row(mine.first);
@@ -199,7 +235,7 @@ __global__ void __launch_bounds__(1024) gather(dcuda::context context, task work
         self.put_notify(win, 0, static_cast<std::size_t>(mine.first) * row_bytes, bytes, rows, gather_tag);
     if (collects) {
         int owners = 0;
-        for (int rank = 0; rank < self.size(); ++rank) owners += work.rows.of_rank(rank).empty() ? 0 : 1;
+        for (int rank = 0; rank < self.size(); ++rank) owners += sent_by(work, rank).empty() ? 0 : 1;
         self.wait_notifications(gather_tag, owners);
     }
     self.free_window(win);

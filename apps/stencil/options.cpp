@@ -49,7 +49,11 @@ void declare(CLI::App& app, options& chosen) {
         ->transform(CLI::CheckedTransformer(
             std::map<std::string, message>{{"level", message::level}, {"plane", message::plane}}))
         ->option_text("level|plane=level");
-    common::add_run_options(app, chosen, "rows");
+    app.add_option("--level-parts", chosen.level_parts,
+                   "ranks that share rows, each with a part of the levels (default: 1; on a GPU a rank for each level, "
+                   "unless --ranks says how many there are)")
+        ->check(at_least_one);
+    common::add_run_options(app, chosen, "rows, or rows times --level-parts");
     app.add_option("--output", chosen.output, "write level 0 of the result as a 16-bit PGM map");
     app.add_option("--png", chosen.png, "write a picture: before, after and the change");
 }

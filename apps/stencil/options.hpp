@@ -23,6 +23,7 @@ struct options : common::run_options {
     int iterations = 200;
     double coefficient = 0.025;
     message message_kind = message::level;
+    int level_parts = 0; // ranks that share rows; 0: as suits the backend
     std::string output;
     std::string png;
 

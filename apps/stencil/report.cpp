@@ -24,19 +24,21 @@ bool exchanges_known(const report& about) {
 
 // What the models to compare with send is a plane in one message; or, with --fused, two of them.
 traffic traffic_of_model(const report& about, const options& chosen) {
-    const message kind = chosen.model == "dcuda" ? chosen.message_kind : message::plane;
-    traffic moved = traffic_per_iteration(about.whole, about.rows, kind);
-    if (chosen.fused && kind == message::plane) moved.puts /= 2, moved.puts_between_devices /= 2;
+    if (chosen.model == "dcuda") return traffic_per_iteration(about.whole, about.ranks, chosen.message_kind);
+    traffic moved = traffic_per_iteration(about.whole, about.ranks, message::plane);
+    if (chosen.fused && about.ranks.level_parts == 1) moved.puts /= 2, moved.puts_between_devices /= 2;
     return moved;
 }
 
 // Who computes what, and what is sent.
 std::string division_in_words(const report& about, const options& chosen) {
-    const int most = about.rows.of_rank(0).count();
-    const std::string devices = fmt::format("{} ({} backend)", counted(about.rows.devices, "device"), about.backend);
-    const std::string ranks =
-        fmt::format("{} of {} each, at most {} per rank", counted(about.rows.ranks_per_device, "rank"),
+    const int most = about.ranks.rows_of(0).count();
+    const std::string devices =
+        fmt::format("{} ({} backend)", counted(about.ranks.rows.devices, "device"), about.backend);
+    std::string ranks =
+        fmt::format("{} of {} each, at most {} per rank", counted(about.ranks.ranks_per_device(), "rank"),
                     counted(about.threads, "thread"), counted(most, "row"));
+    if (about.ranks.level_parts > 1) ranks += " of " + counted(about.ranks.levels_of(0).count(), "level");
     const traffic moved = traffic_of_model(about, chosen);
     const std::string between_devices =
         fmt::format("{} of them between devices, {} B", grouped(static_cast<std::size_t>(moved.puts_between_devices)),
@@ -44,7 +46,7 @@ std::string division_in_words(const report& about, const options& chosen) {
     if (chosen.model == "dcuda")
         return fmt::format("on {} with {}\nin one iteration {} notified puts, one per {}{}; {}\n", devices, ranks,
                            grouped(static_cast<std::size_t>(moved.puts)), to_string(chosen.message_kind),
-                           chosen.fused && chosen.message_kind == message::plane ? " of two rows" : "",
+                           chosen.message_kind == message::plane && about.ranks.level_parts > 1 ? "'s part" : "",
                            between_devices);
     std::string text = fmt::format("model {}: {}\n", chosen.model, about.carrier);
     if (chosen.has_ranks())
@@ -87,19 +89,21 @@ values survey(const field& before, const field& after) {
     return result;
 }
 
-traffic traffic_per_iteration(const grid& whole, const partition& rows, message kind) {
-    // Across each border between two ranks go lap one way, fy the other, and the field both ways.
+traffic traffic_per_iteration(const grid& whole, const division& ranks, message kind) {
+    // Across each border between two ranks go lap one way, fy the other, and the field both ways; or two rows of the
+    // field both ways.
     constexpr long planes_per_border = 4;
-    const long puts_per_border = planes_per_border * (kind == message::level ? whole.nz : 1);
     traffic result;
-    for (int rank = 0; rank < rows.devices * rows.ranks_per_device; ++rank) {
-        const range mine = rows.of_rank(rank);
-        const int next = mine.empty() ? -1 : rows.owner(mine.last);
+    for (int rank = 0; rank < ranks.ranks(); ++rank) {
+        const range mine = ranks.rows_of(rank);
+        const int next = mine.empty() ? -1 : ranks.beside(rank, mine.last);
         if (next < 0) continue;
-        result.puts += puts_per_border;
-        if (next / rows.ranks_per_device == rank / rows.ranks_per_device) continue;
-        result.puts_between_devices += puts_per_border;
-        result.bytes_between_devices += planes_per_border * static_cast<long long>(whole.plane_bytes());
+        const int levels = ranks.levels_of(rank).count();
+        const long puts = planes_per_border * (kind == message::level ? levels : 1);
+        result.puts += puts;
+        if (ranks.device_of(next) == ranks.device_of(rank)) continue;
+        result.puts_between_devices += puts;
+        result.bytes_between_devices += planes_per_border * static_cast<long long>(sizeof(double)) * levels * whole.nx;
     }
     return result;
 }
@@ -144,9 +148,10 @@ std::string as_json(const report& about, const options& chosen) {
         {"nz", about.whole.nz},
         {"iterations", chosen.iterations},
         {"coefficient", chosen.coefficient},
-        {"devices", about.rows.devices},
-        {"ranks_per_device", about.rows.ranks_per_device},
-        {"ranks", about.rows.devices * about.rows.ranks_per_device},
+        {"devices", about.ranks.rows.devices},
+        {"ranks_per_device", about.ranks.ranks_per_device()},
+        {"ranks", about.ranks.ranks()},
+        {"level_parts", about.ranks.level_parts},
         {"threads_per_rank", about.threads},
         {"message", to_string(chosen.message_kind)},
         {"field_bytes", about.whole.points() * sizeof(double)},

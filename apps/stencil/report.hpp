@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "diffusion.hpp"
+#include "division.hpp"
 #include "options.hpp"
 #include "reference.hpp"
 
@@ -26,7 +27,7 @@ values survey(const field& before, const field& after);
 
 struct report {
     grid whole;
-    partition rows;
+    division ranks;
     int threads = 0;
     std::string backend;
     std::string carrier;                       // of a model to compare with: what brings rows to the neighbours
@@ -42,7 +43,7 @@ struct traffic {
     long puts_between_devices = 0;
     long long bytes_between_devices = 0;
 };
-traffic traffic_per_iteration(const grid& whole, const partition& rows, message kind);
+traffic traffic_per_iteration(const grid& whole, const division& ranks, message kind);
 
 std::string in_words(const report& about, const options& chosen);
 std::string as_json(const report& about, const options& chosen);

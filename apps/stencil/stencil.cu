@@ -94,12 +94,12 @@ auto kernel_of(const options& chosen) { return chosen.fused ? diffuse_at_once : 
 // A device's fields.
 class solver {
 public:
-    solver(dcuda::runtime& runtime, const options& chosen, const grid& whole, const partition& rows,
+    solver(dcuda::runtime& runtime, const options& chosen, const grid& whole, const division& ranks,
            const dcuda::launch_config& config, const field& initial)
         : runtime_(runtime), chosen_(chosen), config_(config), initial_(initial),
           device_(runtime.info().process_index) {
         work_.whole = whole;
-        work_.rows = rows;
+        work_.ranks = ranks;
         work_.device = device_;
         work_.halo = halo_of(chosen);
         const std::vector<double> zeros(static_cast<std::size_t>(work_.stored_rows().count()) * whole.plane());
@@ -113,14 +113,12 @@ public:
         work_.fy = fy_.data();
         work_.iterations = chosen.iterations;
         work_.coefficient = chosen.coefficient;
-        work_.message_bytes = chosen.message_kind == message::plane
-                                  ? work_.exchanged_bytes()
-                                  : static_cast<std::size_t>(whole.nx) * sizeof(double);
+        work_.by_level = chosen.message_kind == message::level;
         work_.progress_seconds = chosen.progress;
         if (device_ == 0 && chosen.needs_result()) whole_ = device_buffer<double>(whole.points());
         if (chosen.model != "dcuda") {
             const auto threads = static_cast<int>(config.threads.x * config.threads.y);
-            model_ = make_model(chosen.model, {chosen, whole, rows, device_, threads, in_.data()});
+            model_ = make_model(chosen.model, {chosen, whole, ranks, device_, threads, in_.data()});
         }
     }
 
@@ -162,10 +160,27 @@ private:
     std::unique_ptr<model> model_; // null: dCUDA
 };
 
-// How many ranks per device: as asked, else all that fit together, but none without what is exchanged.
-int choose_ranks(common::session& here, const options& chosen, const dcuda::launch_config& config, int rows) {
-    if (!chosen.has_ranks()) return 1;
-    return common::choose_ranks(here, kernel_of(chosen), config, chosen.fused ? rows / 2 : rows);
+// Who computes what: as many ranks per device as asked for, else all that fit together, but none without the rows that
+// are exchanged. On a GPU they have as few levels as can be: ranks of few rows read many of their neighbours'.
+division divide(common::session& here, const options& chosen, const dcuda::launch_config& config, const grid& whole) {
+    division ranks{{whole.ny, here.job.process_count, 1}, whole.nz, 1};
+    if (!chosen.has_ranks()) return ranks;
+    const bool asked = chosen.ranks > 0 || here.asked_for_ranks;
+    const int planned = here.runtime.plan(kernel_of(chosen), config).rank_responsible;
+    if (chosen.level_parts > 0)
+        ranks.level_parts = chosen.level_parts;
+    else if (DCUDA_BACKEND_CUDA && !asked && planned >= whole.nz)
+        ranks.level_parts = whole.nz;
+    const auto refuse = [&](const std::string& reason) {
+        throw std::runtime_error("--level-parts " + std::to_string(ranks.level_parts) + ": " + reason);
+    };
+    if (ranks.level_parts > whole.nz) refuse("there are only " + std::to_string(whole.nz) + " levels");
+    if (asked && planned % ranks.level_parts != 0)
+        refuse(std::to_string(planned) + " ranks per device are no multiple of that");
+    if (planned < ranks.level_parts) refuse("only " + std::to_string(planned) + " ranks fit on a device");
+    const int rows = ranks.rows.of_device(0).count(), most = std::max(1, chosen.fused ? rows / 2 : rows);
+    ranks.rows.ranks_per_device = asked ? planned / ranks.level_parts : std::min(planned / ranks.level_parts, most);
+    return ranks;
 }
 
 void refuse_too_large(const grid& whole) {
@@ -229,9 +244,9 @@ int run(common::session& here, const options& chosen) {
 
     const int threads = chosen.threads > 0 ? chosen.threads : common::default_threads;
     dcuda::launch_config config{shape_of(threads), 0, chosen.ranks};
-    const int most_rows = partition{whole.ny, job.process_count, 1}.of_device(0).count();
-    config.ranks_per_device = choose_ranks(here, chosen, config, most_rows);
-    const partition rows{whole.ny, job.process_count, config.ranks_per_device};
+    const division ranks = divide(here, chosen, config, whole);
+    const partition& rows = ranks.rows;
+    config.ranks_per_device = ranks.ranks_per_device();
     if (chosen.fused) refuse_too_few_rows(rows);
 
     const int halo = halo_of(chosen);
@@ -239,13 +254,13 @@ int run(common::session& here, const options& chosen) {
     const field initial = chosen.input.empty()
                               ? smooth_field(whole, filled)
                               : repeated_map(whole, filled, own_part(runtime, map, rows, whole.nx, halo));
-    solver solve(runtime, chosen, whole, rows, config, initial);
+    solver solve(runtime, chosen, whole, ranks, config, initial);
 
     // Process 0 has the whole field as well, for the reference and the picture.
     field before;
     if (first && chosen.needs_result())
         before = chosen.input.empty() ? smooth_field(whole, rows.all()) : repeated_map(whole, rows.all(), map);
-    report about{whole, rows, threads, common::backend, solve.describe_model(), {}, {}, {}, {}};
+    report about{whole, ranks, threads, common::backend, solve.describe_model(), {}, {}, {}, {}};
     field after, expected;
     for (int i = 0; i < chosen.repeat; ++i) {
         about.milliseconds.push_back(solve.run());

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "diffusion.hpp"
+#include "division.hpp"
 #include "options.hpp"
 
 namespace stencil {
@@ -13,12 +13,12 @@ namespace stencil {
 struct setting {
     const options& chosen;
     grid whole;
-    partition rows;
+    division ranks;
     int device = 0;
     int threads = 0;      // of a block
     double* in = nullptr; // the device's rows, and room for one more on either side, in device memory
 
-    range mine() const { return rows.of_device(device); }
+    range mine() const { return ranks.rows.of_device(device); }
 };
 
 class model {

@@ -27,7 +27,7 @@ enum kind : int { lap_kind, fy_kind, field_kind, kinds };
 
 struct job {
     grid whole;
-    partition rows;
+    division ranks;
     int device = 0;
     int halo = 1;           // rows on either side
     double* fields[4] = {}; // symmetric: in, lap, fy, fx; or both arrays of fused iterations
@@ -40,7 +40,7 @@ struct job {
     bool stores = false; // stores to the other device, then a signal
 
     __host__ __device__ field_view view(int array) const {
-        return {fields[array], rows.of_device(device).first - halo, whole.nx, whole.plane()};
+        return {fields[array], ranks.rows.of_device(device).first - halo, whole.nx, whole.plane()};
     }
 };
 
@@ -61,13 +61,14 @@ __device__ void meet() {
 class owner {
 public:
     __device__ explicit owner(const job& of)
-        : of_(of), ranks_(of.rows.ranks_per_device), block_(static_cast<int>(blockIdx.x)),
-          mine_(of.rows.of_rank(of.device * ranks_ + block_)) {
-        neighbours_[0] = mine_.empty() ? -1 : of.rows.owner(mine_.first - 1);
-        neighbours_[1] = mine_.empty() ? -1 : of.rows.owner(mine_.last);
+        : of_(of), ranks_(of.ranks.ranks_per_device()), block_(static_cast<int>(blockIdx.x)),
+          rank_(of.device * ranks_ + block_), mine_(of.ranks.rows_of(rank_)), levels_(of.ranks.levels_of(rank_)) {
+        neighbours_[0] = mine_.empty() ? -1 : of.ranks.beside(rank_, mine_.first - 1);
+        neighbours_[1] = mine_.empty() ? -1 : of.ranks.beside(rank_, mine_.last);
     }
 
     __device__ range rows() const { return mine_; }
+    __device__ range levels() const { return levels_; }
 
     // To the neighbour before (0) or after (1): rows from `first_row` on, `halo` of them, are as iteration `number`
     // makes them. All threads call it, after the block's barrier.
@@ -79,25 +80,31 @@ public:
             return;
         }
         const int pe = neighbour / ranks_;
-        const std::size_t count = static_cast<std::size_t>(of_.halo) * of_.whole.plane();
-        const int first_there = of_.rows.of_device(pe).first - of_.halo;
-        double* const source = field.row(first_row);
-        double* const target = field.data + static_cast<std::size_t>(first_row - first_there) * of_.whole.plane();
+        const bool is_whole = of_.ranks.level_parts == 1; // then all rows lie together
+        const int pieces = is_whole ? 1 : of_.halo;
+        const std::size_t row_points =
+            static_cast<std::size_t>(levels_.count()) * static_cast<std::size_t>(of_.whole.nx);
+        const std::size_t count = is_whole ? static_cast<std::size_t>(of_.halo) * of_.whole.plane() : row_points;
+        const int first_there = of_.ranks.rows.of_device(pe).first - of_.halo;
         std::uint64_t* const signal = &of_.signals[signal_index(1 - border, what)];
-        if (!of_.stores) {
-            nvshmemx_putmem_signal_nbi_block(target, source, count * sizeof(double), signal, number, NVSHMEM_SIGNAL_SET,
-                                             pe);
-            return;
+        for (int row = 0; row < pieces; ++row) {
+            const std::size_t first_level = field.offset(0, levels_.first);
+            double* const source = field.row(first_row + row) + first_level;
+            double* const target =
+                field.data + static_cast<std::size_t>(first_row + row - first_there) * of_.whole.plane() + first_level;
+            const bool is_last = row + 1 == pieces;
+            if (of_.stores)
+                store_there(static_cast<double*>(nvshmem_ptr(target, pe)), source, static_cast<int>(count));
+            else if (is_last)
+                nvshmemx_putmem_signal_nbi_block(target, source, count * sizeof(double), signal, number,
+                                                 NVSHMEM_SIGNAL_SET, pe);
+            else {
+                nvshmemx_putmem_nbi_block(target, source, count * sizeof(double), pe);
+                if (is_first_thread()) nvshmem_fence(); // the signal is of the last row
+                __syncthreads();
+            }
         }
-        auto* const there = static_cast<double*>(nvshmem_ptr(target, pe));
-        const int thread = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);
-        const int threads = static_cast<int>(blockDim.x * blockDim.y);
-        const auto size = static_cast<int>(count);
-        if (of_.whole.plane() % 2 == 0) // pairs are aligned: arrays begin at 16 B
-            for (int i = thread; i < size / 2; i += threads)
-                reinterpret_cast<double2*>(there)[i] = reinterpret_cast<const double2*>(source)[i];
-        else
-            for (int i = thread; i < size; i += threads) there[i] = source[i];
+        if (!of_.stores) return;
         __syncthreads();
         if (is_first_thread()) {
             __threadfence_system(); // what all threads of the block have stored, before the signal
@@ -119,26 +126,41 @@ public:
     }
     __device__ void wait_end() const { __syncthreads(); }
 
+    __device__ static void store_there(double* there, const double* source, int count) {
+        const int thread = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);
+        const int threads = static_cast<int>(blockDim.x * blockDim.y);
+        if ((count | static_cast<int>(reinterpret_cast<std::uintptr_t>(source) / sizeof(double))) % 2 == 0)
+            for (int i = thread; i < count / 2; i += threads)
+                reinterpret_cast<double2*>(there)[i] = reinterpret_cast<const double2*>(source)[i];
+        else
+            for (int i = thread; i < count; i += threads) there[i] = source[i];
+    }
+
     static std::size_t flag_words(int ranks) { return static_cast<std::size_t>(ranks) * 2 * kinds * line; }
-    static constexpr std::size_t signal_words = 2 * kinds;
+    static std::size_t signal_words(const division& ranks) {
+        return static_cast<std::size_t>(ranks.level_parts) * 2 * kinds;
+    }
 
 private:
     static constexpr std::size_t line = 16; // words of 128 B: no two flags share one
 
     __device__ static bool is_first_thread() { return threadIdx.x == 0 && threadIdx.y == 0; }
-    __device__ static int signal_index(int border, kind what) { return border * kinds + what; }
+    // Of this device's border: a signal per border, kind and part of the levels.
+    __device__ int signal_index(int border, kind what) const {
+        return (of_.ranks.level_part_of(rank_) * 2 + border) * kinds + what;
+    }
     __device__ cuda::atomic_ref<std::uint64_t, cuda::thread_scope_device> flag(int block, int border, kind what) const {
         return cuda::atomic_ref<std::uint64_t, cuda::thread_scope_device>(
             of_.flags[static_cast<std::size_t>((block * 2 + border) * kinds + what) * line]);
     }
 
     const job& of_;
-    int ranks_, block_;
-    range mine_;
+    int ranks_, block_, rank_;
+    range mine_, levels_;
     int neighbours_[2];
 };
 
-__global__ void __launch_bounds__(1024) diffuse_in_steps(const __grid_constant__ job of) {
+__global__ void __launch_bounds__(512) diffuse_in_steps(const __grid_constant__ job of) {
     const owner self(of);
     const grid& g = of.whole;
     const range mine = self.rows();
@@ -148,22 +170,29 @@ __global__ void __launch_bounds__(1024) diffuse_in_steps(const __grid_constant__
     if (blockIdx.x == 0 && threadIdx.x == 0 && threadIdx.y == 0) of.stamps[0] = now_ns();
     for (int iteration = 0; iteration < of.iterations; ++iteration) {
         const std::uint64_t number = of.done + static_cast<std::uint64_t>(iteration) + 1;
-        for_each_point(g.lap_columns(), intersection(mine, g.lap_rows()), g.nz,
-                       [&](int x, int y, int k) { lap(x, y, k) = laplacian(in, x, y, k); });
+        for_each_point(
+            g.lap_columns(), intersection(mine, g.lap_rows()), self.levels(),
+            [&](int x, int y, int k) { return laplacian(in, x, y, k); },
+            [&](int x, int y, int k, double value) { lap(x, y, k) = value; });
         self.send(0, lap_kind, lap, mine.first, number);
         self.wait(1, lap_kind, number);
         self.wait_end();
 
-        for_each_point(g.flux_columns(), intersection(mine, g.flux_rows()), g.nz, [&](int x, int y, int k) {
-            fx(x, y, k) = flux_x(in, lap, x, y, k);
-            fy(x, y, k) = flux_y(in, lap, x, y, k);
-        });
+        for_each_point(
+            g.flux_columns(), intersection(mine, g.flux_rows()), self.levels(),
+            [&](int x, int y, int k) { return flux(in, lap, x, y, k); },
+            [&](int x, int y, int k, const fluxes& value) {
+                fx(x, y, k) = value.x;
+                fy(x, y, k) = value.y;
+            });
         self.send(1, fy_kind, fy, mine.last - 1, number);
         self.wait(0, fy_kind, number);
         self.wait_end();
 
-        for_each_point(g.inner_columns(), intersection(mine, g.inner_rows()), g.nz,
-                       [&](int x, int y, int k) { in(x, y, k) = diffused(in, fx, fy, of.coefficient, x, y, k); });
+        for_each_point(
+            g.inner_columns(), intersection(mine, g.inner_rows()), self.levels(),
+            [&](int x, int y, int k) { return diffused(in, fx, fy, of.coefficient, x, y, k); },
+            [&](int x, int y, int k, double value) { in(x, y, k) = value; });
         self.send(0, field_kind, in, mine.first, number);
         self.send(1, field_kind, in, mine.last - 1, number);
         self.wait(0, field_kind, number);
@@ -176,7 +205,7 @@ __global__ void __launch_bounds__(1024) diffuse_in_steps(const __grid_constant__
 
 // One exchange of two rows per iteration, between two arrays. A block writes the array that its neighbours read in the
 // iteration before, and has heard from them after that.
-__global__ void __launch_bounds__(1024) diffuse_at_once(const __grid_constant__ job of) {
+__global__ void __launch_bounds__(512) diffuse_at_once(const __grid_constant__ job of) {
     const owner self(of);
     const grid& g = of.whole;
     const range mine = self.rows();
@@ -186,8 +215,10 @@ __global__ void __launch_bounds__(1024) diffuse_at_once(const __grid_constant__ 
     for (int iteration = 0; iteration < of.iterations; ++iteration) {
         const std::uint64_t number = of.done + static_cast<std::uint64_t>(iteration) + 1;
         const field_view in = of.view(iteration % 2), out = of.view(1 - iteration % 2);
-        for_each_point(g.inner_columns(), intersection(mine, g.inner_rows()), g.nz,
-                       [&](int x, int y, int k) { out(x, y, k) = diffused_at_once(in, of.coefficient, x, y, k); });
+        for_each_point(
+            g.inner_columns(), intersection(mine, g.inner_rows()), self.levels(),
+            [&](int x, int y, int k) { return diffused_at_once(in, of.coefficient, x, y, k); },
+            [&](int x, int y, int k, double value) { out(x, y, k) = value; });
         self.send(0, field_kind, out, mine.first, number);
         self.send(1, field_kind, out, mine.last - of.halo, number);
         self.wait(0, field_kind, number);
@@ -200,15 +231,15 @@ __global__ void __launch_bounds__(1024) diffuse_at_once(const __grid_constant__ 
 
 // Before the iterations: the border rows of devices into the halo of their neighbours.
 __global__ void __launch_bounds__(1024) fill_halo(const __grid_constant__ job of) {
-    const range mine = of.rows.of_device(of.device);
+    const range mine = of.ranks.rows.of_device(of.device);
     const field_view in = of.view(0);
-    const partition devices{of.rows.rows, of.rows.devices, 1};
+    const partition devices{of.ranks.rows.rows, of.ranks.rows.devices, 1};
     const std::size_t bytes = static_cast<std::size_t>(of.halo) * of.whole.plane_bytes();
     for (int border = 0; border < 2; ++border) {
         const int pe = mine.empty() ? -1 : devices.owner(border == 0 ? mine.first - 1 : mine.last);
         if (pe < 0) continue;
         const int row = border == 0 ? mine.first : mine.last - of.halo;
-        const int first_there = of.rows.of_device(pe).first - of.halo;
+        const int first_there = of.ranks.rows.of_device(pe).first - of.halo;
         nvshmemx_putmem_block(in.data + static_cast<std::size_t>(row - first_there) * of.whole.plane(), in.row(row),
                               bytes, pe);
     }
@@ -268,15 +299,15 @@ class nvshmem_model final : public model {
 public:
     explicit nvshmem_model(const setting& with)
         : with_(with), fused_(with.chosen.fused), library_(processes_), stamps_(2),
-          flags_(owner::flag_words(with.rows.ranks_per_device)),
-          signals_(allocate<std::uint64_t>(owner::signal_words)) {
+          flags_(owner::flag_words(with.ranks.ranks_per_device())),
+          signals_(allocate<std::uint64_t>(owner::signal_words(with.ranks))) {
         job_.whole = with.whole;
-        job_.rows = with.rows;
+        job_.ranks = with.ranks;
         job_.device = with.device;
         job_.halo = fused_ ? 2 : 1;
         const int arrays = fused_ ? 2 : 4;
         // The same size everywhere: the first device has the most rows.
-        const auto most_rows = static_cast<std::size_t>(with.rows.of_device(0).count() + 2 * job_.halo);
+        const auto most_rows = static_cast<std::size_t>(with.ranks.rows.of_device(0).count() + 2 * job_.halo);
         for (int i = 0; i < arrays; ++i) {
             fields_[i] = allocate<double>(most_rows * with.whole.plane());
             job_.fields[i] = fields_[i].get();
@@ -307,7 +338,7 @@ public:
                   "copying the field");
         launch(reinterpret_cast<const void*>(&fill_halo), dim3(1), dim3(1024));
         launch(reinterpret_cast<const void*>(fused_ ? &diffuse_at_once : &diffuse_in_steps),
-               dim3(static_cast<unsigned>(with_.rows.ranks_per_device)), block_);
+               dim3(static_cast<unsigned>(with_.ranks.ranks_per_device())), block_);
         job_.done += static_cast<std::uint64_t>(job_.iterations);
         std::uint64_t stamps[2] = {};
         stamps_.download(stamps, 2);

@@ -16,7 +16,7 @@ public:
 
 template <launching How>
 std::unique_ptr<model> make_plain(const setting& with) {
-    if (with.rows.devices > 1)
+    if (with.ranks.rows.devices > 1)
         throw std::runtime_error("the model plain is for one device; over several there are mpi, nccl and others");
     return make_two_model(
         with, [](const device_arrays&, processes&) { return std::make_unique<nobody>(); }, How);

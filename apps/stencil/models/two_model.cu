@@ -16,7 +16,7 @@ using common::check;
 device_arrays::device_arrays(const setting& with, int arrays, int halo)
     : count_(arrays), halo_(halo), nx_(with.whole.nx), mine_(with.mine()), plane_(with.whole.plane()),
       stride_(static_cast<std::size_t>(mine_.count() + 2 * halo) * plane_) {
-    const partition devices{with.whole.ny, with.rows.devices, 1};
+    const partition devices{with.whole.ny, with.ranks.rows.devices, 1};
     if (!mine_.empty()) {
         neighbours_[0] = devices.owner(mine_.first - 1);
         neighbours_[1] = devices.owner(mine_.last);
@@ -241,7 +241,7 @@ public:
         return time;
     }
 
-    double exchange_alone() override { return with_.rows.devices > 1 ? timed(work::exchanges) : 0.0; }
+    double exchange_alone() override { return with_.ranks.rows.devices > 1 ? timed(work::exchanges) : 0.0; }
 
     std::string describe() const override { return carrier_->name(); }
 

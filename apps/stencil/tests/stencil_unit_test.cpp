@@ -181,12 +181,12 @@ TEST(partition, parts_differ_by_one_row_at_most) {
 TEST(report, counts_puts_between_owners_only) {
     const grid g{8, 10, 3};
     // Ten rows over 2 x 8 ranks: five owners on each device, nine borders, one of them between the devices.
-    const traffic by_level = traffic_per_iteration(g, {10, 2, 8}, message::level);
+    const traffic by_level = traffic_per_iteration(g, {{10, 2, 8}, g.nz}, message::level);
     EXPECT_EQ(by_level.puts, 9 * 4 * 3);
     EXPECT_EQ(by_level.puts_between_devices, 4 * 3);
     EXPECT_EQ(by_level.bytes_between_devices, 4 * 8 * 3 * 8);
-    EXPECT_EQ(traffic_per_iteration(g, {10, 2, 8}, message::plane).puts, 9 * 4);
-    EXPECT_EQ(traffic_per_iteration(g, {10, 1, 1}, message::plane).puts, 0);
+    EXPECT_EQ(traffic_per_iteration(g, {{10, 2, 8}, g.nz}, message::plane).puts, 9 * 4);
+    EXPECT_EQ(traffic_per_iteration(g, {{10, 1, 1}, g.nz}, message::plane).puts, 0);
 }
 
 // --- Files

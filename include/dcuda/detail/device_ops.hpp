@@ -114,7 +114,7 @@ DCUDA_COLD void put_in_general(shared_state shared, window win, int target, std:
     rank_state& state = shared.get();
     const target_entry& to = find_target(state, operation::put, win, target, offset, bytes);
     if (to.remote != 0) {
-        if (bytes != 0) exec::far(send_by_host)(state, to.window, to.rank, offset, bytes, source, no_tag);
+        if (bytes != 0) send_by_host(state, to.window, to.rank, offset, bytes, source, no_tag);
         return;
     }
     put_directly(state, find_link(state, to.world_rank), to.base + offset, to.home + offset, source, bytes);
@@ -197,7 +197,7 @@ DCUDA_DEVICE void put_notify(rank_state& state, window win, int target, std::siz
         how = exec::far(put_notify_in_general)(state, win, target, offset, bytes, source, tag, how == sending::by_team);
     if (how == sending::straight) exec::far(put_notify_straight)(state, win, target, offset, bytes, source, tag);
     if (how == sending::by_host)
-        exec::far(send_by_host)(state, win.id, static_cast<std::uint32_t>(target), offset, bytes, source,
+        send_by_host(state, win.id, static_cast<std::uint32_t>(target), offset, bytes, source,
                                 static_cast<std::uint32_t>(tag));
 }
 
@@ -217,7 +217,7 @@ DCUDA_COLD void notify_in_general(shared_state shared, int target, communicator 
     if (cached.window != key || cached.rank != rank)
         load_target(state, key, rank, comm == world ? rank : state.device.first_rank + rank, {});
     const auto number = static_cast<std::uint32_t>(tag);
-    if (cached.remote != 0) return exec::far(send_by_host)(state, key, rank, 0, 0, nullptr, number);
+    if (cached.remote != 0) return send_by_host(state, key, rank, 0, 0, nullptr, number);
     link& to = find_link(state, cached.world_rank);
     if (by_team)
         send_by_team(state, to, {nullptr, nullptr, nullptr, 0, number});
@@ -242,7 +242,7 @@ DCUDA_DEVICE void notify(rank_state& state, int target, communicator comm, int t
     if (how == sending::by_team || how == sending::in_general)
         exec::far(notify_in_general)(state, target, comm, tag, how == sending::by_team);
     if (how == sending::by_host)
-        exec::far(send_by_host)(state, notify_key + static_cast<std::uint32_t>(comm),
+        send_by_host(state, notify_key + static_cast<std::uint32_t>(comm),
                                 static_cast<std::uint32_t>(target), 0, 0, nullptr, static_cast<std::uint32_t>(tag));
 }
 
@@ -251,8 +251,9 @@ DCUDA_DEVICE void wait_notifications(rank_state& state, int tag, int count) {
     exec::sync_block(); // all read what the leader has left
     // PERF: with several sources and no payload, another one than the last is as likely.
     const bool may_be_usual = state.lanes <= 1 || state.foreseen != 0;
-    if (may_be_usual && await_the_usual(state, static_cast<std::uint32_t>(tag), static_cast<std::uint32_t>(count)))
-        return;
+    const auto wanted = static_cast<std::uint32_t>(tag), expected = static_cast<std::uint32_t>(count);
+    if (may_be_usual && await_the_usual(state, wanted, expected)) return;
+    if (await_headers(state, wanted, expected)) return;
 #endif
     exec::far(wait_in_general)(state, tag, count);
 }

@@ -189,7 +189,7 @@ DCUDA_DEVICE bool await_the_usual(shared_state shared, std::uint32_t tag, std::u
 DCUDA_DEVICE bool look_at_headers(const team& all, rank_state& state, std::uint32_t tag, std::uint32_t expected) {
     constexpr unsigned most_looks = 64; // about 30 us
     const lane_shape rings = state.device.lanes;
-    if (rings.packets == 0) return false;
+    if (rings.packets == 0 || state.tag_cache[tag % cached_tags].tag != tag) return false; // unknown tags are checked
     std::uint32_t counter = known_counter(all, state, tag), arrived = 0;
     if (consume(all, state, tag, expected, counter, arrived)) return true;
     const std::uint32_t missing = expected - broadcast(all, arrived, 0), lanes = state.lanes;
@@ -317,9 +317,6 @@ DCUDA_COLD wait_verdict await_notifications(team all, shared_state shared, int w
 DCUDA_COLD void wait_in_general(shared_state shared, int tag, int count) {
     rank_state& state = shared.get();
     check_count(state, operation::wait_notifications, tag, count);
-#if defined(__CUDACC__)
-    if (await_headers(state, static_cast<std::uint32_t>(tag), static_cast<std::uint32_t>(count))) return;
-#endif
     for (bool again = false;; again = true) {
         // All threads have read the state that now changes, or have placed their share.
         exec::sync_team_sync([&](const team& all) {

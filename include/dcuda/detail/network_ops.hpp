@@ -46,26 +46,69 @@ struct outbound {
 };
 
 // Stores every `step`th packet of the command, from `first` on, which holds `first_words`.
-// PERF: to read the source takes longer than to store, so several packets are on their way at once.
+// PERF: to read the source takes longer than to store, so two packets are on their way at once; with more, registers.
 DCUDA_DEVICE void store_send(const rank_state& state, const outbound& what, std::uint32_t ticket, std::uint32_t first,
-                             std::uint32_t step, const chunk& first_words) {
-    constexpr unsigned flight = 4;
+                             std::uint32_t step, chunk words) {
     const std::uint32_t packets = what.packets();
-    const auto store = [&](std::uint32_t number, const chunk& part) {
-        const std::uint32_t command = ticket + number / packets_per_command;
+    for (std::uint32_t number = first; number < packets;) {
+        const std::uint32_t next = number + step, command = ticket + number / packets_per_command;
+        const chunk next_words = next < packets ? what.words(next) : chunk{};
         store_packet<order_tag::command_publish>(ring_slot(state, command) + number % packets_per_command,
-                                                 part.words[0], part.words[1], part.words[2], command + 1);
-    };
-    if (first < packets) store(first, first_words);
-    for (std::uint32_t i = first + step; i < packets; i += flight * step) {
-        chunk parts[flight];
-        DCUDA_UNROLL
-        for (unsigned k = 0; k < flight; ++k)
-            if (i + k * step < packets) parts[k] = what.words(i + k * step);
-        DCUDA_UNROLL
-        for (unsigned k = 0; k < flight; ++k)
-            if (i + k * step < packets) store(i + k * step, parts[k]);
+                                                 words.words[0], words.words[1], words.words[2], command + 1);
+        words = next_words;
+        number = next;
     }
+}
+
+// The host cannot read a block's shared memory, and should not read what fits into the ring.
+DCUDA_DEVICE bool reads_source(const rank_state& state, std::size_t bytes, const void* source) {
+    return bytes > state.device.network.ring_bytes && exec::is_global_memory(source);
+}
+
+// One command, with at most max_ring_bytes of payload that the host does not read.
+DCUDA_COLD void send_part_by_host(shared_state shared, std::uint32_t key, std::uint32_t target, std::size_t offset,
+                                  std::size_t bytes, const void* source, std::uint32_t tag) {
+    rank_state& state = shared.get();
+    const target_entry& to = cached_target(state, key, target);
+    const outbound what{state.device_rank,
+                        to.world_rank,
+                        tag,
+                        static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(to.home)) + offset,
+                        static_cast<const std::byte*>(source),
+                        bytes,
+                        reads_source(state, bytes, source)};
+    const auto begin = [&] {
+        state.networked = 1;
+        if (what.by_host) complete_writes();
+        take_tickets(state, what.commands(), state.result);
+    };
+    const auto first_words = [&](std::uint32_t first) { return first < what.packets() ? what.words(first) : chunk{}; };
+    if (what.packets() <= 32) {
+        exec::sync_then_team([&](const team& all) {
+            const chunk words = first_words(all.index);
+            if (all.leads()) begin();
+            sync(all);
+            if (state.ended == 0) store_send(state, what, state.result, all.index, all.count, words);
+        });
+    } else {
+        exec::sync_block();
+        const chunk words = first_words(exec::thread_index());
+        exec::run_then_sync(begin);
+        leave_if_ended(state);
+        store_send(state, what, state.result, exec::thread_index(), exec::block_threads(), words);
+    }
+}
+
+// More than fits into one command.
+DCUDA_COLD void send_parts_by_host(shared_state shared, std::uint32_t key, std::uint32_t target, std::size_t offset,
+                                   std::size_t bytes, const void* source, std::uint32_t tag) {
+    rank_state& state = shared.get();
+    if (!reads_source(state, bytes, source))
+        for (; bytes > max_ring_bytes; bytes -= max_ring_bytes, offset += max_ring_bytes) {
+            send_part_by_host(state, key, target, offset, max_ring_bytes, source, no_tag);
+            source = static_cast<const std::byte*>(source) + max_ring_bytes;
+        }
+    send_part_by_host(state, key, target, offset, bytes, source, tag);
 }
 
 // All threads arrive, then the host is told to send `bytes` bytes at `source` to the target, at `offset` in the window,
@@ -74,48 +117,12 @@ DCUDA_DEVICE void store_send(const rank_state& state, const outbound& what, std:
 //
 // ORDER command-publish: payload in the ring travels in packets that vouch for themselves. A source that the host will
 // read is completed to the system before the command leaves.
-DCUDA_COLD void send_by_host(shared_state shared, std::uint32_t key, std::uint32_t target, std::size_t offset,
-                             std::size_t bytes, const void* source, std::uint32_t tag) {
-    rank_state& state = shared.get();
-    const target_entry& to = cached_target(state, key, target);
-    outbound what{state.device_rank, to.world_rank, tag,
-                  static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(to.home)) + offset,
-                  static_cast<const std::byte*>(source), bytes,
-                  // The host cannot read a block's shared memory.
-                  bytes > state.device.network.ring_bytes && exec::is_global_memory(source)};
-    for (std::size_t left = bytes;;) {
-        const bool is_last = what.by_host || left <= max_ring_bytes;
-        what.bytes = is_last ? left : max_ring_bytes;
-        what.tag = is_last ? tag : no_tag;
-        if (what.packets() <= 32) {
-            exec::sync_then_team([&](const team& all) {
-                const chunk first = all.index < what.packets() ? what.words(all.index) : chunk{};
-                std::uint32_t ticket = 0;
-                bool taken = true;
-                if (all.leads()) {
-                    state.networked = 1;
-                    if (what.by_host) complete_writes();
-                    taken = take_tickets(state, what.commands(), ticket);
-                }
-                if (vote(all, !taken) == 0) // else the run has ended
-                    store_send(state, what, broadcast(all, ticket, 0), all.index, all.count, first);
-            });
-        } else {
-            exec::sync_block();
-            const std::uint32_t index = exec::thread_index();
-            const chunk first = index < what.packets() ? what.words(index) : chunk{};
-            exec::run_then_sync([&] {
-                state.networked = 1;
-                take_tickets(state, what.commands(), state.result);
-            });
-            leave_if_ended(state);
-            store_send(state, what, state.result, index, exec::block_threads(), first);
-        }
-        if (is_last) return;
-        left -= max_ring_bytes;
-        what.place += max_ring_bytes;
-        what.source += max_ring_bytes;
-    }
+DCUDA_DEVICE void send_by_host(rank_state& state, std::uint32_t key, std::uint32_t target, std::size_t offset,
+                               std::size_t bytes, const void* source, std::uint32_t tag) {
+    if (bytes <= max_ring_bytes)
+        exec::far(send_part_by_host)(state, key, target, offset, bytes, source, tag);
+    else
+        exec::far(send_parts_by_host)(state, key, target, offset, bytes, source, tag);
 }
 
 // Waits until all puts of this rank over the network have arrived. One thread.

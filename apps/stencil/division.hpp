@@ -34,4 +34,14 @@ struct division {
     DCUDA_HOST_DEVICE int number_of(int rank) const { return rank % ranks_per_device(); }
 };
 
+// A part's rows: `halo` at either end, which neighbours need, and what lies between. Of few rows there is no last.
+struct border_rows {
+    range first, inner, last;
+
+    DCUDA_HOST_DEVICE border_rows(range rows, int halo)
+        : first(common::intersection(rows, {rows.first, rows.first + halo})),
+          inner{first.last, rows.last - halo > first.last ? rows.last - halo : first.last}, last{inner.last,
+                                                                                                 rows.last} {}
+};
+
 } // namespace stencil

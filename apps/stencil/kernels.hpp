@@ -9,15 +9,15 @@
 //     1. computes lap,     puts its first row to p;           waits for n's
 //     2. computes fx, fy,  puts its last row of fy to n;      waits for p's
 //     3. updates in,       puts its first row to p, last to n; waits for both
+// Rows that go out are computed first, and are on their way while the rank computes the others.
 // A wait makes data readable. That nobody overwrites what a neighbour still reads (or what a put still sends) follows
 // from the chain, though there is one array of each and no second buffer:
-//   - lap's first row is read by p in its step 2. r overwrites it in the next step 1, after p's step 3.
-//   - fy's last row is read by n in its step 3. r overwrites it in the next step 2, after n's next step 1, whose lap it
-//     has received.
-//   - in's first row is read by p in its steps 1 and 2. r overwrites it in step 3, after it has received p's fy, which
-//   p
-//     put after its step 2. Step 3 itself reads no other row of in.
-//   - in's last row is read by n in its step 1. r overwrites it in step 3, after it has received n's lap.
+//   - lap's first row is read by p for its last row of fluxes. r overwrites it in the next step 1, after p's step 3.
+//   - fy's last row is read by n when it updates its first row. r overwrites it in the next step 2, after n's next step
+//     1, whose lap it has received.
+//   - in's first row is read by p for its last rows of lap and of fluxes. r overwrites it in step 3, after it has
+//     received p's last row of fy. Step 3 itself reads no other row of in.
+//   - in's last row is read by n for its first row of lap. r overwrites it in step 3, after it has received that.
 // For another device the same holds for the halo row there and for the source of the put: the neighbour sends what r
 // waits for after it has waited for, and used, what r put. Counters of notifications cannot mix iterations either: no
 // neighbour gets two puts of the same kind ahead, since it needs this rank's row in between.
@@ -25,8 +25,9 @@
 // Levels do not depend on each other: ranks that share rows, each with some levels, know nothing of each other.
 //
 // diffuse_at_once is the same with all three stencils at once: one exchange of two rows in an iteration, which reads
-// one array and writes the other. A rank writes rows that its neighbours read in the iteration before; after that they
-// have sent what it has waited for. A neighbour may be an iteration ahead of the other one, so each has its own tag.
+// one array and writes the other. A rank writes rows that its neighbours' border rows needed in the iteration before,
+// which they have computed before they sent what it has waited for. A neighbour may be an iteration ahead of the other
+// one, so each has its own tag.
 #pragma once
 
 #include <cstddef>
@@ -62,25 +63,33 @@ struct task {
 
 enum tag : int { lap_tag, flux_tag, field_tag, from_previous_tag, from_next_tag, gather_tag };
 
-// A rank and what it computes.
+// A rank with the rows before or after, and the same levels; or none.
+struct neighbour {
+    int rank = -1;
+    int first_row = 0; // of its window
+
+    DCUDA_DEVICE neighbour(const task& work, int self, int row) {
+        rank = work.ranks.beside(self, row);
+        if (rank >= 0) first_row = with_halo(work.ranks.rows_of(rank), work.halo).first;
+    }
+    DCUDA_DEVICE bool exists() const { return rank >= 0; }
+};
+
+// What a rank computes, and what it exchanges.
+// PERF: worked out once; the divisions that it takes would cost more than a put.
 struct share {
     range rows, levels;
-    int previous, next; // ranks with the rows before and after, and the same levels; or -1
-    int pieces;         // of a border row's levels: a put each
+    border_rows border;
+    neighbour previous, next;
+    int pieces; // of a border row's levels: a put each
     std::size_t piece_bytes;
-    int puts; // of an exchange with one neighbour
 
+    // A rank without rows has no neighbours: rows of nobody are outside the grid.
     DCUDA_DEVICE share(const task& work, int rank)
-        : rows(work.ranks.rows_of(rank)), levels(work.ranks.levels_of(rank)),
-          previous(rows.empty() ? -1 : work.ranks.beside(rank, rows.first - 1)),
-          next(rows.empty() ? -1 : work.ranks.beside(rank, rows.last)) {
-        pieces = work.by_level ? levels.count() : 1;
-        piece_bytes = static_cast<std::size_t>(levels.count() / pieces * work.whole.nx) * sizeof(double);
-        puts = work.halo * pieces;
-    }
-
-    // What that neighbour puts here in an exchange.
-    DCUDA_DEVICE int puts_of(int neighbour) const { return neighbour < 0 ? 0 : puts; }
+        : rows(work.ranks.rows_of(rank)), levels(work.ranks.levels_of(rank)), border(rows, work.halo),
+          previous(work, rank, rows.empty() ? -1 : rows.first - 1), next(work, rank, rows.empty() ? -1 : rows.last),
+          pieces(work.by_level ? levels.count() : 1),
+          piece_bytes(static_cast<std::size_t>(levels.count() / pieces * work.whole.nx) * sizeof(double)) {}
 };
 
 // A field whose border rows neighbours put into each other's windows.
@@ -98,20 +107,21 @@ public:
     DCUDA_DEVICE const field_view& view() const { return view_; }
 
     // Puts the rank's levels of the exchanged rows, from row y on, to where the neighbour has them. Nothing if there is
-    // no neighbour.
-    DCUDA_DEVICE void send(int y, int neighbour, tag what) const {
-        if (neighbour < 0) return;
-        const std::size_t plane_bytes = work_.whole.plane_bytes();
-        const auto row_there =
-            static_cast<std::size_t>(y - with_halo(work_.ranks.rows_of(neighbour), work_.halo).first);
-        const auto* const source = reinterpret_cast<const std::byte*>(view_.row(y));
-        for (int i = 0; i < mine_.puts; ++i) {
-            const std::size_t at = static_cast<std::size_t>(i / mine_.pieces) * plane_bytes +
-                                   view_.offset(0, mine_.levels.first) * sizeof(double) +
-                                   static_cast<std::size_t>(i % mine_.pieces) * mine_.piece_bytes;
-            self_.put_notify(window_, neighbour, row_there * plane_bytes + at, mine_.piece_bytes, source + at, what);
+    // none.
+    DCUDA_DEVICE void send(int y, const neighbour& to, tag what) const {
+        if (!to.exists()) return;
+        for (int row = y; row < y + work_.halo; ++row) {
+            const std::size_t level = view_.offset(0, mine_.levels.first);
+            const auto* source = reinterpret_cast<const std::byte*>(view_.row(row) + level);
+            std::size_t target =
+                static_cast<std::size_t>(row - to.first_row) * work_.whole.plane_bytes() + level * sizeof(double);
+            for (int i = 0; i < mine_.pieces; ++i, source += mine_.piece_bytes, target += mine_.piece_bytes)
+                self_.put_notify(window_, to.rank, target, mine_.piece_bytes, source, what);
         }
     }
+
+    // How many puts of an exchange come from that neighbour.
+    DCUDA_DEVICE int puts_of(const neighbour& from) const { return from.exists() ? work_.halo * mine_.pieces : 0; }
 
     DCUDA_DEVICE void close() const { self_.free_window(window_); }
 
@@ -139,33 +149,47 @@ __global__ void __launch_bounds__(most_threads) diffuse(dcuda::context context, 
     const field_view in = in_field.view(), lap = lap_field.view(), fy = fy_field.view(), fx = work.view(work.fx);
     common::progress reported(self, "stencil: iteration", work.iterations, work.progress_seconds);
 
-    self.barrier(dcuda::world);
-    self.start_timer();
-    for (int iteration = 0; iteration < work.iterations; ++iteration) {
+    const auto compute_lap = [&](range rows) {
         for_each_point(
-            g.lap_columns(), intersection(mine.rows, g.lap_rows()), mine.levels,
+            g.lap_columns(), intersection(rows, g.lap_rows()), mine.levels,
             [&](int x, int y, int k) { return laplacian(in, x, y, k); },
             [&](int x, int y, int k, double value) { lap(x, y, k) = value; });
-        lap_field.send(mine.rows.first, mine.previous, lap_tag);
-        self.wait_notifications(lap_tag, mine.puts_of(mine.next));
-
+    };
+    const auto compute_fluxes = [&](range rows) {
         for_each_point(
-            g.flux_columns(), intersection(mine.rows, g.flux_rows()), mine.levels,
+            g.flux_columns(), intersection(rows, g.flux_rows()), mine.levels,
             [&](int x, int y, int k) { return flux(in, lap, x, y, k); },
             [&](int x, int y, int k, const fluxes& value) {
                 fx(x, y, k) = value.x;
                 fy(x, y, k) = value.y;
             });
-        fy_field.send(mine.rows.last - 1, mine.next, flux_tag);
-        self.wait_notifications(flux_tag, mine.puts_of(mine.previous));
-
+    };
+    const auto update = [&](range rows) {
         for_each_point(
-            g.inner_columns(), intersection(mine.rows, g.inner_rows()), mine.levels,
+            g.inner_columns(), intersection(rows, g.inner_rows()), mine.levels,
             [&](int x, int y, int k) { return diffused(in, fx, fy, work.coefficient, x, y, k); },
             [&](int x, int y, int k, double value) { in(x, y, k) = value; });
+    };
+
+    self.barrier(dcuda::world);
+    self.start_timer();
+    for (int iteration = 0; iteration < work.iterations; ++iteration) {
+        compute_lap(mine.border.first);
+        lap_field.send(mine.rows.first, mine.previous, lap_tag);
+        compute_lap({mine.border.first.last, mine.rows.last});
+        self.wait_notifications(lap_tag, lap_field.puts_of(mine.next));
+
+        compute_fluxes(intersection(mine.rows, {mine.rows.last - 1, mine.rows.last}));
+        fy_field.send(mine.rows.last - 1, mine.next, flux_tag);
+        compute_fluxes({mine.rows.first, mine.rows.last - 1});
+        self.wait_notifications(flux_tag, fy_field.puts_of(mine.previous));
+
+        update(mine.border.first);
         in_field.send(mine.rows.first, mine.previous, field_tag);
+        update(mine.border.last);
         in_field.send(mine.rows.last - 1, mine.next, field_tag);
-        self.wait_notifications(field_tag, mine.puts_of(mine.previous) + mine.puts_of(mine.next));
+        update(mine.border.inner);
+        self.wait_notifications(field_tag, in_field.puts_of(mine.previous) + in_field.puts_of(mine.next));
 
         reported.done(iteration + 1);
     }
@@ -192,15 +216,20 @@ __global__ void __launch_bounds__(most_threads) diffuse_at_once(dcuda::context c
     for (int iteration = 0; iteration < work.iterations; ++iteration) {
         const bool forth = iteration % 2 == 0;
         const field_view in = forth ? first.view() : second.view(), out = forth ? second.view() : first.view();
-        for_each_point(
-            g.inner_columns(), intersection(mine.rows, g.inner_rows()), mine.levels,
-            [&](int x, int y, int k) { return diffused_at_once(in, work.coefficient, x, y, k); },
-            [&](int x, int y, int k, double value) { out(x, y, k) = value; });
+        const auto compute = [&](range rows) {
+            for_each_point(
+                g.inner_columns(), intersection(rows, g.inner_rows()), mine.levels,
+                [&](int x, int y, int k) { return diffused_at_once(in, work.coefficient, x, y, k); },
+                [&](int x, int y, int k, double value) { out(x, y, k) = value; });
+        };
         const shared_field made = forth ? second : first; // with a reference, ptxas 13.0 takes minutes
+        compute(mine.border.first);
         made.send(mine.rows.first, mine.previous, from_next_tag);
+        compute(mine.border.last);
         made.send(mine.rows.last - work.halo, mine.next, from_previous_tag);
-        self.wait_notifications(from_previous_tag, mine.puts_of(mine.previous));
-        self.wait_notifications(from_next_tag, mine.puts_of(mine.next));
+        compute(mine.border.inner);
+        self.wait_notifications(from_previous_tag, made.puts_of(mine.previous));
+        self.wait_notifications(from_next_tag, made.puts_of(mine.next));
 
         reported.done(iteration + 1);
     }

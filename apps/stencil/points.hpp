@@ -8,7 +8,7 @@
 namespace stencil {
 
 // Calls store(x, y, k, compute(x, y, k)) for all columns, rows and levels, shared among the rank's threads: threadIdx.x
-// runs along x, threadIdx.y over lines of a row or level. All have returned when it returns.
+// runs along x, threadIdx.y over lines of a row or level. Threads do not wait for each other.
 // PERF: a thread loads what several points need before it stores the first of them. The compiler cannot do that by
 // itself, since it does not know that no store changes what is loaded.
 template <class Compute, class Store>
@@ -29,7 +29,6 @@ DCUDA_DEVICE void for_each_point(range columns, range rows, range levels, const 
         }
         k += static_cast<int>(blockDim.y);
     }
-    __syncthreads();
 }
 
 } // namespace stencil

@@ -71,10 +71,11 @@ public:
     __device__ range levels() const { return levels_; }
 
     // To the neighbour before (0) or after (1): rows from `first_row` on, `halo` of them, are as iteration `number`
-    // makes them. All threads call it, after the block's barrier.
+    // makes them. All threads call it; it begins with the block's barrier.
     __device__ void send(int border, kind what, const field_view& field, int first_row, std::uint64_t number) const {
         const int neighbour = neighbours_[border];
         if (neighbour < 0) return;
+        __syncthreads();
         if (neighbour / ranks_ == of_.device) {
             if (is_first_thread()) flag(block_, border, what).store(number, cuda::memory_order_release);
             return;
@@ -164,37 +165,51 @@ __global__ void __launch_bounds__(512) diffuse_in_steps(const __grid_constant__ 
     const owner self(of);
     const grid& g = of.whole;
     const range mine = self.rows();
+    const border_rows border(mine, of.halo);
     const field_view in = of.view(0), lap = of.view(1), fy = of.view(2), fx = of.view(3);
-
-    meet();
-    if (blockIdx.x == 0 && threadIdx.x == 0 && threadIdx.y == 0) of.stamps[0] = now_ns();
-    for (int iteration = 0; iteration < of.iterations; ++iteration) {
-        const std::uint64_t number = of.done + static_cast<std::uint64_t>(iteration) + 1;
+    const auto compute_lap = [&](range rows) {
         for_each_point(
-            g.lap_columns(), intersection(mine, g.lap_rows()), self.levels(),
+            g.lap_columns(), intersection(rows, g.lap_rows()), self.levels(),
             [&](int x, int y, int k) { return laplacian(in, x, y, k); },
             [&](int x, int y, int k, double value) { lap(x, y, k) = value; });
-        self.send(0, lap_kind, lap, mine.first, number);
-        self.wait(1, lap_kind, number);
-        self.wait_end();
-
+    };
+    const auto compute_fluxes = [&](range rows) {
         for_each_point(
-            g.flux_columns(), intersection(mine, g.flux_rows()), self.levels(),
+            g.flux_columns(), intersection(rows, g.flux_rows()), self.levels(),
             [&](int x, int y, int k) { return flux(in, lap, x, y, k); },
             [&](int x, int y, int k, const fluxes& value) {
                 fx(x, y, k) = value.x;
                 fy(x, y, k) = value.y;
             });
+    };
+    const auto update = [&](range rows) {
+        for_each_point(
+            g.inner_columns(), intersection(rows, g.inner_rows()), self.levels(),
+            [&](int x, int y, int k) { return diffused(in, fx, fy, of.coefficient, x, y, k); },
+            [&](int x, int y, int k, double value) { in(x, y, k) = value; });
+    };
+
+    meet();
+    if (blockIdx.x == 0 && threadIdx.x == 0 && threadIdx.y == 0) of.stamps[0] = now_ns();
+    for (int iteration = 0; iteration < of.iterations; ++iteration) {
+        const std::uint64_t number = of.done + static_cast<std::uint64_t>(iteration) + 1;
+        compute_lap(border.first);
+        self.send(0, lap_kind, lap, mine.first, number);
+        compute_lap({border.first.last, mine.last});
+        self.wait(1, lap_kind, number);
+        self.wait_end();
+
+        compute_fluxes(intersection(mine, {mine.last - 1, mine.last}));
         self.send(1, fy_kind, fy, mine.last - 1, number);
+        compute_fluxes({mine.first, mine.last - 1});
         self.wait(0, fy_kind, number);
         self.wait_end();
 
-        for_each_point(
-            g.inner_columns(), intersection(mine, g.inner_rows()), self.levels(),
-            [&](int x, int y, int k) { return diffused(in, fx, fy, of.coefficient, x, y, k); },
-            [&](int x, int y, int k, double value) { in(x, y, k) = value; });
+        update(border.first);
         self.send(0, field_kind, in, mine.first, number);
+        update(border.last);
         self.send(1, field_kind, in, mine.last - 1, number);
+        update(border.inner);
         self.wait(0, field_kind, number);
         self.wait(1, field_kind, number);
         self.wait_end();
@@ -209,18 +224,24 @@ __global__ void __launch_bounds__(512) diffuse_at_once(const __grid_constant__ j
     const owner self(of);
     const grid& g = of.whole;
     const range mine = self.rows();
+    const border_rows border(mine, of.halo);
 
     meet();
     if (blockIdx.x == 0 && threadIdx.x == 0 && threadIdx.y == 0) of.stamps[0] = now_ns();
     for (int iteration = 0; iteration < of.iterations; ++iteration) {
         const std::uint64_t number = of.done + static_cast<std::uint64_t>(iteration) + 1;
         const field_view in = of.view(iteration % 2), out = of.view(1 - iteration % 2);
-        for_each_point(
-            g.inner_columns(), intersection(mine, g.inner_rows()), self.levels(),
-            [&](int x, int y, int k) { return diffused_at_once(in, of.coefficient, x, y, k); },
-            [&](int x, int y, int k, double value) { out(x, y, k) = value; });
+        const auto compute = [&](range rows) {
+            for_each_point(
+                g.inner_columns(), intersection(rows, g.inner_rows()), self.levels(),
+                [&](int x, int y, int k) { return diffused_at_once(in, of.coefficient, x, y, k); },
+                [&](int x, int y, int k, double value) { out(x, y, k) = value; });
+        };
+        compute(border.first);
         self.send(0, field_kind, out, mine.first, number);
+        compute(border.last);
         self.send(1, field_kind, out, mine.last - of.halo, number);
+        compute(border.inner);
         self.wait(0, field_kind, number);
         self.wait(1, field_kind, number);
         self.wait_end();

@@ -4,7 +4,7 @@ set -euo pipefail
 program=$1 launcher=$2 map=$3
 . "$(dirname "$0")/../../common/run.sh"
 
-for processes in 1 2 4; do
+for processes in $(counts 1 2 4); do
     for ranks in 1 3 8; do
         verified $processes --nx 20 --ny 13 --nz 3 --iterations 25 --ranks $ranks
     done
@@ -48,7 +48,7 @@ cmp <(tail -c 277264 "$map") <(tail -c 277264 "$work/same.pgm") || die "the map 
 # Errors: on process 0 alone, and on all.
 printf 'P6 1 1 255\nabc' >"$work/color.pgm"
 head -c 1000 "$map" >"$work/cut.pgm"
-for processes in 1 4; do
+for processes in $(counts 1 4); do
     refused 1 'does not begin with P5' $processes --input "$work/color.pgm"
     refused 1 'only' $processes --input "$work/cut.pgm"
     refused 1 'cannot read' $processes --input "$work/missing.pgm"

@@ -24,6 +24,16 @@ endfunction()
 find_package(Threads REQUIRED)
 dcuda_find_header_only(fmt::fmt-header-only fmt/format.h)
 set_property(TARGET fmt::fmt-header-only APPEND PROPERTY INTERFACE_COMPILE_DEFINITIONS FMT_HEADER_ONLY=1)
+# What the project's own targets link. Without DCUDA_FMT_HEADER_ONLY they need fmt's library at run time, too.
+if(DCUDA_FMT_HEADER_ONLY)
+    add_library(dcuda_fmt INTERFACE IMPORTED GLOBAL)
+    target_link_libraries(dcuda_fmt INTERFACE fmt::fmt-header-only)
+else()
+    dcuda_find_header_only(dcuda_fmt fmt/format.h)
+    find_library(DCUDA_FMT_LIBRARY fmt REQUIRED)
+    mark_as_advanced(DCUDA_FMT_LIBRARY)
+    target_link_libraries(dcuda_fmt INTERFACE "${DCUDA_FMT_LIBRARY}")
+endif()
 dcuda_find_header_only(CLI11::CLI11 CLI/CLI.hpp)
 
 # libsodium, by which processes on several hosts know each other. The archive, so that programs need nothing at run

@@ -5,6 +5,19 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 runs=0
 
+# Sanitizers see as much with few processes; ThreadSanitizer sees nothing across them.
+case ${DCUDA_TEST_SANITIZER:-} in
+"") usual=9 most=9 ;;
+thread) usual=1 most=2 ;;
+*) usual=2 most=4 ;;
+esac
+
+# counts N...: the numbers of processes for a loop.
+counts() {
+    local count
+    for count in "$@"; do echo $((count < usual ? count : usual)); done | sort -nu
+}
+
 die() {
     echo "FAILED: $*"
     cat "$work/log"
@@ -23,6 +36,7 @@ job() {
 }
 
 verified() {
+    [ "$1" -le $most ] || return 0
     job "$@" --verify >"$work/log" 2>&1 || die "status $?: $*"
     grep -q 'equal the serial reference to the last bit' "$work/log" || die "not verified: $*"
     runs=$((runs + 1))
@@ -32,6 +46,7 @@ verified() {
 refused() {
     local expected=$1 reason=$2 status=0
     shift 2
+    [ "$1" -le $most ] || return 0
     job "$@" >"$work/log" 2>&1 || status=$?
     [ $status = "$expected" ] || die "status $status, not $expected: $*"
     grep -q -- "$reason" "$work/log" || die "does not say '$reason': $*"

@@ -5,7 +5,7 @@ program=$1 launcher=$2
 . "$(dirname "$0")/../../common/run.sh"
 
 small=(--width 8 --height 7 --particles 150)
-for processes in 1 2 4; do
+for processes in $(counts 1 2 4); do
     # Segments that do not divide, and one for each rank.
     for ranks in 1 3 7; do
         verified $processes "${small[@]}" --steps 60 --ranks $ranks

@@ -11,7 +11,7 @@ matrix() {
     printf '%s\n' "$@" >"$work/$name.mtx"
 }
 
-for processes in 1 2 4; do
+for processes in $(counts 1 2 4); do
     # Parts that do not divide, and ranks without a row.
     for ranks in 1 3 8; do
         verified $processes --size 60 --density 0.05 --repetitions 5 --ranks $ranks
@@ -40,7 +40,7 @@ matrix pattern '%%MatrixMarket matrix coordinate pattern symmetric' '% comment' 
 matrix skew '%%matrixmarket MATRIX Coordinate INTEGER Skew-Symmetric' '4 4 2' '2 1 -3' '4 3 7'
 matrix array '%%MatrixMarket matrix array real general' '2 3' 1 0 -2.5 1e3 +4 .5
 for name in pattern skew array; do
-    for processes in 1 4; do
+    for processes in $(counts 1 4); do
         verified $processes --matrix "$work/$name.mtx" --repetitions 2 --ranks 2
     done
 done
@@ -67,7 +67,7 @@ matrix outside '%%MatrixMarket matrix coordinate real general' '3 3 2' '1 1 2.5'
 matrix words '%%MatrixMarket matrix coordinate real general' '3 3 2' '% here' '1 1 one' '2 2 1'
 matrix complex '%%MatrixMarket matrix coordinate complex general' '1 1 1' '1 1 1 0'
 printf 'P5 6 3 255\n' >"$work/no.mtx"
-for processes in 1 4; do
+for processes in $(counts 1 4); do
     refused 1 'short.mtx, line 4: the file ends after 2 of 3 entries' $processes --matrix "$work/short.mtx"
     refused 1 'outside.mtx, line 4: row 4 is not within 1 to 3' $processes --matrix "$work/outside.mtx"
     refused 1 "words.mtx, line 4: the value 'one' is not a number" $processes --matrix "$work/words.mtx"

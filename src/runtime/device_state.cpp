@@ -15,6 +15,8 @@ namespace {
 
 constexpr std::size_t line_words = 32;
 constexpr std::size_t ring_packets = std::size_t(ring_capacity) * packets_per_command;
+constexpr std::size_t ring_payload_packets =
+    (std::size_t(ring_capacity) * payload_slot_bytes + max_ring_bytes) / sizeof(packet);
 constexpr auto meeting_count = static_cast<std::size_t>(collective::count);
 
 template <class Element>
@@ -76,7 +78,8 @@ device_state::device_state(bootstrap::control& control, const settings& with, st
     flushed_ = cuda::allocate<std::uint32_t>(ranks, "memory for the network");
     met_ = cuda::allocate<std::uint32_t>(barrier_kinds, "memory for the network");
     words_ = cuda::allocate<std::uint32_t>(5 * line_words, "memory for the run's state");
-    ring_ = cuda::allocate_pinned<packet>(ring_packets, "pinned memory for the command ring");
+    ring_ = cuda::allocate_pinned<packet>(ring_packets + (has_network ? ring_payload_packets : 0),
+                                          "pinned memory for the command ring");
     context_ = cuda::allocate<device_context>(1, "memory for the context");
 
     fields_.world_size = static_cast<std::uint32_t>(all_ranks);

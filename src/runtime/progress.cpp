@@ -59,11 +59,11 @@ bool progress::serve_network() {
 }
 
 bool progress::serve_commands() {
-    const packet* const slots = state_.fields().ring.slots;
+    const command_ring& ring = state_.fields().ring;
     bool any = false;
     // ORDER command-observe: a packet's number vouches for its payload and for what the command refers to.
     const auto take = [&](std::uint32_t number, std::uint32_t* words) {
-        const packet* slot = slots + std::size_t(number % ring_capacity) * packets_per_command;
+        const packet* slot = ring.slots + std::size_t(number % ring_capacity) * packets_per_command;
         for (std::size_t part = 0; part < packets_per_command; ++part, words += 3) {
             if (!packet_arrived(slot + part, number + 1)) return false;
             std::copy_n(slot[part].payload, 3, words);
@@ -73,16 +73,22 @@ bool progress::serve_commands() {
     while (network_ == nullptr || network_->has_room()) {
         command cmd{};
         if (!take(taken_, cmd.words)) break;
-        // Payload in the ring: some in the command, the rest behind it.
         const bool has_payload = static_cast<opcode>(cmd.words[0]) == opcode::send && cmd.words[7] == in_ring;
-        const std::uint32_t commands = has_payload ? commands_for(cmd.words[6]) : 1;
-        std::copy_n(cmd.words + 8, 4, payload_.begin());
-        std::uint32_t behind = 1;
-        while (behind < commands && take(taken_ + behind, payload_.data() + 4 + (behind - 1) * command_words)) ++behind;
-        if (behind < commands) break;
+        const std::uint32_t bytes = has_payload ? cmd.words[6] : 0, commands = commands_for(bytes);
+        const auto* payload = reinterpret_cast<const std::byte*>(payload_.data());
+        if (bytes > max_packet_bytes) {
+            payload = ring.payload(taken_);
+        } else {
+            // Some in the command, the rest behind it.
+            std::copy_n(cmd.words + 8, 4, payload_.begin());
+            std::uint32_t behind = 1;
+            while (behind < commands && take(taken_ + behind, payload_.data() + 4 + (behind - 1) * command_words))
+                ++behind;
+            if (behind < commands) break;
+        }
         any = true;
         try {
-            serve(cmd);
+            serve(cmd, payload);
         } catch (const error& problem) {
             fail(problem);
         }
@@ -94,7 +100,7 @@ bool progress::serve_commands() {
     return any;
 }
 
-void progress::serve(const command& cmd) {
+void progress::serve(const command& cmd, const std::byte* payload) {
     const std::uint32_t* words = cmd.words;
     const std::uint64_t now_ns = words[2] != 0 || words[3] != 0
                                      ? words[2] | static_cast<std::uint64_t>(words[3]) << 32 // the rank has our clock
@@ -122,7 +128,7 @@ void progress::serve(const command& cmd) {
     case opcode::send:
     case opcode::flush:
     case opcode::barrier:
-        if (!failure_) network_->take(cmd, reinterpret_cast<const std::byte*>(payload_.data()));
+        if (!failure_) network_->take(cmd, payload);
         break;
     case opcode::none:
         break;

@@ -10,6 +10,7 @@
 #include "runtime/watchdog.hpp"
 #include "runtime/window_host.hpp"
 
+#include <array>
 #include <chrono>
 #include <optional>
 #include <vector>
@@ -46,12 +47,12 @@ public:
 
 private:
     static constexpr std::size_t payload_words =
-        detail::first_ring_bytes / 4 + detail::commands_for(detail::max_ring_bytes) * detail::command_words;
+        detail::first_ring_bytes / 4 + detail::commands_for(detail::max_packet_bytes) * detail::command_words;
 
     bool serve_commands();
     bool serve_network();
     bool serve_events();
-    void serve(const detail::command& cmd);
+    void serve(const detail::command& cmd, const std::byte* payload);
     void serve(const bootstrap::event& what);
     void report_deadlock(const std::vector<bootstrap::blob>& waits_by_process);
     void report_lost(const std::string& who);
@@ -70,8 +71,8 @@ private:
     std::vector<double> timings_; // ms
     std::optional<error> failure_;
     std::optional<error> network_failure_; // a process does not answer there; the control plane may say more,
-    std::chrono::steady_clock::time_point network_patience_;                         // up to here
-    std::vector<std::uint32_t> payload_ = std::vector<std::uint32_t>(payload_words); // of the command being served
+    std::chrono::steady_clock::time_point network_patience_; // up to here
+    std::array<std::uint32_t, payload_words> payload_;       // that came in packets, of the command being served
     bool network_ended_ = false;
     bool failure_is_agreed_ = false; // it came from the control plane, so all processes have the same
     std::chrono::steady_clock::time_point failed_at_{};

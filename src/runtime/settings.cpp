@@ -15,7 +15,7 @@ using std::chrono::nanoseconds;
 
 constexpr int max_ranks_per_device = 1 << 20;
 constexpr long max_wait_seconds = 1'000'000'000;
-constexpr long default_inline_bytes = 4096;
+constexpr long default_inline_bytes = 16384;
 
 nanoseconds seconds(double value) { return nanoseconds(static_cast<std::int64_t>(value * 1e9)); }
 
@@ -85,7 +85,7 @@ settings resolve_settings(const options& requested, int* argc, char** argv) {
     result.transport = support::env_string("DCUDA_TRANSPORT").value_or("auto");
     support::require(result.transport.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_;:") == std::string::npos,
                      error_code::invalid_argument,
-                     "DCUDA_TRANSPORT={}: expected auto, ofi, mpi or verbs; for a provider of libfabric, ofi:tcp",
+                     "DCUDA_TRANSPORT={}: expected auto, shm, ofi, mpi or verbs; for a provider of libfabric, ofi:tcp",
                      result.transport);
     result.network_ring_bytes =
         static_cast<std::size_t>(support::env_integer("DCUDA_NETWORK_RING_BYTES", 128 << 10, 1 << 30).value_or(0));

@@ -187,7 +187,7 @@ class MisuseTest(unittest.TestCase):
     def test_no_path(self):
         self.expect(2, "nothing", "no_path: there is no transport pigeon here (libdcuda_pigeon.so in ",
                     DCUDA_DISABLE_PEER=1, DCUDA_TRANSPORT="pigeon")
-        self.expect(2, "nothing", "invalid_argument: DCUDA_TRANSPORT=Ofi tcp: expected auto, ofi, mpi or verbs",
+        self.expect(2, "nothing", "invalid_argument: DCUDA_TRANSPORT=Ofi tcp: expected auto, shm, ofi, mpi or verbs",
                     DCUDA_DISABLE_PEER=1, DCUDA_TRANSPORT="Ofi tcp")
         self.expect(1, "nothing", "3 ranks", arguments=["--dcuda-ranks=3"], status=0, DCUDA_DISABLE_PEER=1)
 

@@ -13,13 +13,16 @@ inline constexpr unsigned commands_of_warp = 32 / packets_per_command; // a pack
 inline constexpr unsigned commands_of_look = 2 * commands_of_warp;
 inline constexpr unsigned most_copies = commands_of_look; // at a time
 
-// A delivery whose payload lies in host memory.
+// A delivery whose payload lies in host memory. Warps copy it in parts, each with as many loads as are under way at
+// once.
 struct courier_copy {
     std::byte* target;
     const std::byte* source;
     std::uint32_t bytes;
     std::uint32_t* counter; // to notify then, or null
 };
+inline constexpr unsigned courier_flight = 4; // loads of 16 bytes, per thread
+inline constexpr std::uint32_t courier_part_bytes = 32 * courier_flight * 16;
 
 struct courier_state {
     std::uint32_t next;     // the command that the courier waits for
@@ -145,36 +148,42 @@ DCUDA_DEVICE void deliver_small(const courier_task& task, courier_state& state) 
     }
 }
 
+// At most a part. False if it does not consist of such words.
 template <class Word>
-DCUDA_DEVICE bool copy_words_by_warp(const courier_copy& what, unsigned lane) {
+DCUDA_DEVICE bool copy_part(std::byte* target, const std::byte* source, std::uint32_t bytes, unsigned lane) {
     const std::uint64_t all =
-        reinterpret_cast<std::uintptr_t>(what.target) | reinterpret_cast<std::uintptr_t>(what.source) | what.bytes;
+        reinterpret_cast<std::uintptr_t>(target) | reinterpret_cast<std::uintptr_t>(source) | bytes;
     if (all % sizeof(Word) != 0) return false;
-    constexpr unsigned flight = 3; // a fourth takes ten registers
-    const std::uint32_t words = what.bytes / sizeof(Word);
-    for (std::uint32_t i = lane; i < words; i += 32 * flight) {
-        Word parts[flight];
+    const std::uint32_t words = bytes / sizeof(Word);
+    for (std::uint32_t i = lane; i < words; i += 32 * courier_flight) {
+        Word parts[courier_flight];
         DCUDA_UNROLL
-        for (unsigned k = 0; k < flight; ++k)
-            if (i + 32 * k < words) parts[k] = reinterpret_cast<const Word*>(what.source)[i + 32 * k];
+        for (unsigned k = 0; k < courier_flight; ++k)
+            if (i + 32 * k < words) parts[k] = reinterpret_cast<const Word*>(source)[i + 32 * k];
         DCUDA_UNROLL
-        for (unsigned k = 0; k < flight; ++k)
-            if (i + 32 * k < words) reinterpret_cast<Word*>(what.target)[i + 32 * k] = parts[k];
+        for (unsigned k = 0; k < courier_flight; ++k)
+            if (i + 32 * k < words) reinterpret_cast<Word*>(target)[i + 32 * k] = parts[k];
     }
     return true;
 }
 
-// All threads: one copy by all of them, several by a warp each.
+// All threads: the warps take the parts of all copies in turn.
 DCUDA_DEVICE void make_copies(const courier_state& state) {
     // ORDER command-observe: the payload lies in host memory, where other payload may have lain before.
     acquire_after<order_tag::command_observe>(scope::system, nullptr);
-    if (state.count == 1)
-        return exec::copy_bytes(state.copies[0].target, state.copies[0].source, state.copies[0].bytes);
-    for (unsigned i = threadIdx.x / 32; i < state.count; i += blockDim.x / 32) {
+    const unsigned lane = threadIdx.x % 32, warps = blockDim.x / 32;
+    unsigned part = threadIdx.x / 32; // counted from the begin of copy i
+    for (unsigned i = 0; i < state.count; ++i) {
         const courier_copy& what = state.copies[i];
-        const unsigned lane = threadIdx.x % 32;
-        if (!copy_words_by_warp<uint4>(what, lane) && !copy_words_by_warp<std::uint32_t>(what, lane))
-            copy_words_by_warp<std::byte>(what, lane);
+        const unsigned parts = (what.bytes + courier_part_bytes - 1) / courier_part_bytes;
+        for (; part < parts; part += warps) {
+            const std::uint32_t at = part * courier_part_bytes, left = what.bytes - at;
+            const std::uint32_t bytes = left < courier_part_bytes ? left : courier_part_bytes;
+            if (!copy_part<uint4>(what.target + at, what.source + at, bytes, lane) &&
+                !copy_part<std::uint32_t>(what.target + at, what.source + at, bytes, lane))
+                copy_part<std::byte>(what.target + at, what.source + at, bytes, lane);
+        }
+        part -= parts;
     }
 }
 

@@ -198,7 +198,7 @@ DCUDA_DEVICE void put_notify(rank_state& state, window win, int target, std::siz
     if (how == sending::straight) exec::far(put_notify_straight)(state, win, target, offset, bytes, source, tag);
     if (how == sending::by_host)
         send_by_host(state, win.id, static_cast<std::uint32_t>(target), offset, bytes, source,
-                                static_cast<std::uint32_t>(tag));
+                     static_cast<std::uint32_t>(tag));
 }
 
 DCUDA_COLD void notify_in_general(shared_state shared, int target, communicator comm, int tag, bool by_team) {
@@ -242,8 +242,8 @@ DCUDA_DEVICE void notify(rank_state& state, int target, communicator comm, int t
     if (how == sending::by_team || how == sending::in_general)
         exec::far(notify_in_general)(state, target, comm, tag, how == sending::by_team);
     if (how == sending::by_host)
-        send_by_host(state, notify_key + static_cast<std::uint32_t>(comm),
-                                static_cast<std::uint32_t>(target), 0, 0, nullptr, static_cast<std::uint32_t>(tag));
+        send_by_host(state, notify_key + static_cast<std::uint32_t>(comm), static_cast<std::uint32_t>(target), 0, 0,
+                     nullptr, static_cast<std::uint32_t>(tag));
 }
 
 DCUDA_DEVICE void wait_notifications(rank_state& state, int tag, int count) {

@@ -67,6 +67,13 @@ struct staging {};
 inline staging find_staging(const staging_shape&) { return {}; }
 inline void complete_copies(staging&, bool) {}
 
+inline bool is_leader() { return (threadIdx.x | threadIdx.y | threadIdx.z) == 0; }
+
+// The block's copy, without any synchronisation.
+inline void copy_bytes(std::byte* target, const std::byte* source, std::size_t bytes) {
+    if (is_leader()) std::memcpy(target, source, bytes);
+}
+
 // All threads arrive and the block copies; `target` may still be written when a thread returns.
 inline void copy(void* target, const void* source, std::size_t bytes) {
     sync_then_run([&] {
@@ -88,7 +95,6 @@ void copy(staging&, void* target, const void* source, std::size_t bytes, const B
 // The block's dynamic shared memory, aligned to 128 bytes.
 inline void* dynamic_shared() { return cpu::dynamic_shared(); }
 
-inline bool is_leader() { return (threadIdx.x | threadIdx.y | threadIdx.z) == 0; }
 inline unsigned thread_index() { return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z); }
 inline unsigned block_threads() { return blockDim.x * blockDim.y * blockDim.z; }
 inline unsigned block_index() { return blockIdx.x; }

@@ -10,7 +10,7 @@ namespace dcuda::detail {
 
 DCUDA_DEVICE bool is_remote(const link& to) { return to.counters == nullptr; }
 
-// A `send` command and the payload that follows it in the ring.
+// A `send` command, with the payload that comes in packets: its own and those of the commands that follow.
 struct outbound {
     std::uint32_t rank;   // that sends, on this device
     std::uint32_t target; // world rank
@@ -20,17 +20,18 @@ struct outbound {
     std::uint64_t bytes;
     bool by_host; // the host reads the source
 
+    DCUDA_DEVICE bool in_packets() const { return !by_host && bytes <= max_packet_bytes; }
     DCUDA_DEVICE std::uint32_t commands() const {
         return by_host ? 1 : commands_for(static_cast<std::uint32_t>(bytes));
     }
-    DCUDA_DEVICE std::uint32_t packets() const { return commands() * packets_per_command; }
+    DCUDA_DEVICE std::uint32_t packets() const { return (in_packets() ? commands() : 1) * packets_per_command; }
 
     // What the packet with this number holds: words of the command, then of the payload, which begins with the last
     // word of the third; or of its address.
     DCUDA_DEVICE chunk words(std::uint32_t number) const {
         chunk part{};
         const std::uint32_t at = number <= 2 ? 0 : number * mail_bytes - 8 * 4;
-        if (!by_host && number >= 2 && at < bytes) {
+        if (in_packets() && number >= 2 && at < bytes) {
             const std::uint32_t most = number == 2 ? 4 : mail_bytes, left = static_cast<std::uint32_t>(bytes) - at;
             part = load_chunk(source + at, left < most ? left : most);
         }
@@ -44,21 +45,6 @@ struct outbound {
         return part;
     }
 };
-
-// Stores every `step`th packet of the command, from `first` on, which holds `first_words`.
-// PERF: to read the source takes longer than to store, so two packets are on their way at once; with more, registers.
-DCUDA_DEVICE void store_send(const rank_state& state, const outbound& what, std::uint32_t ticket, std::uint32_t first,
-                             std::uint32_t step, chunk words) {
-    const std::uint32_t packets = what.packets();
-    for (std::uint32_t number = first; number < packets;) {
-        const std::uint32_t next = number + step, command = ticket + number / packets_per_command;
-        const chunk next_words = next < packets ? what.words(next) : chunk{};
-        store_packet<order_tag::command_publish>(ring_slot(state, command) + number % packets_per_command,
-                                                 words.words[0], words.words[1], words.words[2], command + 1);
-        words = next_words;
-        number = next;
-    }
-}
 
 // The host cannot read a block's shared memory, and should not read what fits into the ring.
 DCUDA_DEVICE bool reads_source(const rank_state& state, std::size_t bytes, const void* source) {
@@ -77,26 +63,36 @@ DCUDA_COLD void send_part_by_host(shared_state shared, std::uint32_t key, std::u
                         static_cast<const std::byte*>(source),
                         bytes,
                         reads_source(state, bytes, source)};
-    const auto begin = [&] {
+    const auto take_places = [&] {
         state.networked = 1;
-        if (what.by_host) complete_writes();
-        take_tickets(state, what.commands(), state.result);
+        return take_tickets(state, what.commands(), state.result);
     };
-    const auto first_words = [&](std::uint32_t first) { return first < what.packets() ? what.words(first) : chunk{}; };
-    if (what.packets() <= 32) {
-        exec::sync_then_team([&](const team& all) {
-            const chunk words = first_words(all.index);
-            if (all.leads()) begin();
-            sync(all);
-            if (state.ended == 0) store_send(state, what, state.result, all.index, all.count, words);
-        });
-    } else {
+    const bool behind = !what.by_host && !what.in_packets(); // all threads store the payload behind the command
+    if (behind) {
         exec::sync_block();
-        const chunk words = first_words(exec::thread_index());
-        exec::run_then_sync(begin);
+        exec::run_then_sync(take_places);
         leave_if_ended(state);
-        store_send(state, what, state.result, exec::thread_index(), exec::block_threads(), words);
+        exec::copy_bytes(state.device.ring.payload(state.result), what.source, bytes);
     }
+    exec::sync_then_team([&](const team& all) {
+        // PERF: before there is a ticket, which takes as long.
+        const chunk first = all.index < what.packets() ? what.words(all.index) : chunk{};
+        if (all.leads()) {
+            // ORDER command-publish: what the host will read is there before the command.
+            if (!what.in_packets()) complete_writes();
+            if (!behind) take_places();
+        }
+        sync(all);
+        if (state.ended != 0) return;
+        chunk words = first;
+        for (std::uint32_t number = all.index; number < what.packets();) {
+            const std::uint32_t command = state.result + number / packets_per_command;
+            store_packet<order_tag::command_publish>(ring_slot(state, command) + number % packets_per_command,
+                                                     words.words[0], words.words[1], words.words[2], command + 1);
+            number += all.count;
+            if (number < what.packets()) words = what.words(number);
+        }
+    });
 }
 
 // More than fits into one command.
@@ -115,8 +111,9 @@ DCUDA_COLD void send_parts_by_host(shared_state shared, std::uint32_t key, std::
 // and a notification unless the tag is no_tag. The target is in the cache, by this key. When a thread returns, others
 // may still be reading the source, which is also read later if it is large: flush().
 //
-// ORDER command-publish: payload in the ring travels in packets that vouch for themselves. A source that the host will
-// read is completed to the system before the command leaves.
+// ORDER command-publish: payload in packets vouches for itself. A source that the host will read, and payload that all
+// threads have stored behind the command, is completed to the system by one thread, after the block's barrier and
+// before the command leaves. ORDER slot-reuse: places behind commands are free when those are.
 DCUDA_DEVICE void send_by_host(rank_state& state, std::uint32_t key, std::uint32_t target, std::size_t offset,
                                std::size_t bytes, const void* source, std::uint32_t tag) {
     if (bytes <= max_ring_bytes)

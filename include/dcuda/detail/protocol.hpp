@@ -197,13 +197,17 @@ struct command {
 inline constexpr std::uint32_t ring_capacity = 16384; // commands; a power of two, so that tickets may wrap around
 
 // Words 2.. of `send`: [2] target (world rank), [3] tag or no_tag, [4..5] place of the payload, as the target addresses
-// it, [6] its bytes, in the upper half [7] of them or `in_ring`; then, in the ring, the payload: the first bytes in
-// [8..11], the others in the commands that follow; or [8..9] its address, from which the host reads it.
+// it, [6] its bytes, in the upper half [7] of them or `in_ring`; then the payload: a little of it in packets, the first
+// bytes in [8..11], the others in the commands that follow; more of it where the ring's payload has the place of this
+// command and those that follow; or [8..9] its address, from which the host reads it.
 inline constexpr std::uint32_t no_tag = UINT32_MAX;
 inline constexpr std::uint32_t in_ring = UINT32_MAX;
 inline constexpr std::uint32_t first_ring_bytes = 16;
-inline constexpr std::uint32_t max_ring_bytes = 8192;
+inline constexpr std::uint32_t max_packet_bytes = first_ring_bytes + 7 * command_bytes; // a packet per thread of a warp
+inline constexpr std::uint32_t payload_slot_bytes = 64;                                 // of each command
+inline constexpr std::uint32_t max_ring_bytes = 32768;
 DCUDA_HOST_DEVICE constexpr std::uint32_t commands_for(std::uint32_t ring_bytes) {
+    if (ring_bytes > max_packet_bytes) return (ring_bytes + payload_slot_bytes - 1) / payload_slot_bytes;
     return ring_bytes <= first_ring_bytes ? 1 : 1 + (ring_bytes - first_ring_bytes + command_bytes - 1) / command_bytes;
 }
 
@@ -231,6 +235,12 @@ struct command_ring {
     packet* slots;       // writers: the device's ranks; reader: the host; home: pinned host memory
     std::uint32_t* tail; // next ticket; writers: the device's ranks, by atomic addition; home: device memory
     std::uint32_t* head; // commands that the host has taken; writer: the host; readers: ranks; home: device memory
+
+    // With a network, behind all slots: payload_slot_bytes for each, and as much as one message takes.
+    DCUDA_HOST_DEVICE std::byte* payload(std::uint32_t ticket) const {
+        auto* const all = reinterpret_cast<std::byte*>(slots + std::size_t(ring_capacity) * packets_per_command);
+        return all + std::size_t(ticket % ring_capacity) * payload_slot_bytes;
+    }
 };
 
 // What the courier on a GPU is to do, in the layout of commands: [0] kind, [1] local rank and [2] tag to notify, or

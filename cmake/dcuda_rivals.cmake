@@ -51,8 +51,7 @@ dcuda_find_rival(nvshmem nvshmem.h libnvshmem_device.a libnvshmem_host.so)
 function(dcuda_link_rival target name)
     string(TOUPPER ${name} upper)
     target_link_libraries(${target} PRIVATE dcuda::rival_${name})
-    set_target_properties(${target} PROPERTIES BUILD_RPATH "${DCUDA_${upper}_DIR}/lib"
-                                               INSTALL_RPATH "${DCUDA_${upper}_DIR}/lib")
+    set_target_properties(${target} PROPERTIES BUILD_RPATH "${DCUDA_${upper}_DIR}/lib")
     if(name STREQUAL "nvshmem")
         # Its device code is a library that is linked on the device; that calls the driver.
         set_target_properties(${target} PROPERTIES CUDA_SEPARABLE_COMPILATION ON)

@@ -117,15 +117,6 @@ says 'run it without a launcher'
 "$bench" --json "$work/x.json" apps >"$work/output" 2>&1 && die "apps was not the first word, and went on"
 says 'apps comes first'
 
-# The installed program finds them elsewhere.
-mkdir -p "$work/prefix/bin" "$work/prefix/libexec/dcuda"
-folder=$(dirname "$bench")
-cp "$bench" "$bench-apps" "$bench-plot" "$folder/dcuda-run" "$work/prefix/bin/"
-cp "$folder/stencil" "$work/prefix/libexec/dcuda/"
-"$work/prefix/bin/dcuda-bench" apps --apps stencil --devices 1,2 --models dcuda --options "stencil=$small" --repeat 2 \
-    >"$work/output" 2>&1 || die "as installed"
-says '2 measured, 0 failed, 0 left out'
-
 if ! python3 "$bench-plot" --check 2>/dev/null; then
     echo "all went as expected; pictures were not drawn: no matplotlib"
     exit 0

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Runs the case studies over numbers of devices, with dCUDA and with the models that they are compared with.
 
-Weak scaling: every device gets the published amount of work, if --options says nothing else. Each application, model and
-number of devices is a job of its own, under dcuda-run, or mpirun for the model mpi. What fails or exceeds its time is
-named, and the others go on; the exit status tells. Results lie beside each other in tables, a record and pictures.
+Weak scaling: every device gets the published amount of work, if --options says nothing else. Each application, model
+and number of devices is a job of its own, under dcuda-run, or mpirun for the model mpi. What fails or exceeds its time
+is named, and the others go on; the exit status tells. Results lie beside each other in tables, a record and pictures.
 """
 import argparse
 import json
@@ -29,6 +29,7 @@ NO_MODEL = "the program has no model"
 NOT_ON_SO_MANY = r"the model \S+ is for one device.*"
 LAUNCHERS = ("DCUDA_PROCESS_INDEX", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
 SETTINGS = ("DCUDA_", "NCCL_", "NVSHMEM_", "UCX_", "FI_", "OMPI_", "CUDA_VISIBLE_DEVICES")  # that go into the record
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 GRACE_S = 10  # from the request to end until a job is killed
 MOST_OUTPUT = 4000  # characters of a failed job, in the record
 
@@ -71,16 +72,20 @@ def end(process):
 
 
 def stop(number, _frame):
+    """Whoever stops this script stops the job that runs."""
+    for each in STOPPING:
+        signal.signal(each, signal.SIG_IGN)
     print(f"stopped by {signal.Signals(number).name}", file=sys.stderr, flush=True)
     sys.exit(128 + number)
 
 
 def reason_of(name, job):
-    """One line of what a job printed when it failed: the program's own error, if there is one."""
+    """One line of what a job printed when it failed: that its results are wrong, its error, or the last."""
     lines = [line.strip() for line in job.output.splitlines() if line.strip()]
-    own = [line for line in lines if re.match(rf"{name}\w*: |--[\w-]+: |WRONG: ", line) and "progress" not in line]
+    wrong = [line for line in lines if line.startswith("WRONG: ")]
+    errors = [line for line in lines if re.match(rf"{name}\w*: |--[\w-]+: ", line)]
     others = [line for line in lines if not line.startswith("dcuda-run: ")] or lines or ["it printed nothing"]
-    return f"status {job.status}: {own[0] if own else others[-1]}"
+    return f"status {job.status}: {(wrong + errors + others[-1:])[0]}"
 
 
 class Application:
@@ -118,7 +123,8 @@ def measure(application, model, devices, chosen, launcher):
     words = shlex.split(model)
     row = {"application": application.name, "model": model, "devices": devices}
     if chosen.gpus is not None and devices > chosen.gpus:
-        return {**row, "missing": f"here are {chosen.gpus} GPUs"}
+        are = "is" if chosen.gpus == 1 else "are"
+        return {**row, "missing": f"it takes {devices} GPUs, and here {are} {chosen.gpus}"}
     if words[0] not in application.models:
         return {**row, "missing": f"{NO_MODEL} {words[0]}" + ("" if application.takes_model else ", only dcuda")}
     start = [launcher, "-n", str(devices), "--"]
@@ -136,17 +142,19 @@ def measure(application, model, devices, chosen, launcher):
         report = Path(folder) / "report.json"
         job = run_job([*start, application.program, *arguments, "--json", report], chosen.time_limit)
         row["seconds"] = round(job.seconds, 2)
+        refusal = re.search(f"{NOT_HERE}|{NOT_ON_SO_MANY}", job.output)
         if job.timed_out:
-            return {**row, "failed": f"not done after {chosen.time_limit:g} s", "output": job.output[-MOST_OUTPUT:]}
-        if job.status != 0:
-            refusal = re.search(f"{NOT_HERE}|{NOT_ON_SO_MANY}", job.output)
-            if refusal:
-                return {**row, "missing": refusal.group(0)}
-            return {**row, "failed": reason_of(application.name, job), "output": job.output[-MOST_OUTPUT:]}
-        try:
-            return {**row, **told(json.loads(report.read_text()))}
-        except (OSError, ValueError, KeyError, TypeError, StopIteration) as problem:
-            return {**row, "failed": f"its report does not tell the times: {problem!r}", "output": job.output[-MOST_OUTPUT:]}
+            failure = f"not done after {chosen.time_limit:g} s"
+        elif job.status != 0 and refusal:
+            return {**row, "missing": refusal.group(0)}
+        elif job.status != 0:
+            failure = reason_of(application.name, job)
+        else:
+            try:
+                return {**row, **told(json.loads(report.read_text()))}
+            except (OSError, ValueError, KeyError, TypeError, StopIteration) as problem:
+                failure = f"its report does not tell the times: {problem!r}"
+        return {**row, "failed": failure, "output": job.output[-MOST_OUTPUT:]}
 
 
 def told(report):
@@ -275,7 +283,7 @@ def parse_command_line():
                              "(default: none, which means the published sizes)")
     parser.add_argument("--repeat", type=at_least_one, default=20, metavar="N", help="runs of each job (default: 20)")
     parser.add_argument("--verify", action="store_true",
-                        help="each job compares its results with the serial reference, which may take longer than all runs")
+                        help="each job compares its results with the serial reference; takes longer than all runs")
     parser.add_argument("--time-limit", type=positive, default=300, metavar="SECONDS", help="of a job (default: 300)")
     parser.add_argument("--json", metavar="FILE", help="write the record to this file, after every job")
     parser.add_argument("--plot", metavar="DIRECTORY", help="draw a picture of each application (needs matplotlib)")
@@ -291,6 +299,8 @@ def parse_command_line():
     if chosen.plot:
         Path(chosen.plot).mkdir(parents=True, exist_ok=True)
         chosen.json = chosen.json or str(Path(chosen.plot) / "dcuda-bench-apps.json")
+    if chosen.json and not os.access(Path(chosen.json).resolve().parent, os.W_OK):
+        parser.error(f"cannot write {chosen.json}")
     if chosen.commit:
         chosen.machine["commit"] = chosen.commit
     chosen.gpus = len(chosen.machine["gpus"]) if "gpus" in chosen.machine else None
@@ -310,7 +320,7 @@ def main():
     chosen = parse_command_line()
     here = Path(__file__).resolve().parent
     folders = [chosen.programs] if chosen.programs else [here, here.parent / "libexec" / "dcuda"]
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in STOPPING:
         signal.signal(number, stop)
     if chosen.plot:
         subprocess.run([sys.executable, here / "dcuda-bench-plot", "--check"], check=True)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Draws the results of dcuda-bench: latency, bandwidth, barriers, overlap, waiting ranks, applications. Needs matplotlib.
+"""Draws the results of dcuda-bench: latency, bandwidth, barriers, overlap, waiting ranks, applications. Needs
+matplotlib.
 
     plot.py --output DIRECTORY RECORD.json...     several records: rows of the later ones replace equal earlier ones
     plot.py --check                               whether this can draw here
@@ -43,7 +44,9 @@ def read(files):
 
 def machine_in_words(machine):
     gpus = machine.get("gpus")
-    return f"{len(gpus)} x {gpus[0]}" if gpus else f"{machine.get('cpu', 'a machine')} ({machine.get('backend')} backend)"
+    if gpus:
+        return f"{len(gpus)} x {gpus[0]}"
+    return f"{machine.get('cpu', 'a machine')} ({machine.get('backend')} backend)"
 
 
 def in_bytes(size):
@@ -191,8 +194,8 @@ def draw_application(figure, rows):
             axes.bar(left, row["value"], width, color=colors[row["model"]], label=row["model"], yerr=whiskers([row]),
                      capsize=3, edgecolor="white", linewidth=0.5)
             if "exchanges_alone" in row:
-                axes.bar(left, row["exchanges_alone"], width, color="none", edgecolor="black", hatch="///", linewidth=0.5,
-                         label="exchanges alone")
+                axes.bar(left, row["exchanges_alone"], width, color="none", edgecolor="black", hatch="///",
+                         linewidth=0.5, label="exchanges alone")
     axes.set_xticks(range(len(devices)))
     axes.set_xticklabels([str(count) for count in devices])
     one = rows[0]
@@ -210,7 +213,7 @@ PICTURES = {
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="plot.py", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="plot.py", description=__doc__.split("\n\n")[0])
     parser.add_argument("records", nargs="*", metavar="RECORD.json")
     parser.add_argument("--output", default=".", metavar="DIRECTORY", help="where the pictures go (default: here)")
     parser.add_argument("--check", action="store_true", help="only say whether matplotlib is there")

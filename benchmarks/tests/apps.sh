@@ -25,8 +25,8 @@ says() { grep -q -- "$1" "$work/output" || die "does not say: $1"; }
 small="--nx 16 --ny 9 --nz 2 --iterations 10 --ranks 3"
 
 # Three models, of which each goes as far as it can.
-apps 0 --apps stencil --devices 1,2 --models dcuda,plain,host --options "stencil=$small" --repeat 7 --verify --commit abc \
-    --json "$work/good.json"
+apps 0 --apps stencil --devices 1,2 --models dcuda,plain,host --options "stencil=$small" --repeat 7 --verify \
+    --commit abc --json "$work/good.json"
 says 'plain  *2 left out: the model plain is for one device'
 says '^1 device: dcuda [0-9.]* ms; plain, the best of two models, [0-9.]* ms ([0-9.]*x)$\|^1 device: .* host, the best'
 says '^2 devices: dcuda [0-9.]* ms; host, the best of two models, [0-9.]* ms ([0-9.]*x)$'
@@ -44,15 +44,17 @@ for devices in 1, 2:
     assert len(samples) == 7 and abs(row["value"] - samples[3] * 10 / 1e3) < 1e-9
     assert row["report"]["devices"] == devices and "exchanges_alone" not in row
 host = rows["stencil", "host", 2]
-assert host["exchanges_alone"] > 0 and host["report"]["model"] == "host" and "-n 2 -- stencil --model host" in host["command"]
+assert host["exchanges_alone"] > 0 and host["report"]["model"] == "host"
+assert "-n 2 -- stencil --model host" in host["command"]
 assert "exchanges_alone" not in rows["stencil", "host", 1]
 assert "one device" in rows["stencil", "plain", 2]["missing"] and "value" not in rows["stencil", "plain", 2]
 PYTHON
 
 # All applications, each with its own words for a step. Options for one may be given in several parts.
 apps 0 --devices 2 --models dcuda --repeat 2 --json "$work/four.json" --options "stencil=$small" \
-    --options "particles=--width 12 --height 8 --particles 60 --steps 4 --ranks 2" --options "spmv=--size 40 --density 0.1" \
-    --options "spmv=--ranks 2 --repetitions 5" --options "power_iteration=--size 40 --density 0.1 --iterations 6 --ranks 2"
+    --options "particles=--width 12 --height 8 --particles 60 --steps 4 --ranks 2" \
+    --options "spmv=--size 40 --density 0.1" --options "spmv=--ranks 2 --repetitions 5" \
+    --options "power_iteration=--size 40 --density 0.1 --iterations 6 --ranks 2"
 says '4 measured, 0 failed, 0 left out'
 python3 - "$work/four.json" <<'PYTHON' || die "the record of all applications"
 import json, sys
@@ -75,7 +77,8 @@ apps 1 --apps stencil,spmv --devices 2 --models dcuda --repeat 1 --options "sten
     --options "spmv=--size 40 --ranks 2" --json "$work/failed.json"
 says 'FAILED: stencil, model dcuda, 2 devices: status 2: .*not within 0 to 1/32'
 says '1 measured, 1 failed'
-apps 1 --apps stencil --devices 1 --models "dcuda,dcuda --message plane,host --stores" --options "stencil=$small" --repeat 1
+apps 1 --apps stencil --devices 1 --models "dcuda,dcuda --message plane,host --stores" --options "stencil=$small" \
+    --repeat 1
 says 'dcuda --message plane  *1  *[0-9]'
 says 'FAILED: stencil, model host --stores, 1 device: .*nvshmem only'
 
@@ -92,12 +95,15 @@ apps 1 --programs "$work/programs" --apps stencil --devices 1
 says 'left out: there is no program stencil in'
 # program TEXT: one that has the model dcuda, and does this when it is started.
 program() {
-    printf '#!/bin/sh\ncase "$*" in *\\?*) echo "--model: ? not in {dcuda}"; exit 2 ;; esac\n%s\n' "$1" >"$work/programs/stencil"
+    printf '#!/bin/sh\ncase "$*" in *\\?*) echo "--model: ? not in {dcuda}"; exit 2 ;; esac\n%s\n' "$1" \
+        >"$work/programs/stencil"
     chmod +x "$work/programs/stencil"
     apps 1 --programs "$work/programs" --apps stencil --devices 1
 }
 program 'echo nothing'
 says 'FAILED: .*its report does not tell the times'
+program 'echo "stencil: diffused something"; echo "WRONG: 3 of 4 values differ"; exit 1'
+says 'FAILED: .*status 1: WRONG: 3 of 4 values differ'
 program 'kill -SEGV $$'
 says 'FAILED: .*status 139'
 printf '#!/bin/sh\necho "The following arguments were not expected: ? --model"; exit 2\n' >"$work/programs/stencil"
@@ -107,7 +113,15 @@ printf '#!/bin/sh\necho "error while loading shared libraries: libnone.so"; exit
 apps 1 --programs "$work/programs" --apps stencil --devices 1
 says 'FAILED: .*does not say which models it has: status 127: .*libnone.so'
 
+# More devices than GPUs.
+python3 "$bench-apps" --machine '{"gpus": ["a GPU"]}' --apps stencil --devices 1,2 --models dcuda \
+    --options "stencil=$small" --repeat 1 >"$work/output" 2>&1 || die "one GPU"
+says 'dcuda  *2 left out: it takes 2 GPUs, and here is 1'
+says '1 measured, 0 failed, 1 left out'
+
 # Errors of the command line.
+apps 2 --apps stencil --json "$work/missing/record.json"
+says 'cannot write .*missing/record.json'
 apps 2 --devices 0
 apps 2 --devices 1,x
 apps 2 --apps stencil --options "particles=--steps 2"

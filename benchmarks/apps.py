@@ -157,6 +157,27 @@ def measure(application, model, devices, chosen, launcher):
         return {**row, "failed": failure, "output": job.output[-MOST_OUTPUT:]}
 
 
+def rows_of(name, folders, chosen, launcher):
+    """Measures an application: row after row."""
+    try:
+        application = Application(name, folders)
+    except FileNotFoundError as problem:
+        yield {"application": name, "model": "all", "devices": chosen.devices[0], "missing": str(problem)}
+        return
+    except RuntimeError as problem:
+        yield {"application": name, "model": "all", "devices": chosen.devices[0], "failed": str(problem)}
+        return
+    not_here = set()  # said once
+    for devices in chosen.devices:
+        for model in chosen.models or application.models:
+            if model in not_here:
+                continue
+            row = measure(application, model, devices, chosen, launcher)
+            if re.search(f"{NOT_HERE}|{NO_MODEL}", row.get("missing", "")):
+                not_here.add(model)
+            yield row
+
+
 def told(report):
     """Milliseconds of a run, from a program's report, which has microseconds of a step."""
     name = next(key for key in report if re.fullmatch(r"time_per_\w+_us", key))
@@ -198,19 +219,18 @@ def in_words(row, rows):
             f"{'-' if scaling is None else format(scaling, '.2f'):>10}").rstrip()
 
 
+def best(rows, belongs):
+    return min((row for row in rows if belongs(row["model"].split()[0])), key=lambda row: row["value"], default=None)
+
+
 def comparisons(rows):
     """For each number of devices, dCUDA's best time beside the best of two models and of NVSHMEM."""
     lines = []
     for devices in sorted({row["devices"] for row in rows}):
         here = [row for row in rows if "value" in row and row["devices"] == devices]
-
-        def best(belongs):
-            mine = [row for row in here if belongs(row["model"].split()[0])]
-            return min(mine, key=lambda row: row["value"], default=None)
-
-        ours = best(lambda name: name == "dcuda")
-        others = [("the best of two models", best(lambda name: name not in ONE_MODEL)),
-                  ("the best of NVSHMEM", best(lambda name: name == "nvshmem"))]
+        ours = best(here, lambda name: name == "dcuda")
+        others = [("the best of two models", best(here, lambda name: name not in ONE_MODEL)),
+                  ("the best of NVSHMEM", best(here, lambda name: name == "nvshmem"))]
         if ours is None or not ours["value"] > 0 or not any(row for _, row in others):
             continue
         lines.append("; ".join([f"{counted(devices)}: {ours['model']} {ours['value']:.3f} ms"]
@@ -328,30 +348,12 @@ def main():
     rows = []
     for name in chosen.apps:
         first = len(rows)
-
-        def add(row):
+        print(f"\n{name:<22} {HEAD}", flush=True)
+        for row in rows_of(name, folders, chosen, here / "dcuda-run"):
             rows.append(row)
             print(in_words(row, rows[first:]), flush=True)
             if chosen.json:
                 write_record(chosen, rows)
-
-        print(f"\n{name:<22} {HEAD}", flush=True)
-        try:
-            application = Application(name, folders)
-        except FileNotFoundError as problem:
-            add({"application": name, "model": "all", "devices": chosen.devices[0], "missing": str(problem)})
-            continue
-        except RuntimeError as problem:
-            add({"application": name, "model": "all", "devices": chosen.devices[0], "failed": str(problem)})
-            continue
-        not_here = set()  # said once
-        for devices in chosen.devices:
-            for model in chosen.models or application.models:
-                if model in not_here:
-                    continue
-                add(measure(application, model, devices, chosen, here / "dcuda-run"))
-                if re.search(f"{NOT_HERE}|{NO_MODEL}", rows[-1].get("missing", "")):
-                    not_here.add(model)
         for line in comparisons(rows[first:]):
             print(line)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks that what the documents quote is what is built: a code block below `<!-- from: FILE -->` must stand in that file,
-word for word.
+"""Checks that what the documents quote is what is built: a code block below `<!-- from: FILE -->` must stand in that
+file, word for word.
 
     scripts/check_listings.py
 """

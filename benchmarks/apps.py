@@ -26,7 +26,7 @@ ONE_MODEL = ("dcuda", "nvshmem")
 # else is a failure.
 NOT_HERE = r"this build has no model .*"
 NO_MODEL = "the program has no model"
-NOT_ON_SO_MANY = r"the model \S+ is for one device.*"
+NOT_ON_SO_MANY = r"the models? .+ (is|are) for (one device|at most \d+ devices).*"
 LAUNCHERS = ("DCUDA_PROCESS_INDEX", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
 SETTINGS = ("DCUDA_", "NCCL_", "NVSHMEM_", "UCX_", "FI_", "OMPI_", "CUDA_VISIBLE_DEVICES")  # that go into the record
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

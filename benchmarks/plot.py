@@ -185,14 +185,13 @@ def draw_application(figure, rows):
     devices = sorted({row["devices"] for row in rows})
     axes.set_axisbelow(True)
     models = list(dict.fromkeys(row["model"] for row in rows))
-    colors = {model: f"C{number}" for number, model in enumerate(models)}
     width = 0.85 / max(sum(row["devices"] == count for row in rows) for count in devices)
     for place, count in enumerate(devices):
         here = sorted((row for row in rows if row["devices"] == count), key=lambda row: models.index(row["model"]))
         for number, row in enumerate(here):
             left = place + (number - (len(here) - 1) / 2) * width
-            axes.bar(left, row["value"], width, color=colors[row["model"]], label=row["model"], yerr=whiskers([row]),
-                     capsize=3, edgecolor="white", linewidth=0.5)
+            axes.bar(left, row["value"], width, color=row["color"], label=row["model"], yerr=whiskers([row]), capsize=3,
+                     edgecolor="white", linewidth=0.5)
             if "exchanges_alone" in row:
                 axes.bar(left, row["exchanges_alone"], width, color="none", edgecolor="black", hatch="///",
                          linewidth=0.5, label="exchanges alone")
@@ -231,8 +230,12 @@ def main():
         mine = [row for row in rows if row.get("benchmark") == name]
         if any(belongs(row) for row in pick(mine)):
             pictures.append((name, draw, size, mine))
-    for name in dict.fromkeys(row["application"] for row in rows if "application" in row):
-        pictures.append((name, draw_application, (10, 6), [row for row in rows if row.get("application") == name]))
+    applications = [row for row in rows if "application" in row]
+    models = list(dict.fromkeys(row["model"] for row in applications))
+    for row in applications:
+        row["color"] = f"C{models.index(row['model'])}"  # the same in all pictures
+    for name in dict.fromkeys(row["application"] for row in applications):
+        pictures.append((name, draw_application, (10, 6), [row for row in applications if row["application"] == name]))
     for name, draw, size, mine in pictures:
         figure = plots.figure(figsize=size, layout="constrained")
         draw(figure, mine)

@@ -8,9 +8,12 @@
 #include <spawn.h>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "common/machine.hpp"
 #include "common/record.hpp"
@@ -33,14 +36,23 @@ constexpr std::array<subcommand, 8> subcommands{{{"latency", measure_latency},
                                                  {"waiters", measure_waiters},
                                                  {"network", measure_network}}};
 
-// Runs the script that lies beside this program. Throws if it does not end well: it has said why.
-void run_plot_script(std::vector<std::string> arguments) {
-    const std::string script =
-        (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "dcuda-bench-plot").string();
-    arguments.insert(arguments.begin(), {"python3", script});
+std::string script_beside_this_program(const char* name) {
+    return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / name).string();
+}
+
+// As the system calls want a command line.
+std::vector<char*> words_of(std::vector<std::string>& arguments) {
     std::vector<char*> words;
     for (std::string& argument : arguments) words.push_back(argument.data());
     words.push_back(nullptr);
+    return words;
+}
+
+// Throws if the script does not end well: it has said why.
+void run_plot_script(std::vector<std::string> arguments) {
+    const std::string script = script_beside_this_program("dcuda-bench-plot");
+    arguments.insert(arguments.begin(), {"python3", script});
+    const std::vector<char*> words = words_of(arguments);
     pid_t child = 0;
     if (const int problem = posix_spawnp(&child, "python3", nullptr, nullptr, words.data(), environ); problem != 0)
         throw std::runtime_error(std::string("--plot: cannot start python3: ") + std::strerror(problem));
@@ -48,6 +60,18 @@ void run_plot_script(std::vector<std::string> arguments) {
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
     }
     if (status != 0) throw std::runtime_error("--plot: " + script + " failed");
+}
+
+// The case studies are programs of their own: a script starts them and takes this program's place.
+int run_applications(int argc, char** argv) {
+    const nlohmann::ordered_json machine = describe_machine("");
+    if (!asks_for_help(argc, argv)) std::puts(machine_in_words(machine).c_str());
+    std::fflush(stdout);
+    std::vector<std::string> arguments{"python3", script_beside_this_program("dcuda-bench-apps"), "--machine",
+                                       machine.dump()};
+    arguments.insert(arguments.end(), argv + 2, argv + argc);
+    execvp("python3", words_of(arguments).data());
+    throw std::runtime_error(std::string("cannot start python3: ") + std::strerror(errno));
 }
 
 void draw(const std::string& directory, const record& results, const options& chosen) {
@@ -61,6 +85,7 @@ void draw(const std::string& directory, const record& results, const options& ch
 }
 
 int run_program(int argc, char** argv) {
+    if (argc > 1 && std::string_view(argv[1]) == "apps") return run_applications(argc, argv);
     if (asks_for_help(argc, argv)) {
         std::fputs(parse_command_line(argc, argv).text.c_str(), stdout);
         return 0;

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Draws the results of dcuda-bench: latency, bandwidth, barriers, overlap, waiting ranks. Needs matplotlib.
+"""Draws the results of dcuda-bench: latency, bandwidth, barriers, overlap, waiting ranks, applications. Needs
+matplotlib.
 
     plot.py --output DIRECTORY RECORD.json...     several records: rows of the later ones replace equal earlier ones
     plot.py --check                               whether this can draw here
@@ -32,9 +33,20 @@ def read(files):
             sys.exit(f"plot.py: {file} is no record of dcuda-bench: {problem!r}")
         for row in measured:
             row["multiprocessors"] = record.get("machine", {}).get("multiprocessors")
-            key = [row[name] for name in ("benchmark", "path", "operation", "bytes", "threads", "ranks", "beside")]
+            row["machine"] = machine_in_words(record.get("machine", {}))
+            if "application" in row:
+                key = [row[name] for name in ("application", "model", "devices")]
+            else:
+                key = [row[name] for name in ("benchmark", "path", "operation", "bytes", "threads", "ranks", "beside")]
             rows[tuple(key) + (row.get("library", ""),)] = row
     return list(rows.values())
+
+
+def machine_in_words(machine):
+    gpus = machine.get("gpus")
+    if gpus:
+        return f"{len(gpus)} x {gpus[0]}"
+    return f"{machine.get('cpu', 'a machine')} ({machine.get('backend')} backend)"
 
 
 def in_bytes(size):
@@ -167,6 +179,29 @@ def draw_waiters(figure, rows):
     finish(axes, "Busy ranks beside waiting ones", "waiting ranks", "time, alone = 1")
 
 
+def draw_application(figure, rows):
+    """Bars of all models side by side for each number of devices; hatched, what the exchanges alone take of it."""
+    axes = figure.subplots()
+    devices = sorted({row["devices"] for row in rows})
+    axes.set_axisbelow(True)
+    models = list(dict.fromkeys(row["model"] for row in rows))
+    width = 0.85 / max(sum(row["devices"] == count for row in rows) for count in devices)
+    for place, count in enumerate(devices):
+        here = sorted((row for row in rows if row["devices"] == count), key=lambda row: models.index(row["model"]))
+        for number, row in enumerate(here):
+            left = place + (number - (len(here) - 1) / 2) * width
+            axes.bar(left, row["value"], width, color=row["color"], label=row["model"], yerr=whiskers([row]), capsize=3,
+                     edgecolor="white", linewidth=0.5)
+            if "exchanges_alone" in row:
+                axes.bar(left, row["exchanges_alone"], width, color="none", edgecolor="black", hatch="///",
+                         linewidth=0.5, label="exchanges alone")
+    axes.set_xticks(range(len(devices)))
+    axes.set_xticklabels([str(count) for count in devices])
+    one = rows[0]
+    finish(axes, f"{one['application']}: {one['steps']} {one['step']}s, {one['machine']}", "devices",
+           f"milliseconds, median of {one['runs']}")
+
+
 PICTURES = {
     "latency": (draw_latency, (10, 8), lambda row: row["operation"] in ("notify", "put_notify")),
     "bandwidth": (draw_bandwidth, (12, 9), lambda row: row["operation"].startswith("put,")),
@@ -177,7 +212,7 @@ PICTURES = {
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="plot.py", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="plot.py", description=__doc__.split("\n\n")[0])
     parser.add_argument("records", nargs="*", metavar="RECORD.json")
     parser.add_argument("--output", default=".", metavar="DIRECTORY", help="where the pictures go (default: here)")
     parser.add_argument("--check", action="store_true", help="only say whether matplotlib is there")
@@ -190,10 +225,18 @@ def main():
     rows = read(chosen.records)
     output = Path(chosen.output)
     output.mkdir(parents=True, exist_ok=True)
+    pictures = []
     for name, (draw, size, belongs) in PICTURES.items():
-        mine = [row for row in rows if row["benchmark"] == name]
-        if not any(belongs(row) for row in pick(mine)):
-            continue
+        mine = [row for row in rows if row.get("benchmark") == name]
+        if any(belongs(row) for row in pick(mine)):
+            pictures.append((name, draw, size, mine))
+    applications = [row for row in rows if "application" in row]
+    models = list(dict.fromkeys(row["model"] for row in applications))
+    for row in applications:
+        row["color"] = f"C{models.index(row['model'])}"  # the same in all pictures
+    for name in dict.fromkeys(row["application"] for row in applications):
+        pictures.append((name, draw_application, (10, 6), [row for row in applications if row["application"] == name]))
+    for name, draw, size, mine in pictures:
         figure = plots.figure(figsize=size, layout="constrained")
         draw(figure, mine)
         figure.savefig(output / f"{name}.png", dpi=120)

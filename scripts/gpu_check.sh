@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Checks dCUDA on the GPUs of this machine: builds the cuda preset, runs the tests, examples and case studies on as many
-# GPUs as there are, the memory checker and the benchmarks. Needs no root and no network; about 8 minutes on two GPUs.
+# GPUs as there are, the memory checker and the benchmarks, and times the case studies with all their models. Needs no
+# root and no network; about 12 minutes on two GPUs.
 #
 #   scripts/gpu_check.sh [--build-only | --no-build] [--test-jobs N]
 #
@@ -39,7 +40,7 @@ gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
 # Tests, examples and the memory checker must not depend on what the caller's shell says; nothing may use multicast.
 unset DCUDA_RANKS_PER_DEVICE DCUDA_TAGS DCUDA_MAX_WINDOWS DCUDA_WAIT_TIMEOUT
 export NVSHMEM_DISABLE_NVLS=1
-rm -f "$out"/{build,tests,programs,network,memcheck,benchmarks}.log
+rm -f "$out"/{build,tests,programs,network,memcheck,benchmarks,applications}.log
 summary=$out/summary.txt
 : >"$summary"
 
@@ -301,6 +302,14 @@ benchmarks() {
     attempt "benchmarks" 300 benchmarks.log benchmarks/run.sh "$dir" "$out"
 }
 
+applications() {
+    local devices commit
+    devices=$(IFS=, && echo "${counts[*]}")
+    commit=$(git rev-parse --short HEAD 2>/dev/null || echo "${DCUDA_COMMIT:-unknown}")
+    attempt "case studies with all models" 900 applications.log "$bin/dcuda-bench" apps --devices "$devices" \
+        --time-limit 60 --commit "$commit" --json "$out/applications.json"
+}
+
 # --- The run ---------------------------------------------------------------------------------------------------------
 
 phase "Machine" machine
@@ -317,6 +326,8 @@ if [ -n "$runs" ]; then
         phase "Memory checker" memcheck
         phase "Benchmarks" benchmarks
         [ ! -e "$out/benchmarks.log" ] || sed '/^\$ /d' "$out/benchmarks.log" | tee -a "$summary"
+        phase "Applications" applications
+        [ ! -e "$out/applications.log" ] || sed '/^\$ /d' "$out/applications.log" | tee -a "$summary"
     fi
 fi
 say ""

@@ -28,6 +28,9 @@ std::string check_threads(const std::string& text) {
 
 const CLI::Range at_least_one(1, 1'000'000);
 
+// Runs without a runtime, and is chosen before options are read (main.cu).
+constexpr const char* applications = "apps";
+
 void set_defaults(options& chosen) {
     const auto pick = [](auto& values, auto gpu, auto cpu) { values = DCUDA_BACKEND_CUDA ? gpu : cpu; };
     using sizes = std::vector<std::size_t>;
@@ -105,6 +108,9 @@ void add_subcommands(CLI::App& app, options& chosen) {
                        "small messages and halos in pieces between two devices, and what they cost the host");
 
     app.add_subcommand("all", "all of these");
+    app.add_subcommand(applications,
+                       "the case studies over numbers of devices and models; without a launcher, and with "
+                       "options of its own: dcuda-bench apps --help");
     for (CLI::App* const sub : app.get_subcommands([](CLI::App*) { return true; }))
         for (CLI::Option* const option : sub->get_options())
             if (option->get_name() != "--help") option->capture_default_str();
@@ -122,7 +128,9 @@ command_line parse_command_line(int argc, char** argv) {
     add_subcommands(app, chosen);
 
     command_line result = arguments::parse(app, argc, argv, chosen);
-    if (result.chosen) result.chosen->subcommand = app.get_subcommands().front()->get_name();
+    if (!result.chosen) return result;
+    result.chosen->subcommand = app.get_subcommands().front()->get_name();
+    if (result.chosen->subcommand == applications) return {{"apps comes first: dcuda-bench apps OPTIONS\n", 2}, {}};
     return result;
 }
 

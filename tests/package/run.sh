@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds dCUDA as a user gets it, and a user's program with it; runs the program where it is for the CPU.
 #
-#   run.sh find_package <build directory of dCUDA> <its backend>
+#   run.sh find_package <build directory of dCUDA> <its backend> [benchmarks: they are installed with case studies]
 #   run.sh add_subdirectory
 #   run.sh missing_backend <build directory of dCUDA> <its backend>
 set -euo pipefail
@@ -26,6 +26,9 @@ find_package)
     cmake --build "$work/build"
     [ "$3" = cuda ] || say_hello
     [ -x "$work/prefix/bin/dcuda-run" ] && [ -x "$work/prefix/bin/dcuda-info" ]
+    # The benchmarks find the case studies that are installed with them.
+    [ "$3" = cuda ] || [ "${4:-}" != benchmarks ] || "$work/prefix/bin/dcuda-bench" apps --apps stencil --devices 1,2 --models dcuda --repeat 1 \
+        --options "stencil=--nx 16 --ny 9 --nz 2 --iterations 10 --ranks 3" --verify
     ;;
 add_subdirectory)
     configure add_subdirectory -DDCUDA_SOURCE_DIR="$(realpath "$here/../..")"

@@ -33,105 +33,9 @@
 
 #include "common/progress.hpp"
 #include "dcuda/device.hpp"
-#include "motion.hpp"
+#include "task.hpp"
 
 namespace particles {
-
-// Why a rank could not go on.
-struct failure {
-    enum reason : int { none, overfull, too_fast };
-    int what = none;
-    int step = 0;
-    int segment = 0;
-    int count = 0;        // overfull: particles in the segment
-    long long number = 0; // too_fast: of the particle
-    vector velocity;
-};
-
-// What a rank knows of its particles.
-struct tally {
-    failure failed;
-    int count = 0;                   // particles at the end
-    int fullest = 0;                 // the most particles in one of its segments
-    unsigned long long partners = 0; // pairs that a force acted on, over all steps; each pair counts for both particles
-    vector momentum_before, momentum; // of its particles
-    vector walls;                     // momentum that walls took
-    double energy_before = 0.0, energy = 0.0;
-};
-
-enum class leaving : int { down = 0, not_at_all = 1, up = 2 };
-
-// A list of particles, in memory.
-struct list_view {
-    struct head {
-        int count; // negative: the mark of an error
-        int fill[3];
-    };
-    head* start;
-
-    DCUDA_HOST_DEVICE int& count() const { return start->count; }
-    DCUDA_HOST_DEVICE particle* items() const { return reinterpret_cast<particle*>(start + 1); }
-    static DCUDA_HOST_DEVICE std::size_t bytes_of(int count) {
-        return sizeof(head) + static_cast<std::size_t>(count) * sizeof(particle);
-    }
-    // With a capacity's padding, so that every list lies at a multiple of 16 bytes.
-    static DCUDA_HOST_DEVICE std::size_t stride(int capacity) { return (bytes_of(capacity) + 15) / 16 * 16; }
-};
-
-// The particles' positions in a segment, in memory.
-struct block_view {
-    int* cells; // where each begins; one more for the end. The first is 0, or negative: the mark of an error
-    int columns;
-
-    DCUDA_HOST_DEVICE int count() const { return cells[columns]; }
-    DCUDA_HOST_DEVICE vector* at() const {
-        return reinterpret_cast<vector*>(reinterpret_cast<std::byte*>(cells) + bytes_of(columns, 0));
-    }
-    static DCUDA_HOST_DEVICE std::size_t bytes_of(int columns, int count) {
-        const std::size_t cell_bytes = (static_cast<std::size_t>(columns) + 1) * sizeof(int);
-        return (cell_bytes + 15) / 16 * 16 + static_cast<std::size_t>(count) * sizeof(vector);
-    }
-};
-
-// A device's memory and the task: what the host hands to the kernels.
-struct task {
-    domain whole;
-    partition segments;
-    int device = 0;
-    int capacity = 0;             // of a segment
-    std::byte* blocks = nullptr;  // each: for the device's segments with halo, in device memory
-    std::byte* lists = nullptr;   // three for each segment
-    vector* velocities = nullptr; // of the particles in blocks
-    vector* forces = nullptr;
-    long long* numbers = nullptr;
-    int* scratch = nullptr;   // for each rank of the device
-    tally* tallies = nullptr; // of each rank of the device
-    tally* known = nullptr;   // of each rank of the world
-    int steps = 0;
-    double time_step = 0.0;
-    double progress_seconds = 0.0; // 0: none
-
-    DCUDA_HOST_DEVICE range stored() const { return with_halo(segments.of_device(device)); }
-    DCUDA_HOST_DEVICE std::size_t block_bytes() const { return block_view::bytes_of(whole.columns, capacity); }
-    DCUDA_HOST_DEVICE std::size_t list_bytes() const { return list_view::stride(capacity); }
-    DCUDA_HOST_DEVICE std::size_t scratch_ints() const {
-        return static_cast<std::size_t>(whole.columns) + static_cast<std::size_t>(capacity);
-    }
-
-    DCUDA_HOST_DEVICE std::size_t place(int segment) const {
-        return static_cast<std::size_t>(segment - stored().first);
-    }
-    DCUDA_HOST_DEVICE std::size_t first_slot(int segment) const {
-        return place(segment) * static_cast<std::size_t>(capacity);
-    }
-    DCUDA_HOST_DEVICE block_view block(int segment) const {
-        return {reinterpret_cast<int*>(blocks + place(segment) * block_bytes()), whole.columns};
-    }
-    DCUDA_HOST_DEVICE list_view list(int segment, leaving how) const {
-        const std::size_t index = place(segment) * 3 + static_cast<std::size_t>(how);
-        return {reinterpret_cast<list_view::head*>(lists + index * list_bytes())};
-    }
-};
 
 enum tag : int { list_tag, block_tag, tally_tag, gather_tag };
 
@@ -198,7 +102,7 @@ public:
     DCUDA_DEVICE unsigned long long compute_forces() const {
         unsigned long long partners = 0;
         for_each_particle([&](int segment, int i, std::size_t slot) {
-            const influence felt = influence_on(segment, work_.block(segment).at()[i]);
+            const influence felt = influence_on(work_, segment, work_.block(segment).at()[i]);
             work_.forces[slot] = felt.force;
             partners += static_cast<unsigned long long>(felt.partners);
         });
@@ -220,7 +124,7 @@ public:
             sum.x += mass * v.x;
             sum.y += mass * v.y;
             of_energy += 0.5 * mass * (v.x * v.x + v.y * v.y) +
-                         0.5 * influence_on(segment, work_.block(segment).at()[i]).potential;
+                         0.5 * influence_on(work_, segment, work_.block(segment).at()[i]).potential;
         });
         atomicAdd(&momentum.x, sum.x);
         atomicAdd(&momentum.y, sum.y);
@@ -230,7 +134,9 @@ public:
 
     DCUDA_DEVICE void count_particles(unsigned long long partners) const {
         atomicAdd(&tally_.partners, partners);
-        for_each_index(mine_.count(), [&](int i) { atomicAdd(&tally_.count, work_.block(mine_.first + i).count()); });
+        for_each_index(mine_.count(), [&](int i) {
+            atomicAdd(&tally_.count, static_cast<unsigned long long>(work_.block(mine_.first + i).count()));
+        });
     }
 
     DCUDA_DEVICE range mine() const { return mine_; }
@@ -318,20 +224,6 @@ private:
             work_.numbers[slot] = p.number;
         });
         return true;
-    }
-
-    // Of all particles in the nine cells around. The three of a segment are one piece of its block.
-    DCUDA_DEVICE influence influence_on(int segment, vector here) const {
-        const int column = work_.whole.column_of(here.x);
-        const int first = column > 0 ? column - 1 : 0;
-        const int last = column + 2 < work_.whole.columns ? column + 2 : work_.whole.columns;
-        influence sum;
-        for (int beside = segment - 1; beside <= segment + 1; ++beside) {
-            const block_view block = work_.block(beside);
-            const int end = block.cells[last];
-            for (int j = block.cells[first]; j < end; ++j) sum.add(here, block.at()[j]);
-        }
-        return sum;
     }
 
     const task& work_;

@@ -40,6 +40,12 @@ void declare(CLI::App& app, options& chosen) {
                    fmt::format("particles that a segment has room for (default: the average, a quarter more, and {})",
                                default_spare_count))
         ->check(at_least_one);
+    app.add_option(
+           "--model", chosen.model,
+           "what moves the particles: dcuda; to compare with: plain, plain-graph (one device, no library), mpi, "
+           "nccl, nccl-graph, host (dCUDA's transports, called by the host)")
+        ->check(CLI::IsMember({"dcuda", "plain", "plain-graph", "mpi", "nccl", "nccl-graph", "host"}).description(""))
+        ->capture_default_str();
     common::add_run_options(app, chosen, "segments");
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "common/run_options.hpp"
 #include "motion.hpp"
@@ -9,6 +10,7 @@
 namespace particles {
 
 struct options : common::run_options {
+    std::string model = "dcuda"; // or one to compare with
     int width = default_size;
     int height = default_size;     // per device
     int particles = default_count; // per device

@@ -1,6 +1,6 @@
 // Particles with short-range forces on all devices of a job: docs/guide/particles.md.
 #include <algorithm>
-#include <limits>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -10,6 +10,7 @@
 #include "common/program.hpp"
 #include "common/statistics.hpp"
 #include "kernels.hpp"
+#include "models/model.hpp"
 #include "options.hpp"
 #include "reference.hpp"
 #include "report.hpp"
@@ -58,8 +59,8 @@ int choose_ranks(common::session& here, const options& chosen, const dcuda::laun
 class solver {
 public:
     solver(dcuda::runtime& runtime, const options& chosen, const domain& whole, const partition& segments, int capacity,
-           const dcuda::launch_config& config)
-        : runtime_(runtime), config_(config), device_(runtime.info().process_index) {
+           const dcuda::launch_config& config, std::vector<tally>& known)
+        : runtime_(runtime), config_(config), device_(runtime.info().process_index), known_by_all_(known) {
         work_.whole = whole;
         work_.segments = segments;
         work_.device = device_;
@@ -94,18 +95,25 @@ public:
         first_lists_ = lists_at_start(chosen.seed);
         if (device_ == 0 && chosen.verify)
             all_ = device_buffer<std::byte>(static_cast<std::size_t>(whole.segments) * work_.list_bytes());
+        if (chosen.model != "dcuda")
+            model_ = models::make(chosen.model, {chosen, work_, static_cast<int>(config.threads.x), known});
     }
 
     // Moves the particles from their start; the milliseconds that the steps took. All processes get the same tallies.
-    double run(std::vector<tally>& known) {
+    double run() {
         lists_.upload(first_lists_.data(), first_lists_.size());
+        if (model_ != nullptr) return model_->run();
         const std::vector<tally> empty(tallies_.count());
         tallies_.upload(empty.data(), empty.size());
         runtime_.run(simulate, config_, work_);
-        known.resize(known_.count());
-        known_.download(known.data(), known.size());
+        known_by_all_.resize(known_.count());
+        known_.download(known_by_all_.data(), known_by_all_.size());
         return runtime_.timings().at(0);
     }
+
+    // What the exchanges alone take, where that is known.
+    double run_exchanges() { return model_ != nullptr ? model_->exchange_alone() : 0.0; }
+    std::string describe_model() const { return model_ != nullptr ? model_->describe() : ""; }
 
     // All particles on process 0, by number; none elsewhere.
     std::vector<particle> collect() {
@@ -145,37 +153,29 @@ private:
     device_buffer<tally> tallies_, known_;
     std::vector<std::byte> first_lists_;
     task work_;
+    std::vector<tally>& known_by_all_;     // the last run's
+    std::unique_ptr<common::model> model_; // null: dCUDA
 };
 
 // --- What the tallies say, on all processes alike ------------------------------------------------------------------
 
-totals add_up(const std::vector<tally>& known) {
-    totals result;
-    unsigned long long partners = 0;
-    for (const tally& t : known) {
-        const auto add = [](vector& sum, const vector& v) {
-            sum.x += v.x;
-            sum.y += v.y;
-        };
-        result.particles += t.count;
-        result.fullest = std::max(result.fullest, t.fullest);
-        partners += t.partners;
-        add(result.before.momentum, t.momentum_before);
-        add(result.after.momentum, t.momentum);
-        add(result.walls, t.walls);
-        result.before.energy += t.energy_before;
-        result.after.energy += t.energy;
-    }
-    result.pairs = static_cast<long long>(partners / 2);
-    return result;
+tally add_up(const std::vector<tally>& known) {
+    tally sum;
+    for (const tally& one : known) sum += one;
+    return sum;
+}
+
+totals totals_of(const tally& sum) {
+    return {static_cast<long long>(sum.count),
+            static_cast<long long>(sum.partners / 2),
+            sum.fullest,
+            {sum.momentum_before, sum.energy_before},
+            {sum.momentum, sum.energy},
+            sum.walls};
 }
 
 // Why the run failed, as the rank that was first to fail tells it; nothing if it did not.
-std::string find_failure(const std::vector<tally>& known, const options& chosen, int capacity) {
-    failure first;
-    first.step = std::numeric_limits<int>::max();
-    for (const tally& t : known)
-        if (t.failed.what != failure::none && t.failed.step < first.step) first = t.failed;
+std::string tell(const failure& first, const options& chosen, int capacity) {
     const std::string when = "step " + std::to_string(first.step) + ": ";
     switch (first.what) {
     case failure::overfull:
@@ -186,6 +186,10 @@ std::string find_failure(const std::vector<tally>& known, const options& chosen,
                " moves by " + std::to_string(first.velocity.x * chosen.time_step) + " in x and " +
                std::to_string(first.velocity.y * chosen.time_step) +
                " in y, but less than the cut-off of 1 is allowed: use a smaller --time-step";
+    case failure::crowded:
+        return when + "more than " + std::to_string(first.count) + " particles leave segment " +
+               std::to_string(first.segment) +
+               " for another device, for which its messages have no room: raise --capacity";
     default:
         return {};
     }
@@ -214,21 +218,27 @@ int run(common::session& here, const options& chosen) {
 
     const domain whole = choose_domain(chosen, job.process_count);
     const int capacity = choose_capacity(chosen, whole);
-    const int threads = chosen.threads > 0 ? chosen.threads : common::default_threads;
-    dcuda::launch_config config{dim3(static_cast<unsigned>(threads)), 0, chosen.ranks};
-    config.ranks_per_device = choose_ranks(here, chosen, config);
+    const bool is_dcuda = chosen.model == "dcuda";
+    const int threads = chosen.threads > 0 ? chosen.threads
+                        : is_dcuda         ? common::default_threads
+                                           : default_model_threads;
+    dcuda::launch_config config{dim3(static_cast<unsigned>(threads)), 0, is_dcuda ? chosen.ranks : 1};
+    if (is_dcuda) config.ranks_per_device = choose_ranks(here, chosen, config);
     const partition segments{whole.segments, job.process_count, config.ranks_per_device};
-    solver solve(runtime, chosen, whole, segments, capacity, config);
-
-    report about{whole, segments, capacity, threads, common::backend, {}, {}, {}};
     std::vector<tally> known;
+    solver solve(runtime, chosen, whole, segments, capacity, config, known);
+
+    report about{whole, segments, capacity, threads, common::backend, solve.describe_model(), 0, {}, {}, {}, {}};
+    if (!is_dcuda) about.message_bytes = message_bytes(capacity, chosen.time_step);
     std::vector<particle> expected;
     for (int i = 0; i < chosen.repeat; ++i) {
-        about.milliseconds.push_back(solve.run(known));
-        about.counted = add_up(known);
-        std::string problem = find_failure(known, chosen, capacity);
+        about.milliseconds.push_back(solve.run());
+        const tally sum = add_up(known);
+        about.counted = totals_of(sum);
+        std::string problem = tell(sum.failed, chosen, capacity);
         if (problem.empty()) problem = violated_conservation(about.counted, whole, chosen.steps);
         if (!problem.empty()) throw common::agreed_error(problem);
+        about.exchange_milliseconds.push_back(solve.run_exchanges());
         if (!chosen.verify) continue;
         const std::vector<particle> after = solve.collect();
         if (first) verify(about, chosen, expected, after);
@@ -241,5 +251,6 @@ int run(common::session& here, const options& chosen) {
 } // namespace particles
 
 int main(int argc, char** argv) {
+    common::start_program_of_model("particles", argc, argv);
     return common::run_program("particles", argc, argv, particles::parse_command_line, particles::run);
 }

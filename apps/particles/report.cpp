@@ -29,6 +29,13 @@ rates rates_of(const report& about, const options& chosen, double seconds) {
             static_cast<double>(about.counted.pairs) / seconds};
 }
 
+bool exchanges_known(const report& about) {
+    return !about.exchange_milliseconds.empty() && about.exchange_milliseconds.front() > 0.0;
+}
+double seconds_of_exchanges(const report& about, const options& chosen) { // in a step
+    return common::seconds_per_run(about.exchange_milliseconds).median / std::max(1, chosen.steps);
+}
+
 std::string verdict_in_words(const report& about) {
     const verdict& v = *about.verified;
     if (v.worst.equal())
@@ -64,9 +71,9 @@ std::string violated_conservation(const totals& seen, const domain& whole, int s
     return {};
 }
 
-traffic traffic_per_step(const partition& segments) {
-    // Across each border between two ranks go a list and a block, both ways.
-    constexpr long puts_per_border = 4;
+traffic traffic_per_step(const partition& segments, const std::string& model) {
+    // Across each border between two ranks go a list and a block, both ways; of models to compare with one message.
+    const long puts_per_border = model == "dcuda" ? 4 : 2;
     traffic result;
     for (int rank = 0; rank + 1 < segments.devices * segments.ranks_per_device; ++rank) {
         result.puts += puts_per_border;
@@ -80,19 +87,30 @@ std::string in_words(const report& about, const options& chosen) {
     const totals& t = about.counted;
     std::string text = fmt::format("particles: moved {} particles in {} x {}, {} of {}\n", grouped(d.particles),
                                    d.columns, d.segments, counted(chosen.steps, "step"), chosen.time_step);
-    text += fmt::format("on {} ({} backend) with {} of {} each, at most {} per rank\n",
-                        counted(about.segments.devices, "device"), about.backend,
-                        counted(about.segments.ranks_per_device, "rank"), counted(about.threads, "thread"),
-                        counted(about.segments.of_rank(0).count(), "segment"));
-    const traffic moved = traffic_per_step(about.segments);
-    text += fmt::format("in one step {} notified puts, {} of them between devices; at most {} particles in a segment, "
-                        "which has room for {}\n",
-                        grouped(moved.puts), grouped(moved.puts_between_devices), t.fullest, about.capacity);
+    const std::string devices =
+        fmt::format("{} ({} backend)", counted(about.segments.devices, "device"), about.backend);
+    const traffic moved = traffic_per_step(about.segments, chosen.model);
+    if (chosen.model == "dcuda")
+        text += fmt::format("on {} with {} of {} each, at most {} per rank\n"
+                            "in one step {} notified puts, {} of them between devices",
+                            devices, counted(about.segments.ranks_per_device, "rank"), counted(about.threads, "thread"),
+                            counted(about.segments.of_rank(0).count(), "segment"), grouped(moved.puts),
+                            grouped(moved.puts_between_devices));
+    else
+        text +=
+            fmt::format("model {}: {}\non {}, at most {} of each, {} per block\n"
+                        "in one step {} between devices, each of {} B",
+                        chosen.model, about.carrier, devices, counted(about.segments.of_device(0).count(), "segment"),
+                        counted(about.threads, "thread"),
+                        counted(static_cast<int>(moved.puts_between_devices), "message"), grouped(about.message_bytes));
+    text += fmt::format("; at most {} particles in a segment, which has room for {}\n", t.fullest, about.capacity);
 
     text += common::times_in_words(about.milliseconds, chosen.steps, "step");
     const rates speed = rates_of(about, chosen, common::seconds_per_run(about.milliseconds).median);
     text += fmt::format("; in a second {:.4g} million particles and {:.4g} million pairs\n", speed.particles * 1e-6,
                         speed.pairs * 1e-6);
+    if (exchanges_known(about))
+        text += fmt::format("exchanges alone: {} per step\n", duration(seconds_of_exchanges(about, chosen)));
 
     text += fmt::format("conserved: the number of particles; momentum, with that of the walls, to {:.2g}\n",
                         momentum_error(t));
@@ -103,12 +121,13 @@ std::string in_words(const report& about, const options& chosen) {
 
 std::string as_json(const report& about, const options& chosen) {
     const rates speed = rates_of(about, chosen, common::seconds_per_run(about.milliseconds).median);
-    const traffic moved = traffic_per_step(about.segments);
+    const traffic moved = traffic_per_step(about.segments, chosen.model);
     const totals& t = about.counted;
     nlohmann::ordered_json json = {
         {"program", "particles"},
         {"version", DCUDA_VERSION_STRING},
         {"backend", about.backend},
+        {"model", chosen.model},
         {"width", about.whole.columns},
         {"height", about.whole.segments},
         {"particles", about.whole.particles},
@@ -134,6 +153,11 @@ std::string as_json(const report& about, const options& chosen) {
         {"energy_after", t.after.energy},
         {"verification", nullptr},
     };
+    if (chosen.model != "dcuda") {
+        json["carrier"] = about.carrier;
+        json["message_bytes"] = about.message_bytes;
+    }
+    if (exchanges_known(about)) json["exchanges_alone_per_step_us"] = 1e6 * seconds_of_exchanges(about, chosen);
     if (about.verified)
         json["verification"] = {{"equal", about.verified->worst.equal()},
                                 {"differing_particles", about.verified->worst.differing},

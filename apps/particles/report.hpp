@@ -38,17 +38,21 @@ struct report {
     int capacity = 0;
     int threads = 0;
     std::string backend;
-    std::vector<double> milliseconds; // one entry per run
+    std::string carrier;                       // of a model to compare with: what brings data to the neighbours
+    std::size_t message_bytes = 0;             // of such a model: of each message
+    std::vector<double> milliseconds;          // one entry per run
+    std::vector<double> exchange_milliseconds; // of the exchanges alone; 0 where that is not known
     totals counted;
     std::optional<verdict> verified;
 };
 
-// Notified puts of all ranks in one step, and the part of them that leaves a device.
+// Notified puts of all ranks in one step, and the part of them that leaves a device: of a model to compare with,
+// messages.
 struct traffic {
     long puts = 0;
     long puts_between_devices = 0;
 };
-traffic traffic_per_step(const partition& segments);
+traffic traffic_per_step(const partition& segments, const std::string& model);
 
 std::string in_words(const report& about, const options& chosen);
 std::string as_json(const report& about, const options& chosen);

@@ -118,7 +118,7 @@ public:
         if (device_ == 0 && chosen.needs_result()) whole_ = device_buffer<double>(whole.points());
         if (chosen.model != "dcuda") {
             const auto threads = static_cast<int>(config.threads.x * config.threads.y);
-            model_ = make_model(chosen.model, {chosen, whole, ranks, device_, threads, in_.data()});
+            model_ = models::make(chosen.model, {chosen, whole, ranks, device_, threads, in_.data()});
         }
     }
 
@@ -157,7 +157,7 @@ private:
     int device_;
     device_buffer<double> in_, lap_, fx_, fy_, whole_;
     task work_;
-    std::unique_ptr<model> model_; // null: dCUDA
+    std::unique_ptr<common::model> model_; // null: dCUDA
 };
 
 // Who computes what: as many ranks per device as asked for, else all that fit together, but none without the rows that
@@ -279,6 +279,6 @@ int run(common::session& here, const options& chosen) {
 } // namespace stencil
 
 int main(int argc, char** argv) {
-    stencil::start_program_of_model(argc, argv);
+    common::start_program_of_model("stencil", argc, argv);
     return common::run_program("stencil", argc, argv, stencil::parse_command_line, stencil::run);
 }

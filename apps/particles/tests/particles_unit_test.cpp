@@ -211,8 +211,8 @@ TEST(report, tells_what_is_not_conserved) {
 }
 
 TEST(report, counts_puts_between_ranks) {
-    EXPECT_EQ(traffic_per_step({12, 1, 1}).puts, 0);
-    const traffic seen = traffic_per_step({12, 2, 3});
+    EXPECT_EQ(traffic_per_step({12, 1, 1}, "dcuda").puts, 0);
+    const traffic seen = traffic_per_step({12, 2, 3}, "dcuda");
     EXPECT_EQ(seen.puts, 5 * 4);
     EXPECT_EQ(seen.puts_between_devices, 4);
 }

@@ -14,8 +14,8 @@
 #include <nvshmemx.h>
 
 #include "common/device_buffer.hpp"
+#include "common/models/processes.hpp"
 #include "models/model.hpp"
-#include "models/processes.hpp"
 #include "points.hpp"
 
 namespace stencil {
@@ -278,7 +278,7 @@ void check(int nvshmem_status, const char* what) {
 // NVSHMEM as long as it lives.
 class library {
 public:
-    explicit library(processes& all) {
+    explicit library(common::processes& all) {
         setenv("NVSHMEM_DISABLE_NVLS", "1", 0); // only neighbours talk: no multicast
         if (all.local_address().empty()) {      // all devices are on this host: no network
             setenv("NVSHMEM_REMOTE_TRANSPORT", "none", 0);
@@ -316,7 +316,7 @@ symmetric_array<Element> allocate(std::size_t count) {
     return symmetric_array<Element>(static_cast<Element*>(memory));
 }
 
-class nvshmem_model final : public model {
+class nvshmem_model final : public common::model {
 public:
     explicit nvshmem_model(const setting& with)
         : with_(with), fused_(with.chosen.fused), library_(processes_), stamps_(2),
@@ -394,7 +394,7 @@ private:
 
     setting with_;
     bool fused_;
-    processes processes_;
+    common::processes processes_;
     library library_;
     common::device_buffer<std::uint64_t> stamps_, flags_;
     symmetric_array<std::uint64_t> signals_;
@@ -403,9 +403,9 @@ private:
     dim3 block_;
 };
 
-std::unique_ptr<model> make_nvshmem(const setting& with) { return std::make_unique<nvshmem_model>(with); }
-
-const registered_model nvshmem("nvshmem", make_nvshmem);
+const models::entry nvshmem("nvshmem", [](const setting& with) -> std::unique_ptr<common::model> {
+    return std::make_unique<nvshmem_model>(with);
+});
 
 } // namespace
 

@@ -5,21 +5,26 @@
 #include <stdexcept>
 #include <utility>
 
+#include "common/models/streams.hpp"
 #include "dcuda/host.hpp"
 
 namespace stencil {
 
+using common::carriers;
 using common::check;
+using common::event;
+using common::graph;
+using common::launching;
+using common::stream;
 
 // --- Arrays ----------------------------------------------------------------------------------------------------------
 
 device_arrays::device_arrays(const setting& with, int arrays, int halo)
-    : count_(arrays), halo_(halo), nx_(with.whole.nx), mine_(with.mine()), plane_(with.whole.plane()),
-      stride_(static_cast<std::size_t>(mine_.count() + 2 * halo) * plane_) {
-    const partition devices{with.whole.ny, with.ranks.rows.devices, 1};
+    : halo_(halo), nx_(with.whole.nx), devices_{with.whole.ny, with.ranks.rows.devices, 1}, mine_(with.mine()),
+      plane_(with.whole.plane()), stride_(static_cast<std::size_t>(mine_.count() + 2 * halo) * plane_) {
     if (!mine_.empty()) {
-        neighbours_[0] = devices.owner(mine_.first - 1);
-        neighbours_[1] = devices.owner(mine_.last);
+        neighbours_[0] = devices_.owner(mine_.first - 1);
+        neighbours_[1] = devices_.owner(mine_.last);
     }
     memory_ = common::device_buffer<double>(stride_ * static_cast<std::size_t>(arrays));
     check(cudaMemset(memory_.data(), 0, memory_.bytes()), "clearing the fields");
@@ -27,17 +32,42 @@ device_arrays::device_arrays(const setting& with, int arrays, int halo)
 }
 
 exchange device_arrays::rows_of(int array, bool to_previous, bool to_next) const {
-    exchange result{array, {}, static_cast<std::size_t>(halo_) * plane_ * sizeof(double)};
+    exchange result;
     const field_view field = view(array);
     const bool sends[2] = {to_previous, to_next};
     const int out_rows[2] = {mine_.first, mine_.last - halo_}, in_rows[2] = {mine_.first - halo_, mine_.last};
+    const std::size_t bytes = row_bytes();
     for (int border = 0; border < 2; ++border) {
-        if (neighbours_[border] < 0) continue;
-        crossing& rows = result.borders[border];
-        rows.out_row = out_rows[border];
-        if (sends[border]) rows.out = field.row(rows.out_row);
-        if (sends[1 - border]) rows.in = field.row(in_rows[border]);
+        const int neighbour = neighbours_[border];
+        if (neighbour < 0) continue;
+        common::message rows{neighbour};
+        if (sends[border]) {
+            rows.out = field.row(out_rows[border]);
+            rows.out_bytes = bytes;
+            rows.there = offset_at(neighbour, array, out_rows[border]);
+            result.sends[border] = true;
+        }
+        if (sends[1 - border]) {
+            rows.in = field.row(in_rows[border]);
+            rows.in_bytes = bytes;
+        }
+        if (rows.out_bytes + rows.in_bytes > 0) result.messages[result.count++] = rows;
     }
+    return result;
+}
+
+// Where a device stores a row, in bytes from its arrays' start.
+std::size_t device_arrays::offset_at(int device, int array, int row) const {
+    const range rows = devices_.of_device(device);
+    const auto stored = static_cast<std::size_t>(rows.count() + 2 * halo_);
+    const auto before = static_cast<std::size_t>(row - (rows.first - halo_));
+    return (static_cast<std::size_t>(array) * stored + before) * plane_ * sizeof(double);
+}
+
+std::vector<common::route> device_arrays::routes() const {
+    std::vector<common::route> result;
+    for (const int neighbour : neighbours_)
+        if (neighbour >= 0) result.push_back({neighbour, row_bytes(), row_bytes()});
     return result;
 }
 
@@ -134,100 +164,24 @@ void launch(const row_groups& rows, range columns, int levels, int threads, cons
 // A loop, as work of the stream.
 template <class Point>
 void launch(const row_groups& rows, range columns, int levels, int, const Point& point, cudaStream_t stream) {
-    auto* const loop = new std::function<void()>([=] {
+    const auto loop = [=] {
         for (int group = 0; group < rows.count(); ++group)
             for (int k = 0; k < levels; ++k)
                 for (int x = columns.first; x < columns.last; ++x) point(x, rows.at(group), k);
-    });
-    const auto run = [](void* work) {
-        const std::unique_ptr<std::function<void()>> mine(static_cast<std::function<void()>*>(work));
-        (*mine)();
     };
-    check(cudaLaunchHostFunc(stream, run, loop), "launching a loop");
+    common::launch_on_host(loop, stream);
 }
 
 #endif
 
-// --- Streams ---------------------------------------------------------------------------------------------------------
-
-class stream {
-public:
-    enum class priority { low, high };
-    explicit stream(priority how) {
-        int least = 0, greatest = 0;
-#if DCUDA_BACKEND_CUDA
-        check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for priorities");
-#endif
-        check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, how == priority::high ? greatest : least),
-              "creating a stream");
-    }
-    ~stream() { cudaStreamDestroy(stream_); }
-    stream(const stream&) = delete;
-    stream& operator=(const stream&) = delete;
-    cudaStream_t get() const { return stream_; }
-    void wait_on_host() const { check(cudaStreamSynchronize(stream_), "the kernels failed"); }
-
-private:
-    cudaStream_t stream_ = nullptr;
-};
-
-class event {
-public:
-    explicit event(unsigned flags) { check(cudaEventCreateWithFlags(&event_, flags), "creating an event"); }
-    ~event() { cudaEventDestroy(event_); }
-    event(const event&) = delete;
-    event& operator=(const event&) = delete;
-    void record(const stream& on) const { check(cudaEventRecord(event_, on.get()), "recording an event"); }
-    void hold_up(const stream& other) const { check(cudaStreamWaitEvent(other.get(), event_, 0), "joining streams"); }
-    friend double milliseconds(const event& from, const event& to) {
-        float elapsed = 0;
-        check(cudaEventElapsedTime(&elapsed, from.event_, to.event_), "taking the time");
-        return static_cast<double>(elapsed);
-    }
-
-private:
-    cudaEvent_t event_ = nullptr;
-};
-
-// What was captured, to be launched again and again.
-#if DCUDA_BACKEND_CUDA
-class graph {
-public:
-    template <class Work>
-    graph(const stream& on, const Work& work) {
-        check(cudaStreamBeginCapture(on.get(), cudaStreamCaptureModeThreadLocal), "capturing a graph");
-        work();
-        cudaGraph_t captured = nullptr;
-        check(cudaStreamEndCapture(on.get(), &captured), "capturing a graph");
-        const cudaError_t made = cudaGraphInstantiate(&ready_, captured, 0);
-        cudaGraphDestroy(captured);
-        check(made, "making a graph");
-        check(cudaGraphUpload(ready_, on.get()), "uploading a graph");
-    }
-    ~graph() { cudaGraphExecDestroy(ready_); }
-    graph(const graph&) = delete;
-    graph& operator=(const graph&) = delete;
-    void launch(const stream& on) const { check(cudaGraphLaunch(ready_, on.get()), "launching a graph"); }
-
-private:
-    cudaGraphExec_t ready_ = nullptr;
-};
-#else
-class graph {
-public:
-    template <class Work>
-    graph(const stream&, const Work&) {}
-    void launch(const stream&) const {}
-};
-#endif
-
 // --- The model -------------------------------------------------------------------------------------------------------
 
-class two_model final : public model {
+class two_model final : public common::model {
 public:
-    two_model(const setting& with, const carrier_maker& make, launching how)
+    two_model(const setting& with, const std::string& carrier, launching how)
         : with_(with), how_(how), fused_(with.chosen.fused),
-          arrays_(with, fused_ ? 2 : arrays_of_steps, fused_ ? 2 : 1), carrier_(make(arrays_, processes_)) {
+          arrays_(with, fused_ ? 2 : arrays_of_steps, fused_ ? 2 : 1),
+          carrier_(carriers::make(carrier, {processes_, arrays_.base(), arrays_.bytes(), arrays_.routes()})) {
         // Once before anything is captured or timed: kernels are loaded and connections made when first used.
         iterate(0, work::all);
         border_.wait_on_host();
@@ -252,7 +206,7 @@ private:
 
     // The neighbours begin together: after an exchange, which also fills the halo.
     double timed(work what) {
-        carrier_->bring(arrays_.rows_of(in_array, true, true), border_.get());
+        bring(arrays_.rows_of(in_array, true, true));
         border_.wait_on_host();
         if (how_ == launching::in_graphs)
             for (const int iterations : {iterations_per_graph, with_.chosen.iterations % iterations_per_graph})
@@ -270,6 +224,10 @@ private:
         stop_.record(border_);
         border_.wait_on_host();
         return processes_.largest(milliseconds(start_, stop_));
+    }
+
+    void bring(const exchange& rows) {
+        carrier_->bring({rows.messages, static_cast<std::size_t>(rows.count)}, border_.get());
     }
 
     const graph& captured(int iterations, work what) {
@@ -310,7 +268,7 @@ private:
     template <class Point>
     void step(work what, const Point& point, range columns, range rows, const exchange& crossing) {
         if (what == work::exchanges) {
-            if (crossing.any()) carrier_->bring(crossing, border_.get());
+            if (crossing.count > 0) bring(crossing);
             return;
         }
         const auto compute = [&](range first, range second, const stream& on) {
@@ -319,19 +277,19 @@ private:
                 launch(groups, columns, with_.whole.nz, with_.threads, point, on.get());
         };
         const range mine = arrays_.mine();
-        if (!crossing.any()) {
+        if (crossing.count == 0) {
             compute(mine, {}, border_);
             return;
         }
         // What goes out, and the rest, each row once.
         const int halo = arrays_.halo();
-        const range before{mine.first, mine.first + (crossing.borders[0].out ? std::min(halo, mine.count()) : 0)};
-        const range after{std::max(before.last, mine.last - (crossing.borders[1].out ? halo : 0)), mine.last};
+        const range before{mine.first, mine.first + (crossing.sends[0] ? std::min(halo, mine.count()) : 0)};
+        const range after{std::max(before.last, mine.last - (crossing.sends[1] ? halo : 0)), mine.last};
         begun_.record(border_);
         begun_.hold_up(interior_);
         compute(before, after, border_);
         compute({before.last, after.first}, {}, interior_);
-        carrier_->bring(crossing, border_.get());
+        bring(crossing);
         done_.record(interior_);
         done_.hold_up(border_);
     }
@@ -360,19 +318,30 @@ private:
     setting with_;
     launching how_;
     bool fused_;
-    processes processes_;
+    common::processes processes_;
     device_arrays arrays_;
-    std::unique_ptr<carrier> carrier_;
+    std::unique_ptr<common::carrier> carrier_;
     stream border_{stream::priority::high}, interior_{stream::priority::low};
     event begun_{cudaEventDisableTiming}, done_{cudaEventDisableTiming}, start_{cudaEventDefault},
         stop_{cudaEventDefault};
     std::map<std::pair<int, work>, std::unique_ptr<graph>> graphs_;
 };
 
-} // namespace
-
-std::unique_ptr<model> make_two_model(const setting& with, const carrier_maker& make, launching how) {
-    return std::make_unique<two_model>(with, make, how);
+std::unique_ptr<common::model> make(const char* carrier, const setting& with, launching how) {
+    return std::make_unique<two_model>(with, carrier, how);
 }
+
+const models::entry plain("plain", [](const setting& with) { return make("plain", with, launching::one_by_one); });
+const models::entry host("host", [](const setting& with) { return make("host", with, launching::one_by_one); });
+const models::entry mpi("mpi", [](const setting& with) { return make("mpi", with, launching::one_by_one); });
+#if DCUDA_BACKEND_CUDA
+const models::entry plain_graph("plain-graph",
+                                [](const setting& with) { return make("plain", with, launching::in_graphs); });
+const models::entry nccl("nccl", [](const setting& with) { return make("nccl", with, launching::one_by_one); });
+const models::entry nccl_graph("nccl-graph",
+                               [](const setting& with) { return make("nccl", with, launching::in_graphs); });
+#endif
+
+} // namespace
 
 } // namespace stencil

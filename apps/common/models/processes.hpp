@@ -9,11 +9,11 @@
 #include "bootstrap/control.hpp"
 #include "support/wire.hpp"
 
-namespace stencil {
+namespace common {
 
 class processes {
 public:
-    processes() : control_(dcuda::bootstrap::detect_job(), "stencil") {}
+    processes() : control_(dcuda::bootstrap::detect_job(), "models") {}
 
     int index() const { return control_.index(); }
     int count() const { return control_.count(); }
@@ -41,4 +41,4 @@ private:
     dcuda::bootstrap::control control_;
 };
 
-} // namespace stencil
+} // namespace common

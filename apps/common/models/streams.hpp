@@ -1,0 +1,94 @@
+// Streams, events and graphs of programs with two models.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "common/device_buffer.hpp"
+
+namespace common {
+
+class stream {
+public:
+    enum class priority { low, high };
+    explicit stream(priority how) {
+        int least = 0, greatest = 0;
+#if DCUDA_BACKEND_CUDA
+        check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for priorities");
+#endif
+        check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, how == priority::high ? greatest : least),
+              "creating a stream");
+    }
+    ~stream() { cudaStreamDestroy(stream_); }
+    stream(const stream&) = delete;
+    stream& operator=(const stream&) = delete;
+    cudaStream_t get() const { return stream_; }
+    void wait_on_host() const { check(cudaStreamSynchronize(stream_), "the kernels failed"); }
+
+private:
+    cudaStream_t stream_ = nullptr;
+};
+
+class event {
+public:
+    // cudaEventDefault to take times, cudaEventDisableTiming to join streams.
+    explicit event(unsigned flags) { check(cudaEventCreateWithFlags(&event_, flags), "creating an event"); }
+    ~event() { cudaEventDestroy(event_); }
+    event(const event&) = delete;
+    event& operator=(const event&) = delete;
+    void record(const stream& on) const { check(cudaEventRecord(event_, on.get()), "recording an event"); }
+    void hold_up(const stream& other) const { check(cudaStreamWaitEvent(other.get(), event_, 0), "joining streams"); }
+    friend double milliseconds(const event& from, const event& to) {
+        float elapsed = 0;
+        check(cudaEventElapsedTime(&elapsed, from.event_, to.event_), "taking the time");
+        return static_cast<double>(elapsed);
+    }
+
+private:
+    cudaEvent_t event_ = nullptr;
+};
+
+// What was captured, to be launched again and again.
+#if DCUDA_BACKEND_CUDA
+class graph {
+public:
+    template <class Work>
+    graph(const stream& on, const Work& work) {
+        check(cudaStreamBeginCapture(on.get(), cudaStreamCaptureModeThreadLocal), "capturing a graph");
+        work();
+        cudaGraph_t captured = nullptr;
+        check(cudaStreamEndCapture(on.get(), &captured), "capturing a graph");
+        const cudaError_t made = cudaGraphInstantiate(&ready_, captured, 0);
+        cudaGraphDestroy(captured);
+        check(made, "making a graph");
+        check(cudaGraphUpload(ready_, on.get()), "uploading a graph");
+    }
+    ~graph() { cudaGraphExecDestroy(ready_); }
+    graph(const graph&) = delete;
+    graph& operator=(const graph&) = delete;
+    void launch(const stream& on) const { check(cudaGraphLaunch(ready_, on.get()), "launching a graph"); }
+
+private:
+    cudaGraphExec_t ready_ = nullptr;
+};
+#else
+class graph {
+public:
+    template <class Work>
+    graph(const stream&, const Work&) {}
+    void launch(const stream&) const {}
+};
+
+// A function as work of the stream: what a kernel is on the CPU backend.
+inline void launch_on_host(std::function<void()> work, cudaStream_t stream) {
+    const auto run = [](void* given) {
+        const std::unique_ptr<std::function<void()>> mine(static_cast<std::function<void()>*>(given));
+        (*mine)();
+    };
+    check(cudaLaunchHostFunc(stream, run, new std::function<void()>(std::move(work))), "launching a loop");
+}
+#endif
+
+enum class launching { one_by_one, in_graphs };
+
+} // namespace common

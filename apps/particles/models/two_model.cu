@@ -1,0 +1,472 @@
+// Programs with two models, one for the device and one between devices: kernels on streams, and a library that the host
+// calls. What all of them share; a carrier is what differs (common/models/).
+//
+// What another device needs is computed first, on a stream of high priority, where the exchange follows:
+//     border stream      advance two segments at each border, exchange, sort the border segment and the neighbour's  |
+//     interior stream    advance and sort the others                                                                 |
+// The streams meet twice a step, but neither waits for all of the other: the interior is sorted when the border has
+// advanced, and the border advances when the interior is sorted. So the interior goes on to its next step while data is
+// still on its way.
+//
+// Messages that come take turns in two places: a neighbour that is a step ahead may already send the next one. It is
+// never two ahead, for it needs what this device sends after it has used the last.
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "common/agreed_error.hpp"
+#include "common/models/carrier.hpp"
+#include "common/models/streams.hpp"
+#include "models/model.hpp"
+#include "models/steps.hpp"
+
+namespace particles {
+
+using common::carriers;
+using common::check;
+using common::device_buffer;
+using common::event;
+using common::graph;
+using common::launching;
+using common::stream;
+
+namespace {
+
+// --- Kernels ---------------------------------------------------------------------------------------------------------
+
+// Two ranges of segments, such as those at both borders.
+struct segments_of {
+    range first, second;
+
+    DCUDA_HOST_DEVICE int count() const { return first.count() + second.count(); }
+    DCUDA_HOST_DEVICE int at(int index) const {
+        return index < first.count() ? first.first + index : second.first + index - first.count();
+    }
+};
+
+// What is done for each particle.
+template <advance How>
+struct advancing {
+    two_model_task work;
+    int turn, step;
+
+    DCUDA_DEVICE int count(int segment) const { return count_before<How>(work, segment); }
+    DCUDA_DEVICE void begin(int segment) const { begin_segment<How>(work, segment); }
+    DCUDA_DEVICE int operator()(int segment, int i) const { return advance_one<How>(work, turn, step, segment, i); }
+    DCUDA_DEVICE tally& result(int segment) const { return work.tally_of(segment); }
+};
+
+// Adds up momentum and energy, and keeps the forces. Counts no interactions: they are no part of a step.
+struct surveying {
+    two_model_task work;
+    int turn;
+    bool is_start;
+
+    DCUDA_DEVICE int count(int segment) const { return work.base.block(segment).count(); }
+    DCUDA_DEVICE void begin(int segment) const {
+        result(segment).count = static_cast<unsigned long long>(count(segment));
+    }
+    DCUDA_DEVICE int operator()(int segment, int i) const {
+        const std::size_t slot = work.base.first_slot(segment) + static_cast<std::size_t>(i);
+        const vector v = work.velocities[turn][slot];
+        const influence felt = influence_on(work.base, segment, load(work.base.block(segment).at() + i));
+        work.base.forces[slot] = felt.force;
+        tally& sum = result(segment);
+        vector& momentum = is_start ? sum.momentum_before : sum.momentum;
+        atomicAdd(&momentum.x, mass * v.x);
+        atomicAdd(&momentum.y, mass * v.y);
+        atomicAdd(is_start ? &sum.energy_before : &sum.energy,
+                  0.5 * mass * (v.x * v.x + v.y * v.y) + 0.5 * felt.potential);
+        return 0;
+    }
+    DCUDA_DEVICE tally& result(int segment) const { return work.tally_of(segment); }
+};
+
+// A device has many segments, and each must be sorted by one block: they should all run at once. Four of this size do
+// on a multiprocessor.
+constexpr int sorting_threads = 384, sorting_blocks = 4;
+// Small blocks for a number of particles that changes: few threads without one, and what they take is free again soon.
+constexpr int most_threads = 256;
+
+#if DCUDA_BACKEND_CUDA
+
+template <class Body>
+__global__ void __launch_bounds__(most_threads)
+    for_each_particle(const segments_of segments, const int blocks_of_segment, const Body body) {
+    const int segment = segments.at(static_cast<int>(blockIdx.x) / blocks_of_segment);
+    const int first = static_cast<int>(blockIdx.x) % blocks_of_segment * static_cast<int>(blockDim.x);
+    const int count = body.count(segment), i = first + static_cast<int>(threadIdx.x);
+    if (i == 0) body.begin(segment);
+    if (first >= count) return;
+    int partners = i < count ? body(segment, i) : 0;
+    for (int lanes = 16; lanes > 0; lanes /= 2) partners += __shfl_xor_sync(0xffffffff, partners, lanes);
+    if (threadIdx.x % 32 == 0 && partners > 0)
+        atomicAdd(&body.result(segment).partners, static_cast<unsigned long long>(partners));
+}
+
+template <class Body>
+void launch(const two_model_task& work, const segments_of& segments, int threads, const Body& body,
+            cudaStream_t stream) {
+    const int blocks = (work.base.capacity + threads - 1) / threads;
+    for_each_particle<<<static_cast<unsigned>(segments.count() * blocks), static_cast<unsigned>(threads), 0, stream>>>(
+        segments, blocks, body);
+    check(cudaGetLastError(), "launching a kernel");
+}
+
+struct block_team {
+    DCUDA_DEVICE int index() const { return static_cast<int>(threadIdx.x); }
+    DCUDA_DEVICE int size() const { return static_cast<int>(blockDim.x); }
+    DCUDA_DEVICE void sync() const { __syncthreads(); }
+};
+
+template <bool IsShared>
+__global__ void __launch_bounds__(sorting_threads, sorting_blocks)
+    sort_segments(const two_model_task work, const segments_of segments, const int turn, const int step) {
+    extern __shared__ long long shared[];
+    const int segment = segments.at(static_cast<int>(blockIdx.x));
+    std::byte* const memory = IsShared ? reinterpret_cast<std::byte*>(shared) : work.scratch_of(segment);
+    sort_segment(block_team{}, work, memory, turn, step, segment);
+}
+
+// Whether the sort of a segment has room in shared memory.
+bool fits_in_shared_memory(std::size_t bytes) {
+    int device = 0, most = 0;
+    check(cudaGetDevice(&device), "asking for the device");
+    check(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), "asking for shared memory");
+    if (bytes > static_cast<std::size_t>(most)) return false;
+    check(
+        cudaFuncSetAttribute(sort_segments<true>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
+        "asking for shared memory");
+    return true;
+}
+
+void launch_sort(const two_model_task& work, const segments_of& segments, int turn, int step, cudaStream_t stream) {
+    const auto blocks = static_cast<unsigned>(segments.count());
+    if (work.scratch == nullptr)
+        sort_segments<true><<<blocks, sorting_threads, work.sort_bytes(), stream>>>(work, segments, turn, step);
+    else
+        sort_segments<false><<<blocks, sorting_threads, 0, stream>>>(work, segments, turn, step);
+    check(cudaGetLastError(), "launching a kernel");
+}
+
+__global__ void add_steps(int* to, int steps) { *to += steps; }
+
+void launch_add(int* to, int steps, cudaStream_t stream) {
+    add_steps<<<1, 1, 0, stream>>>(to, steps);
+    check(cudaGetLastError(), "launching a kernel");
+}
+
+#else
+
+// Loops, as work of the stream.
+template <class Body>
+void launch(const two_model_task&, const segments_of& segments, int, const Body& body, cudaStream_t stream) {
+    const auto loop = [=] {
+        for (int index = 0; index < segments.count(); ++index) {
+            const int segment = segments.at(index), count = body.count(segment);
+            unsigned long long partners = 0;
+            body.begin(segment);
+            for (int i = 0; i < count; ++i) partners += static_cast<unsigned long long>(body(segment, i));
+            if (partners > 0) body.result(segment).partners += partners;
+        }
+    };
+    common::launch_on_host(loop, stream);
+}
+
+struct lone_team {
+    static int index() { return 0; }
+    static int size() { return 1; }
+    static void sync() {}
+};
+
+bool fits_in_shared_memory(std::size_t) { return false; }
+
+void launch_sort(const two_model_task& work, const segments_of& segments, int turn, int step, cudaStream_t stream) {
+    const auto loop = [=] {
+        for (int index = 0; index < segments.count(); ++index)
+            sort_segment(lone_team{}, work, work.scratch_of(segments.at(index)), turn, step, segments.at(index));
+    };
+    common::launch_on_host(loop, stream);
+}
+
+void launch_add(int* to, int steps, cudaStream_t stream) {
+    common::launch_on_host([=] { *to += steps; }, stream);
+}
+
+#endif
+
+// --- The model -------------------------------------------------------------------------------------------------------
+
+class two_model final : public common::model {
+public:
+    two_model(const setting& with, const std::string& carrier, launching how)
+        : chosen_(with.chosen), known_(with.known), how_(how),
+          threads_(std::min((with.threads + 31) / 32 * 32, most_threads)) {
+        const partition& segments = with.work.segments;
+        work_.base = with.work;
+        work_.mine = segments.of_device(with.work.device);
+        work_.room = list_room(with.work.capacity, chosen_.time_step);
+        if (segments.devices > 1 && work_.mine.count() < 2)
+            throw common::agreed_error("the model " + chosen_.model +
+                                       " needs two segments of each of several devices: use a larger --height");
+        work_.has_neighbour[0] = with.work.device > 0;
+        work_.has_neighbour[1] = with.work.device + 1 < segments.devices;
+        allocate();
+        divide();
+        const std::vector<common::route> routes = connect();
+        carrier_ = carriers::make(carrier, {processes_, message_memory_.data(), message_memory_.bytes(), routes});
+
+        // Once without any particles, before anything is captured or timed: kernels are loaded and connections made
+        // when first used.
+        const auto list_count = static_cast<std::size_t>(with.work.stored().count()) * 3;
+        check(cudaMemset(with.work.lists, 0, list_count * with.work.list_bytes()), "clearing the lists");
+        load();
+        survey(true);
+        take_steps({true, 2, true});
+        border_.wait_on_host();
+    }
+    ~two_model() override { cudaDeviceSynchronize(); }
+
+    double run() override {
+        load();
+        survey(true);
+        const double time = timed(work::all);
+        survey(false);
+        border_.wait_on_host();
+        share_tallies();
+        return time;
+    }
+
+    double exchange_alone() override { return messages_[0].empty() ? 0.0 : timed(work::exchanges); }
+
+    std::string describe() const override { return carrier_->name(); }
+
+private:
+    enum class work { all, exchanges };
+    // Some steps of a run, in one graph.
+    struct part {
+        bool is_first;
+        int steps;
+        bool is_last;
+        auto operator<=>(const part&) const = default;
+    };
+    static constexpr int steps_per_graph = 100; // even, for the turns
+
+    // Which velocities and numbers are those in blocks.
+    static int turn_after(int steps) { return (steps + 1) % 2; }
+
+    // --- Set-up
+
+    void allocate() {
+        const task& base = work_.base;
+        const auto stored = static_cast<std::size_t>(base.stored().count());
+        const std::size_t slots = stored * static_cast<std::size_t>(base.capacity);
+        moved_ = device_buffer<vector>(slots);
+        velocities_ = device_buffer<vector>(slots);
+        numbers_ = device_buffer<long long>(slots);
+        message_memory_ = device_buffer<std::byte>(two_model_task::message_count * work_.message_bytes());
+        tallies_ = device_buffer<tally>(static_cast<std::size_t>(work_.mine.count()));
+        steps_before_ = device_buffer<int>(1);
+        if (!fits_in_shared_memory(work_.sort_bytes())) {
+            scratch_ = device_buffer<std::byte>(stored * work_.sort_bytes());
+            work_.scratch = scratch_.data();
+        }
+        work_.moved = moved_.data();
+        work_.messages = message_memory_.data();
+        work_.tallies = tallies_.data();
+        work_.steps_before = steps_before_.data();
+        // A run ends where the program looks for its result.
+        const int last = turn_after(chosen_.steps);
+        work_.velocities[last] = base.velocities;
+        work_.velocities[1 - last] = velocities_.data();
+        work_.numbers[last] = base.numbers;
+        work_.numbers[1 - last] = numbers_.data();
+    }
+
+    // Which segments each stream has. Nothing for the border stream where there is no neighbour.
+    void divide() {
+        const range all = work_.mine;
+        const int before = work_.has_neighbour[0] ? 1 : 0, after = work_.has_neighbour[1] ? 1 : 0;
+        const range first{all.first, std::min(all.first + 2 * before, all.last)};
+        const range last{std::max(first.last, all.last - 2 * after), all.last};
+        advance_at_border_ = {first, last};
+        advance_inside_ = {{first.last, last.first}, {}};
+        sort_at_border_ = {{all.first - before, all.first + before}, {all.last - after, all.last + after}};
+        sort_inside_ = {{all.first + before, all.last - after}, {}};
+    }
+
+    std::vector<common::route> connect() {
+        std::vector<common::route> routes;
+        const std::size_t bytes = work_.message_bytes();
+        for (int border = 0; border < 2; ++border) {
+            if (!work_.has_neighbour[border]) continue;
+            const int peer = work_.base.device + (border == 0 ? -1 : 1);
+            routes.push_back({peer, bytes, bytes});
+            for (int turn = 0; turn < 2; ++turn) {
+                const auto there = static_cast<std::size_t>(two_model_task::index_in(1 - border, turn));
+                messages_[turn].push_back(
+                    {peer, work_.out(border).start, bytes, there * bytes, work_.in(border, turn).start, bytes});
+            }
+        }
+        return routes;
+    }
+
+    // --- A run
+
+    // Particles from the lists to blocks; nothing is counted so far.
+    void load() {
+        check(cudaDeviceSynchronize(), "copying the particles"); // these streams do not wait for what put them there
+        const auto clear = [&](void* memory, std::size_t bytes) {
+            check(cudaMemsetAsync(memory, 0, bytes, border_.get()), "clearing memory");
+        };
+        clear(message_memory_.data(), message_memory_.bytes());
+        clear(tallies_.data(), tallies_.bytes());
+        clear(steps_before_.data(), steps_before_.bytes());
+        meet(); // nobody sends to what is still to be cleared
+        advance_all<advance::load>({work_.mine, {}}, 0, border_);
+        bring(0);
+        sort({{sort_at_border_.first.first, sort_at_border_.second.last}, {}}, 0, border_);
+    }
+
+    void survey(bool is_start) {
+        const int turn = turn_after(is_start ? 0 : chosen_.steps);
+        launch(work_, {work_.mine, {}}, threads_, surveying{work_, turn, is_start}, border_.get());
+    }
+
+    // The neighbours begin together: after an exchange.
+    double timed(work what) {
+        meet(); // nobody still uses what came in the last even step
+        bring(0);
+        border_.wait_on_host();
+        std::vector<part> parts;
+        const int at_once = how_ == launching::in_graphs ? steps_per_graph : std::max(1, chosen_.steps);
+        for (int from = 0; from < chosen_.steps; from += at_once)
+            parts.push_back({from == 0, std::min(at_once, chosen_.steps - from), from + at_once >= chosen_.steps});
+        if (how_ == launching::in_graphs)
+            for (const part& some : parts) captured(what, some);
+        border_.wait_on_host();
+        start_.record(border_);
+        for (const part& some : parts) {
+            if (how_ == launching::in_graphs)
+                captured(what, some).launch(border_);
+            else
+                enqueue(what, some);
+        }
+        stop_.record(border_);
+        border_.wait_on_host();
+        return processes_.largest(milliseconds(start_, stop_));
+    }
+
+    const graph& captured(work what, const part& some) {
+        std::unique_ptr<graph>& made = graphs_[{what, some}];
+        if (made == nullptr) made = std::make_unique<graph>(border_, [&] { enqueue(what, some); });
+        return *made;
+    }
+
+    void enqueue(work what, const part& some) {
+        if (what == work::all)
+            take_steps(some);
+        else
+            for (int step = 1; step <= some.steps; ++step) bring(step % 2);
+    }
+
+    void take_steps(const part& some) {
+        begun_.record(border_);
+        begun_.hold_up(interior_);
+        advance_next(some, 1, advance_inside_, interior_);
+        advance_next(some, 1, advance_at_border_, border_);
+        for (int step = 1; step <= some.steps; ++step) {
+            advanced_.record(border_);
+            advanced_.hold_up(interior_);
+            sort(sort_inside_, step, interior_);
+            sorted_.record(interior_);
+            // Now, for the host may wait for the exchange.
+            advance_next(some, step + 1, advance_inside_, interior_);
+            if (!messages_[0].empty()) bring(step % 2);
+            sort(sort_at_border_, step, border_);
+            sorted_.hold_up(border_);
+            advance_next(some, step + 1, advance_at_border_, border_);
+        }
+        done_.record(interior_);
+        done_.hold_up(border_);
+        launch_add(work_.steps_before, some.steps, border_.get());
+    }
+
+    // The advance that a step begins with, or the one after the last step, or none.
+    void advance_next(const part& some, int step, const segments_of& segments, const stream& on) {
+        if (step <= some.steps)
+            some.is_first&& step == 1 ? advance_all<advance::first>(segments, step, on)
+                                      : advance_all<advance::middle>(segments, step, on);
+        else if (some.is_last)
+            advance_all<advance::end>(segments, step, on);
+    }
+
+    template <advance How>
+    void advance_all(const segments_of& segments, int step, const stream& on) {
+        if (segments.count() > 0) launch(work_, segments, threads_, advancing<How>{work_, step % 2, step}, on.get());
+    }
+    void sort(const segments_of& segments, int step, const stream& on) {
+        if (segments.count() > 0) launch_sort(work_, segments, step % 2, step, on.get());
+    }
+    void bring(int turn) { carrier_->bring(messages_[turn], border_.get()); }
+
+    void meet() {
+        border_.wait_on_host();
+        if (processes_.count() > 1) processes_.gather(0, "meeting");
+    }
+
+    // One tally of each device.
+    void share_tallies() {
+        std::vector<tally> of_segments(tallies_.count());
+        tallies_.download(of_segments.data(), of_segments.size());
+        tally mine;
+        for (const tally& one : of_segments) mine += one;
+        known_ = processes_.gather(mine, "tallies");
+    }
+
+    const options& chosen_;
+    std::vector<tally>& known_;
+    launching how_;
+    int threads_;
+    two_model_task work_;
+    segments_of advance_at_border_, advance_inside_, sort_at_border_, sort_inside_;
+    device_buffer<vector> moved_, velocities_;
+    device_buffer<long long> numbers_;
+    device_buffer<std::byte> message_memory_, scratch_;
+    device_buffer<tally> tallies_;
+    device_buffer<int> steps_before_;
+    std::vector<common::message> messages_[2]; // of even and of odd steps
+    common::processes processes_;
+    std::unique_ptr<common::carrier> carrier_;
+    stream border_{stream::priority::high}, interior_{stream::priority::low};
+    event begun_{cudaEventDisableTiming}, advanced_{cudaEventDisableTiming}, sorted_{cudaEventDisableTiming},
+        done_{cudaEventDisableTiming}, start_{cudaEventDefault}, stop_{cudaEventDefault};
+    std::map<std::pair<work, part>, std::unique_ptr<graph>> graphs_;
+};
+
+std::unique_ptr<common::model> make(const char* carrier, const setting& with, launching how) {
+    return std::make_unique<two_model>(with, carrier, how);
+}
+
+} // namespace
+
+std::size_t message_bytes(int capacity, double time_step) {
+    return message_view::bytes_of(capacity, list_room(capacity, time_step));
+}
+
+namespace {
+
+const models::entry plain("plain", [](const setting& with) { return make("plain", with, launching::one_by_one); });
+const models::entry host("host", [](const setting& with) { return make("host", with, launching::one_by_one); });
+const models::entry mpi("mpi", [](const setting& with) { return make("mpi", with, launching::one_by_one); });
+#if DCUDA_BACKEND_CUDA
+const models::entry plain_graph("plain-graph",
+                                [](const setting& with) { return make("plain", with, launching::in_graphs); });
+const models::entry nccl("nccl", [](const setting& with) { return make("nccl", with, launching::one_by_one); });
+const models::entry nccl_graph("nccl-graph",
+                               [](const setting& with) { return make("nccl", with, launching::in_graphs); });
+#endif
+
+} // namespace
+
+} // namespace particles

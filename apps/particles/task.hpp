@@ -1,0 +1,169 @@
+// A device's particles in memory, and what is computed from them, for the ranks of dCUDA and for the models to compare
+// with.
+#pragma once
+
+#include <cstddef>
+
+#include "dcuda/device.hpp"
+#include "motion.hpp"
+
+namespace particles {
+
+// Why a rank could not go on.
+struct failure {
+    enum reason : int { none, overfull, too_fast, crowded };
+    int what = none;
+    int step = 0;
+    int segment = 0;
+    int count = 0;        // overfull: particles in the segment; crowded: how many of them may leave for another device
+    long long number = 0; // too_fast: of the particle
+    vector velocity;
+};
+
+// What a rank knows of its particles.
+struct tally {
+    failure failed;
+    int fullest = 0;                 // the most particles in one of its segments
+    unsigned long long count = 0;    // particles at the end
+    unsigned long long partners = 0; // pairs that a force acted on, over all steps; each pair counts for both particles
+    vector momentum_before, momentum; // of its particles
+    vector walls;                     // momentum that walls took
+    double energy_before = 0.0, energy = 0.0;
+
+    // Adds what others know. The failure that is kept is the first.
+    tally& operator+=(const tally& other) {
+        const auto add = [](vector& sum, const vector& v) {
+            sum.x += v.x;
+            sum.y += v.y;
+        };
+        const bool is_first = failed.what == failure::none || other.failed.step < failed.step;
+        if (other.failed.what != failure::none && is_first) failed = other.failed;
+        count += other.count;
+        fullest = fullest > other.fullest ? fullest : other.fullest;
+        partners += other.partners;
+        add(momentum_before, other.momentum_before);
+        add(momentum, other.momentum);
+        add(walls, other.walls);
+        energy_before += other.energy_before;
+        energy += other.energy;
+        return *this;
+    }
+};
+
+enum class leaving : int { down = 0, not_at_all = 1, up = 2 };
+
+// A list of particles, in memory.
+struct list_view {
+    struct head {
+        int count; // negative: the mark of an error
+        int fill[3];
+    };
+    head* start;
+
+    DCUDA_HOST_DEVICE int& count() const { return start->count; }
+    DCUDA_HOST_DEVICE particle* items() const { return reinterpret_cast<particle*>(start + 1); }
+    static DCUDA_HOST_DEVICE std::size_t bytes_of(int count) {
+        return sizeof(head) + static_cast<std::size_t>(count) * sizeof(particle);
+    }
+    // With a capacity's padding, so that every list lies at a multiple of 16 bytes.
+    static DCUDA_HOST_DEVICE std::size_t stride(int capacity) { return (bytes_of(capacity) + 15) / 16 * 16; }
+};
+
+// The particles' positions in a segment, in memory.
+struct block_view {
+    int* cells; // where each begins; one more for the end. The first is 0, or negative: the mark of an error
+    int columns;
+
+    DCUDA_HOST_DEVICE int count() const { return cells[columns]; }
+    DCUDA_HOST_DEVICE vector* at() const {
+        return reinterpret_cast<vector*>(reinterpret_cast<std::byte*>(cells) + bytes_of(columns, 0));
+    }
+    static DCUDA_HOST_DEVICE std::size_t bytes_of(int columns, int count) {
+        const std::size_t cell_bytes = (static_cast<std::size_t>(columns) + 1) * sizeof(int);
+        return (cell_bytes + 15) / 16 * 16 + static_cast<std::size_t>(count) * sizeof(vector);
+    }
+};
+
+// A device's memory and the task: what the host hands to the kernels.
+struct task {
+    domain whole;
+    partition segments;
+    int device = 0;
+    int capacity = 0;             // of a segment
+    std::byte* blocks = nullptr;  // each: for the device's segments with halo, in device memory
+    std::byte* lists = nullptr;   // three for each segment
+    vector* velocities = nullptr; // of the particles in blocks
+    vector* forces = nullptr;
+    long long* numbers = nullptr;
+    int* scratch = nullptr;   // for each rank of the device
+    tally* tallies = nullptr; // of each rank of the device
+    tally* known = nullptr;   // of each rank of the world
+    int steps = 0;
+    double time_step = 0.0;
+    double progress_seconds = 0.0; // 0: none
+
+    DCUDA_HOST_DEVICE range stored() const { return with_halo(segments.of_device(device)); }
+    DCUDA_HOST_DEVICE std::size_t block_bytes() const { return block_view::bytes_of(whole.columns, capacity); }
+    DCUDA_HOST_DEVICE std::size_t list_bytes() const { return list_view::stride(capacity); }
+    DCUDA_HOST_DEVICE std::size_t scratch_ints() const {
+        return static_cast<std::size_t>(whole.columns) + static_cast<std::size_t>(capacity);
+    }
+
+    DCUDA_HOST_DEVICE std::size_t place(int segment) const {
+        return static_cast<std::size_t>(segment - stored().first);
+    }
+    DCUDA_HOST_DEVICE std::size_t first_slot(int segment) const {
+        return place(segment) * static_cast<std::size_t>(capacity);
+    }
+    DCUDA_HOST_DEVICE block_view block(int segment) const {
+        return {reinterpret_cast<int*>(blocks + place(segment) * block_bytes()), whole.columns};
+    }
+    DCUDA_HOST_DEVICE list_view list(int segment, leaving how) const {
+        const std::size_t index = place(segment) * 3 + static_cast<std::size_t>(how);
+        return {reinterpret_cast<list_view::head*>(lists + index * list_bytes())};
+    }
+};
+
+// A position in a block, by one access.
+DCUDA_DEVICE vector load(const vector* at) {
+#if DCUDA_BACKEND_CUDA
+    const double2 both = *reinterpret_cast<const double2*>(at);
+    return {both.x, both.y};
+#else
+    return *at;
+#endif
+}
+
+// Of all particles in the nine cells around, by y, x and number. The three cells of a segment are one piece of its
+// block.
+DCUDA_DEVICE influence influence_on(const task& work, int segment, const vector& here) {
+    const int column = work.whole.column_of(here.x);
+    const int first = column > 0 ? column - 1 : 0;
+    const int last = column + 2 < work.whole.columns ? column + 2 : work.whole.columns;
+    const block_view before = work.block(segment - 1), same = work.block(segment), after = work.block(segment + 1);
+    const int counts[3] = {before.cells[last] - before.cells[first], same.cells[last] - same.cells[first],
+                           after.cells[last] - after.cells[first]};
+    const int up_to_second = counts[0] + counts[1], all = up_to_second + counts[2];
+    // The i-th of all pieces, one after the other. They lie in one array.
+    const vector* const start = before.at() + before.cells[first];
+    const auto to_second = static_cast<int>(same.at() + same.cells[first] - start) - counts[0];
+    const auto to_third = static_cast<int>(after.at() + after.cells[first] - start) - up_to_second;
+    const auto candidate = [&](int i) {
+        return load(start + (i + (i < counts[0] ? 0 : i < up_to_second ? to_second : to_third)));
+    };
+
+    // Two in three are too far away, and what a force takes is long. So find the others first: threads that run in step
+    // then wait for whoever has the most partners, not for everyone's.
+    influence sum;
+    for (int begin = 0; begin < all; begin += 64) {
+        const int end = begin + 64 < all ? begin + 64 : all;
+        unsigned long long partners = 0;
+        for (int i = begin; i < end; ++i)
+            partners |= static_cast<unsigned long long>(are_close(here, candidate(i))) << (i - begin);
+        for (; partners != 0; partners &= partners - 1)
+            sum.add(here, candidate(begin + __ffsll(static_cast<long long>(partners)) - 1));
+    }
+    return sum;
+}
+
+} // namespace particles

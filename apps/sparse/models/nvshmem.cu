@@ -21,7 +21,7 @@ struct job {
     task work;
     goal wanted{};
     std::uint64_t* signals = nullptr;  // symmetric: of each tag, of each block
-    std::uint64_t* received = nullptr; // how many of these this device has waited for
+    std::uint64_t* received = nullptr; // how many of these this device had waited for before the run
     std::uint64_t* stamps = nullptr;   // nanoseconds: start, stop
 
     __host__ __device__ int blocks() const { return work.whole.ranks_per_device; }
@@ -35,7 +35,14 @@ class block {
 public:
     struct memory {};
 
-    __device__ explicit block(const job& of) : of_(of) {}
+    // `received` has room for a number of each tag, shared by the block.
+    __device__ block(const job& of, std::uint64_t* received) : of_(of), received_(received) {
+        for (int tag = thread(); tag < tags; tag += threads()) received_[tag] = of_.received[own(tag)];
+        __syncthreads();
+    }
+    __device__ void close() const {
+        for (int tag = thread(); tag < tags; tag += threads()) of_.received[own(tag)] = received_[tag];
+    }
 
     // Of this device, which is what is asked for.
     __device__ int id(dcuda::communicator) const { return static_cast<int>(blockIdx.x); }
@@ -76,11 +83,9 @@ public:
 
     __device__ void wait_notifications(int tag, int count) const {
         if (thread() == 0 && count > 0) {
-            const std::size_t number = of_.number(tag, static_cast<int>(blockIdx.x));
-            const std::uint64_t expected = of_.received[number] + static_cast<std::uint64_t>(count);
-            nvshmem_signal_wait_until(&of_.signals[number], NVSHMEM_CMP_GE, expected);
+            received_[tag] += static_cast<std::uint64_t>(count);
+            nvshmem_signal_wait_until(&of_.signals[own(tag)], NVSHMEM_CMP_GE, received_[tag]);
             cuda::atomic_thread_fence(cuda::memory_order_acquire);
-            of_.received[number] = expected;
         }
         __syncthreads();
     }
@@ -89,16 +94,20 @@ public:
     __device__ void stop_timer() const { stamp(1); }
 
 private:
+    __device__ std::size_t own(int tag) const { return of_.number(tag, static_cast<int>(blockIdx.x)); }
     __device__ void stamp(int which) const {
         if (blockIdx.x == 0 && thread() == 0) of_.stamps[which] = common::now_ns();
     }
 
     const job& of_;
+    std::uint64_t* received_;
 };
 
 __global__ void __launch_bounds__(1024) iterate_with_nvshmem(const __grid_constant__ job of) {
-    block self(of);
+    __shared__ std::uint64_t received[tags];
+    block self(of, received);
     iterate_as(self, of.work, of.wanted, [](int) {});
+    self.close();
 }
 
 class nvshmem_model final : public common::model {

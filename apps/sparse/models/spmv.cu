@@ -74,16 +74,13 @@ private:
             if (what == work::all)
                 multiply(with_.work, with_.threads, lists_.vector(0), lists_.product(0), fixed_factor{}, kernels_);
         };
-        if (is_alone_) {
-            multiply_rows();
-            return;
-        }
+        if (is_alone_) return multiply_rows();
         // The products before have read what comes now.
         order(kernels_, messages_);
         bring(from_above_);
         order(messages_, kernels_);
+        bring(to_below_); // those below wait for it
         multiply_rows();
-        bring(to_below_);
         if (!from_behind_.empty()) {
             bring(from_behind_);
             order(messages_, kernels_);

@@ -7,57 +7,13 @@
 #pragma once
 
 #include <cstddef>
+#include <utility>
 
-#include "arithmetic.hpp"
 #include "common/progress.hpp"
 #include "dcuda/device.hpp"
-#include "decomposition.hpp"
+#include "layout.hpp"
 
 namespace sparse {
-
-// Where things lie in the memory of a device, in bytes from its start, each at a multiple of 16: first a program's own
-// `board`, then three vectors, two products, and a received product for each child in the tree along the row.
-struct layout {
-    static constexpr int vectors = 3;
-    static constexpr int products = 2;
-
-    std::size_t board_bytes = 0;
-    std::size_t vector_bytes = 0;
-    std::size_t product_bytes = 0;
-    int levels = 0;
-
-    DCUDA_HOST_DEVICE layout(const decomposition& whole, place at, std::size_t board)
-        : board_bytes((board + 15) / 16 * 16), vector_bytes(bytes_of(whole.columns_at(at))),
-          product_bytes(bytes_of(whole.rows_at(at))), levels(tree{whole.devices.columns}.levels(at.column)) {}
-
-    DCUDA_HOST_DEVICE std::size_t vector(int buffer) const {
-        return board_bytes + static_cast<std::size_t>(buffer) * vector_bytes;
-    }
-    DCUDA_HOST_DEVICE std::size_t product(int buffer) const {
-        return vector(vectors) + static_cast<std::size_t>(buffer) * product_bytes;
-    }
-    DCUDA_HOST_DEVICE std::size_t received(int level) const { return product(products + level); }
-    DCUDA_HOST_DEVICE std::size_t bytes() const { return received(levels); }
-
-private:
-    static DCUDA_HOST_DEVICE std::size_t bytes_of(range elements) {
-        return (static_cast<std::size_t>(elements.count()) * sizeof(double) + 15) / 16 * 16;
-    }
-};
-
-// A device's memory and its part of the work: what the host hands to the kernels.
-struct task {
-    decomposition whole;
-    int device = 0;
-    csr_view matrix{}; // the device's block, in device memory
-    std::byte* memory = nullptr;
-    std::size_t board_bytes = 0;
-    int team = 1;                  // threads that share a row: 1 or row_lanes
-    double progress_seconds = 0.0; // 0: none
-
-    DCUDA_HOST_DEVICE place here() const { return whole.devices.place_of(device); }
-    DCUDA_HOST_DEVICE layout memory_at(place at) const { return {whole, at, board_bytes}; }
-};
 
 // Messages along rows and towards the root have a tag for each level of the tree: the receiver adds in that order.
 enum tag : int { vector_tag, factor_tag, square_tag, gather_tag, product_tags = 32, square_tags = 64, check_tags = 96 };
@@ -95,10 +51,12 @@ DCUDA_DEVICE double sum_of(int count, const Term& term) {
     return result;
 }
 
+// Rank: dcuda::rank, or what has the same calls.
+template <class Rank>
 class exchange {
 public:
     // Collective over all ranks.
-    DCUDA_DEVICE exchange(dcuda::rank& self, const task& work)
+    DCUDA_DEVICE exchange(Rank& self, const task& work)
         : self_(self), work_(work), at_(work.here()), number_(self.id(dcuda::device)), memory_(work.memory_at(at_)),
           rows_(local(work.whole.rows_of(at_, number_), work.whole.rows_at(at_))),
           columns_(local(work.whole.columns_of(at_, number_), work.whole.columns_at(at_))) {
@@ -161,10 +119,6 @@ public:
             y + rows_.first, product_tags + level);
     }
 
-    static DCUDA_HOST_DEVICE std::size_t bytes_of(int elements) {
-        return static_cast<std::size_t>(elements) * sizeof(double);
-    }
-
 private:
     static DCUDA_DEVICE range local(range part, range whole) {
         return {part.first - whole.first, part.last - whole.first};
@@ -183,47 +137,13 @@ private:
         }
     }
 
-    dcuda::rank& self_;
+    Rank& self_;
     const task& work_;
     place at_;
     int number_;
     layout memory_;
     range rows_, columns_;
-    dcuda::window window_;
+    decltype(std::declval<Rank&>().create_window(dcuda::world, nullptr, 0)) window_;
 };
-
-enum class gathered { vector, product };
-
-// Every rank of the first row of devices puts its elements of the vector, or of the first column those of the product,
-// to `all`, which holds the whole on process 0 and is not used elsewhere.
-__global__ void __launch_bounds__(1024)
-    gather(dcuda::context context, task work, gathered what, int buffer, double* all) {
-    __shared__ dcuda::state state;
-    dcuda::rank self(context, state);
-
-    const decomposition& whole = work.whole;
-    const place at = work.here();
-    const int number = self.id(dcuda::device);
-    const bool of_vector = what == gathered::vector;
-    const range mine = of_vector ? whole.columns_of(at, number) : whole.rows_of(at, number);
-    const range of_device = of_vector ? whole.columns_at(at) : whole.rows_at(at);
-    const bool has_part = (of_vector ? at.row : at.column) == 0;
-    const layout memory = work.memory_at(at);
-    const std::byte* const source = work.memory + (of_vector ? memory.vector(buffer) : memory.product(buffer)) +
-                                    exchange::bytes_of(mine.first - of_device.first);
-
-    // The source of a put lies inside the putting rank's window.
-    const bool collects = self.id() == 0;
-    const dcuda::window win =
-        self.create_window(dcuda::world, collects ? static_cast<void*>(all) : work.memory,
-                           collects ? exchange::bytes_of(of_vector ? whole.columns : whole.rows) : memory.bytes());
-    if (has_part)
-        self.put_notify(win, 0, exchange::bytes_of(mine.first), exchange::bytes_of(mine.count()), source, gather_tag);
-    if (collects) {
-        const int devices = of_vector ? whole.devices.columns : whole.devices.rows;
-        self.wait_notifications(gather_tag, devices * whole.ranks_per_device);
-    }
-    self.free_window(win);
-}
 
 } // namespace sparse

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 
 #include "dcuda/config.hpp"
 
@@ -79,6 +80,29 @@ struct findings {
                 result.state = outcome::enough;
         }
         return result;
+    }
+};
+
+// What a device notes, at the start of its memory. Followed by the ranks' squares, and twice their checks.
+struct board {
+    static constexpr int most_levels = 31;
+
+    control told[2]; // in turn
+    findings found;  // device 0
+    double square_sum = 0.0;
+    double square_sums[most_levels] = {}; // received
+    check check_sum;
+    check check_sums[most_levels] = {}; // received
+
+    DCUDA_HOST_DEVICE double* squares() { return reinterpret_cast<double*>(this + 1); }
+    DCUDA_HOST_DEVICE check* checks(int ranks, int iteration) {
+        return reinterpret_cast<check*>(squares() + ranks) + iteration % 2 * ranks;
+    }
+    // What the last iteration was told.
+    DCUDA_HOST_DEVICE const control& last_told() const { return told[told[0].state == outcome::none ? 1 : 0]; }
+
+    static DCUDA_HOST_DEVICE std::size_t bytes(int ranks) {
+        return sizeof(board) + static_cast<std::size_t>(ranks) * (sizeof(double) + 2 * sizeof(check));
     }
 };
 

@@ -1,7 +1,7 @@
 #include "options.hpp"
 
 #include <cmath>
-#include <map>
+#include <set>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -40,6 +40,11 @@ bool read_grid(const std::string& text, grid& result) {
     return at != text.npos && CLI::detail::lexical_cast(text.substr(0, at), result.rows) &&
            CLI::detail::lexical_cast(text.substr(at + 1), result.columns) && result.rows >= 1 && result.columns >= 1 &&
            result.rows <= 4096 && result.columns <= 4096;
+}
+
+void add_model_option(CLI::App& app, matrix_options& chosen, const std::string& help,
+                      const std::set<std::string>& names) {
+    app.add_option("--model", chosen.model, help)->check(CLI::IsMember(names).description(""))->capture_default_str();
 }
 
 // Options of the random matrix exclude the file. Returns the file's.
@@ -94,8 +99,25 @@ spmv_command_line parse_spmv(int argc, char** argv) {
     app.add_option("--repetitions", chosen.repetitions, "products in a run")
         ->check(within(1, 1 << 30))
         ->capture_default_str();
+    add_model_option(app, chosen,
+                     "what multiplies: dcuda; to compare with: plain, plain-graph (one device, no library), mpi, nccl, "
+                     "nccl-graph, host (dCUDA's transports, called by the host)",
+                     {"dcuda", "plain", "plain-graph", "mpi", "nccl", "nccl-graph", "host"});
+    app.add_flag("--no-barrier", chosen.no_barrier,
+                 "models mpi, nccl, nccl-graph: a repetition begins before all devices have ended the last");
     common::add_run_options(app, chosen, "rows");
-    return common::parse(app, argc, argv, chosen);
+    spmv_command_line result = common::parse(app, argc, argv, chosen);
+    if (!result.chosen) return result;
+    const std::string& model = result.chosen->model;
+    if (result.chosen->no_barrier && model != "mpi" && !model.starts_with("nccl")) {
+        result.text =
+            fmt::format("--no-barrier is for mpi and nccl only, where sending waits for the receiver; not for "
+                        "the model {}\n",
+                        model);
+        result.status = 2;
+        result.chosen.reset();
+    }
+    return result;
 }
 
 power_command_line parse_power_iteration(int argc, char** argv) {
@@ -117,6 +139,10 @@ power_command_line parse_power_iteration(int argc, char** argv) {
     app.add_option("--top", chosen.top,
                    "how many rows with the largest elements of the eigenvector to print (default: with --matrix 10)")
         ->check(within(0, largest_size));
+    add_model_option(app, chosen,
+                     "what iterates: dcuda; to compare with: plain (one device, no library), mpi, nccl, host (dCUDA's "
+                     "transports, called by the host), nvshmem",
+                     {"dcuda", "plain", "mpi", "nccl", "host", "nvshmem"});
     common::add_run_options(app, chosen, "rows");
     power_command_line result = common::parse(app, argc, argv, chosen);
     if (!result.chosen) return result;

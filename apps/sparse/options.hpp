@@ -18,6 +18,10 @@ struct matrix_options : common::run_options {
     std::uint64_t seed = 1;
     grid devices{0, 0}; // 0: as square as the number of devices allows
     int team = 0;       // threads that share a row; 0: as suits the backend
+    std::string model = "dcuda";
+
+    // Whether blocks are ranks; else the host launches kernels on the whole device.
+    bool has_ranks() const { return model == "dcuda" || model == "nvshmem"; }
 
     // Rows of the whole random matrix, so that each device has size * size places of it.
     int whole_rows(int device_count) const;
@@ -26,6 +30,7 @@ struct matrix_options : common::run_options {
 struct spmv_options : matrix_options {
     int columns = 0; // of the whole random matrix; 0: as many as rows
     int repetitions = 100;
+    bool no_barrier = false; // between repetitions
 };
 
 struct power_options : matrix_options {

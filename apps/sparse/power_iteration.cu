@@ -1,16 +1,26 @@
 // Power iteration on all devices of a job: docs/guide/power_iteration.md.
 #include <cmath>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "common/statistics.hpp"
 #include "labels.hpp"
+#include "models/model.hpp"
 #include "power_kernel.hpp"
 #include "report.hpp"
 #include "setup.hpp"
 
 namespace sparse {
+
+// The bound keeps registers at 64 per thread, so that any number of threads can be launched.
+__global__ void __launch_bounds__(1024) iterate(dcuda::context context, task work, goal wanted) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    common::progress reported(self, "power_iteration: iteration", wanted.iterations, work.progress_seconds);
+    iterate_as(self, work, wanted, [&](int done) { reported.done(done); });
+}
 
 namespace {
 
@@ -41,14 +51,23 @@ class solver {
 public:
     solver(common::session& here, const power_options& chosen, const problem& from, const dcuda::launch_config& config)
         : here_(here), goal_{chosen.iterations, chosen.tolerance},
-          part_(here, chosen, from, config, board::bytes(config.ranks_per_device)) {}
+          part_(here, chosen, from, config,
+                chosen.has_ranks() ? board::bytes(config.ranks_per_device) : bytes_with_records(from.whole)) {
+        if (chosen.model != "dcuda")
+            model_ = models::make(chosen.model, {part_.work(), static_cast<int>(config.threads.x), 0, true, goal_});
+    }
 
     // What the iteration came to; what it found is on process 0 alone.
     discovery run(const start_vector& start) {
         part_.set_vector(start);
         const board empty;
         part_.write(0, &empty, 1);
-        here_.runtime.run(iterate, part_.config(), part_.work(), goal_);
+        if (model_) {
+            milliseconds_ = model_->run();
+        } else {
+            here_.runtime.run(iterate, part_.config(), part_.work(), goal_);
+            milliseconds_ = here_.runtime.timings().at(0);
+        }
         const board after = part_.read<board>();
         told_ = after.last_told();
         return {told_, after.found, {}};
@@ -61,6 +80,11 @@ public:
         return result;
     }
 
+    // What the exchanges of the last run alone take, where that is known. The vector is lost.
+    double run_exchanges() { return model_ ? model_->exchange_alone() : 0.0; }
+
+    double milliseconds() const { return milliseconds_; }
+    std::string describe_model() const { return model_ ? model_->describe() : ""; }
     const goal& wanted() const { return goal_; }
     int team() const { return part_.work().team; }
 
@@ -68,6 +92,8 @@ private:
     common::session& here_;
     goal goal_;
     device_part part_;
+    std::unique_ptr<common::model> model_; // null: dCUDA
+    double milliseconds_ = 0.0;
     control told_;
 };
 
@@ -118,17 +144,20 @@ int run(common::session& here, const power_options& chosen) {
     const dcuda::launch_config config = choose_launch(here, chosen, from.whole, iterate);
     solver solve(here, chosen, from, config);
 
-    report about{whole, 0, static_cast<int>(config.threads.x), solve.team(), common::backend, {}, {}};
+    report about{
+        whole, 0, static_cast<int>(config.threads.x), solve.team(), common::backend, solve.describe_model(), {},
+        {},    {}};
     const start_vector start(chosen.seed, 0, whole.rows);
     discovery seen;
     std::vector<double> vector;
     iterated expected;
     for (int i = 0; i < chosen.repeat; ++i) {
         seen = solve.run(start);
-        about.milliseconds.push_back(here.runtime.timings().at(0));
+        about.milliseconds.push_back(solve.milliseconds());
         if (has_failed(seen.told, chosen)) throw common::agreed_error(failure_of(seen, chosen));
         vector = solve.collect();
         if (first && chosen.verify) verify(about, chosen, from, start, solve.wanted(), expected, seen, vector);
+        about.exchange_milliseconds.push_back(solve.run_exchanges());
     }
     if (chosen.tolerance > 0.0) {
         const discovery second = solve.run(start_vector(chosen.seed, 1, whole.rows));
@@ -149,5 +178,6 @@ int run(common::session& here, const power_options& chosen) {
 } // namespace sparse
 
 int main(int argc, char** argv) {
+    common::start_program_of_model("power_iteration", argc, argv);
     return common::run_program("power_iteration", argc, argv, sparse::parse_power_iteration, sparse::run);
 }

@@ -32,33 +32,11 @@
 
 namespace sparse {
 
-// What a device notes, at the start of its memory. Followed by the ranks' squares, and twice their checks.
-struct board {
-    static constexpr int most_levels = 31;
-
-    control told[2]; // in turn
-    findings found;  // device 0
-    double square_sum = 0.0;
-    double square_sums[most_levels] = {}; // received
-    check check_sum;
-    check check_sums[most_levels] = {}; // received
-
-    DCUDA_HOST_DEVICE double* squares() { return reinterpret_cast<double*>(this + 1); }
-    DCUDA_HOST_DEVICE check* checks(int ranks, int iteration) {
-        return reinterpret_cast<check*>(squares() + ranks) + iteration % 2 * ranks;
-    }
-    // What the last iteration was told.
-    DCUDA_HOST_DEVICE const control& last_told() const { return told[told[0].state == outcome::none ? 1 : 0]; }
-
-    static DCUDA_HOST_DEVICE std::size_t bytes(int ranks) {
-        return sizeof(board) + static_cast<std::size_t>(ranks) * (sizeof(double) + 2 * sizeof(check));
-    }
-};
-
 // The part of an iteration that is about the vector as a whole.
+template <class Rank>
 class normalisation {
 public:
-    DCUDA_DEVICE normalisation(dcuda::rank& self, const exchange& messages, const task& work, const goal& wanted)
+    DCUDA_DEVICE normalisation(Rank& self, const exchange<Rank>& messages, const task& work, const goal& wanted)
         : self_(self), messages_(messages), work_(work), wanted_(wanted), at_(messages.at()),
           ranks_(work.whole.ranks_per_device), notes_(*reinterpret_cast<board*>(work.memory)) {}
 
@@ -78,8 +56,8 @@ public:
             const place there{0, owner / ranks_};
             const int first_there = work_.whole.columns_at(there).first;
             messages_.put(there, owner % ranks_,
-                          work_.memory_at(there).vector(vector) + exchange::bytes_of(overlap.first - first_there),
-                          exchange::bytes_of(overlap.count()), source + (overlap.first - rows.first), vector_tag);
+                          work_.memory_at(there).vector(vector) + bytes_of(overlap.first - first_there),
+                          bytes_of(overlap.count()), source + (overlap.first - rows.first), vector_tag);
         });
     }
 
@@ -165,8 +143,8 @@ private:
         return static_cast<std::size_t>(static_cast<const std::byte*>(note) - work_.memory);
     }
 
-    dcuda::rank& self_;
-    const exchange& messages_;
+    Rank& self_;
+    const exchange<Rank>& messages_;
     const task& work_;
     const goal& wanted_;
     place at_;
@@ -174,18 +152,14 @@ private:
     board& notes_;
 };
 
-// Iterates from the vector that the first row of devices holds in buffer 0. The bound keeps registers at 64 per thread,
-// so that any number of threads can be launched.
-__global__ void __launch_bounds__(1024) iterate(dcuda::context context, task work, goal wanted) {
-    __shared__ dcuda::state state;
-    dcuda::rank self(context, state);
-
+// Iterates from the vector that the first row of devices holds in buffer 0, and calls report(iterations) after each.
+template <class Rank, class Report>
+DCUDA_DEVICE void iterate_as(Rank& self, const task& work, const goal& wanted, const Report& report) {
     const exchange messages(self, work);
     const normalisation norm(self, messages, work, wanted);
     const bool first_row = messages.at().row == 0, first_column = messages.at().column == 0;
     const bool leads = messages.number() == 0;
     const int vector_messages = norm.vector_messages();
-    common::progress reported(self, "power_iteration: iteration", wanted.iterations, work.progress_seconds);
 
     self.barrier(dcuda::world); // windows are open everywhere
     self.start_timer();
@@ -210,7 +184,7 @@ __global__ void __launch_bounds__(1024) iterate(dcuda::context context, task wor
             norm.send_squares(product);
         }
         if (first_row && leads && t > 0) norm.add_checks(t);
-        reported.done(t + 1);
+        report(t + 1);
     }
     self.barrier(dcuda::world);
     self.stop_timer();

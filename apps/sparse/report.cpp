@@ -24,15 +24,24 @@ std::string subject(const matrix_options& chosen) {
                                  : chosen.matrix;
 }
 
+bool exchanges_known(const report& about) {
+    return !about.exchange_milliseconds.empty() && about.exchange_milliseconds.front() > 0.0;
+}
+
 // The devices, ranks and messages; `step` is what traffic counts.
-std::string layout_in_words(const report& about, const traffic& moved, const char* step) {
+std::string layout_in_words(const report& about, const matrix_options& chosen, const traffic& moved, const char* step) {
     const decomposition& whole = about.whole;
+    if (!chosen.has_ranks())
+        return fmt::format("on {} x {} devices ({} backend), kernels of {}, {} per row; {}\n", whole.devices.rows,
+                           whole.devices.columns, about.backend, counted(about.threads, "thread"),
+                           counted(about.team, "thread"), about.carrier);
     std::string text = fmt::format(
         "on {} x {} devices ({} backend) with {} of {} each, at most {} per rank, {} per row\n", whole.devices.rows,
         whole.devices.columns, about.backend, counted(whole.ranks_per_device, "rank"), counted(about.threads, "thread"),
         counted(whole.rows_of({0, 0}, 0).count(), "row"), counted(about.team, "thread"));
     text += fmt::format("in one {} {} notified puts, {} of them between devices, {} B\n", step, grouped(moved.puts),
                         grouped(moved.puts_between_devices), grouped(moved.bytes_between_devices));
+    if (!about.carrier.empty()) text += fmt::format("by {}\n", about.carrier);
     return text;
 }
 
@@ -43,8 +52,13 @@ double products_per_second(const report& about, int steps) {
 
 // A product and an addition for each entry.
 std::string times_and_speed(const report& about, int steps, const char* step) {
-    return common::times_in_words(about.milliseconds, steps, step) +
-           fmt::format("; {:.4g} GFLOP/s\n", 2e-9 * products_per_second(about, steps));
+    std::string text = common::times_in_words(about.milliseconds, steps, step) +
+                       fmt::format("; {:.4g} GFLOP/s\n", 2e-9 * products_per_second(about, steps));
+    if (exchanges_known(about))
+        text += fmt::format("exchanges alone: {} per {}\n",
+                            duration(common::seconds_per_run(about.exchange_milliseconds).median / std::max(1, steps)),
+                            step);
+    return text;
 }
 
 std::string verdict_in_words(const report& about, std::size_t elements) {
@@ -68,6 +82,7 @@ nlohmann::ordered_json common_json(const char* program, const report& about, con
         {"program", program},
         {"version", DCUDA_VERSION_STRING},
         {"backend", about.backend},
+        {"model", chosen.model},
         {"matrix", chosen.matrix.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(chosen.matrix)},
         {"rows", whole.rows},
         {"columns", whole.columns},
@@ -80,10 +95,13 @@ nlohmann::ordered_json common_json(const char* program, const report& about, con
         {"ranks", whole.devices.devices() * whole.ranks_per_device},
         {"threads_per_rank", about.threads},
         {"threads_per_row", about.team},
-        {"puts", moved.puts},
-        {"puts_between_devices", moved.puts_between_devices},
-        {"bytes_between_devices", moved.bytes_between_devices},
     };
+    if (chosen.has_ranks()) {
+        json["puts"] = moved.puts;
+        json["puts_between_devices"] = moved.puts_between_devices;
+        json["bytes_between_devices"] = moved.bytes_between_devices;
+    }
+    if (!about.carrier.empty()) json["carrier"] = about.carrier;
     if (chosen.matrix.empty()) json["density"] = chosen.density;
     return json;
 }
@@ -91,6 +109,9 @@ nlohmann::ordered_json common_json(const char* program, const report& about, con
 void add_results(nlohmann::ordered_json& json, const report& about, int steps, const char* time_name) {
     json["repeat"] = about.milliseconds.size();
     json[time_name] = common::times_as_json(about.milliseconds, steps);
+    if (exchanges_known(about))
+        json[fmt::format("exchanges_alone_{}", std::string(time_name).substr(5))] =
+            1e6 * common::seconds_per_run(about.exchange_milliseconds).median / std::max(1, steps);
     json["gflop_per_second"] = 2e-9 * products_per_second(about, steps);
     json["verification"] = nullptr;
     if (about.verified)
@@ -156,7 +177,7 @@ std::string in_words(const report& about, const spmv_options& chosen) {
     std::string text =
         fmt::format("spmv: multiplied {}, {} x {} with {} entries, {}\n", subject(chosen), grouped(whole.rows),
                     grouped(whole.columns), grouped(about.entries), counted(chosen.repetitions, "time"));
-    text += layout_in_words(about, traffic_per_product(whole), "repetition");
+    text += layout_in_words(about, chosen, traffic_per_product(whole), "repetition");
     text += times_and_speed(about, chosen.repetitions, "repetition");
     if (about.verified) text += verdict_in_words(about, static_cast<std::size_t>(whole.rows));
     return text;
@@ -227,7 +248,7 @@ std::string in_words(const report& about, const power_options& chosen, const dis
     std::string text =
         fmt::format("power_iteration: iterated {}, {} x {} with {} entries, {}\n", subject(chosen), grouped(whole.rows),
                     grouped(whole.columns), grouped(about.entries), counted(iterations, "time"));
-    text += layout_in_words(about, traffic_per_iteration(whole), "iteration");
+    text += layout_in_words(about, chosen, traffic_per_iteration(whole), "iteration");
     text += times_and_speed(about, iterations, "iteration");
     text += fmt::format("{}: {:#.10g}, with a residual of {:.2g} of it\n",
                         chosen.tolerance > 0.0 ? "dominant eigenvalue" : "estimate of the dominant eigenvalue",

@@ -24,7 +24,9 @@ struct report {
     int threads = 0;
     int team = 0;
     std::string backend;
-    std::vector<double> milliseconds; // one entry per run
+    std::string carrier;                       // of a model to compare with: what brings data from device to device
+    std::vector<double> milliseconds;          // one entry per run
+    std::vector<double> exchange_milliseconds; // of the exchanges alone; 0 where that is not known
     std::optional<verdict> verified;
 };
 

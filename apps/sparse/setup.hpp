@@ -112,15 +112,50 @@ problem make_problem(common::session& here, const matrix_options& chosen, int co
     return result;
 }
 
-// How ranks are launched; how many there are is decided here, at most one for each row of a device.
+// How ranks are launched; how many there are is decided here, at most one for each row of a device. Without ranks that
+// is the number of parts in which sums are added up: of as many elements as there are partial sums.
 template <class... Params>
 dcuda::launch_config choose_launch(common::session& here, const matrix_options& chosen, decomposition& whole,
                                    void (*kernel)(dcuda::context, Params...)) {
     const int threads = chosen.threads > 0 ? chosen.threads : common::default_threads;
     dcuda::launch_config config{dim3(static_cast<unsigned>(threads)), 0, chosen.ranks};
-    config.ranks_per_device = common::choose_ranks(here, kernel, config, whole.rows_at({0, 0}).count());
+    const int rows = whole.rows_at({0, 0}).count(), parts = chosen.has_ranks() ? rows : (rows + bins - 1) / bins;
+    config.ranks_per_device = common::choose_ranks(here, kernel, config, parts);
     whole.ranks_per_device = config.ranks_per_device;
     return config;
+}
+
+enum class gathered { vector, product };
+
+// Every rank of the first row of devices puts its elements of the vector, or of the first column those of the product,
+// to `all`, which holds the whole on process 0 and is not used elsewhere.
+__global__ void __launch_bounds__(1024)
+    gather(dcuda::context context, task work, gathered what, int buffer, double* all) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+
+    const decomposition& whole = work.whole;
+    const place at = work.here();
+    const int number = self.id(dcuda::device);
+    const bool of_vector = what == gathered::vector;
+    const range mine = of_vector ? whole.columns_of(at, number) : whole.rows_of(at, number);
+    const range of_device = of_vector ? whole.columns_at(at) : whole.rows_at(at);
+    const bool has_part = (of_vector ? at.row : at.column) == 0;
+    const layout memory = work.memory_at(at);
+    const std::byte* const source = work.memory + (of_vector ? memory.vector(buffer) : memory.product(buffer)) +
+                                    bytes_of(mine.first - of_device.first);
+
+    // The source of a put lies inside the putting rank's window.
+    const bool collects = self.id() == 0;
+    const dcuda::window win =
+        self.create_window(dcuda::world, collects ? static_cast<void*>(all) : work.memory,
+                           collects ? bytes_of(of_vector ? whole.columns : whole.rows) : memory.bytes());
+    if (has_part) self.put_notify(win, 0, bytes_of(mine.first), bytes_of(mine.count()), source, gather_tag);
+    if (collects) {
+        const int devices = of_vector ? whole.devices.columns : whole.devices.rows;
+        self.wait_notifications(gather_tag, devices * whole.ranks_per_device);
+    }
+    self.free_window(win);
 }
 
 // A device's matrix and memory.

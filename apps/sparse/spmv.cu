@@ -1,7 +1,9 @@
 // Sparse matrix times vector on all devices of a job: docs/guide/spmv.md.
+#include <memory>
 #include <vector>
 
 #include "common/statistics.hpp"
+#include "models/model.hpp"
 #include "report.hpp"
 #include "setup.hpp"
 
@@ -54,14 +56,25 @@ int run(common::session& here, const spmv_options& chosen) {
     device_part part(here, chosen, from, config, 0);
     part.set_vector([&](int column) { return random_element(chosen.seed, 0, column); });
 
-    report about{from.whole, 0, static_cast<int>(config.threads.x), part.work().team, common::backend, {}, {}};
+    const auto threads = static_cast<int>(config.threads.x);
+    std::unique_ptr<common::model> model; // null: dCUDA
+    if (chosen.model != "dcuda")
+        model = models::make(chosen.model, {part.work(), threads, chosen.repetitions, !chosen.no_barrier, {}});
+
+    report about{from.whole, 0, threads, part.work().team, common::backend, model ? model->describe() : "", {}, {}, {}};
     std::vector<double> expected;
     for (int i = 0; i < chosen.repeat; ++i) {
-        here.runtime.run(multiply, config, part.work(), chosen.repetitions);
-        about.milliseconds.push_back(here.runtime.timings().at(0));
-        if (!chosen.verify) continue;
-        const std::vector<double> seen = part.collect(gathered::product, 0);
-        if (here.first()) verify(about, chosen, from, expected, seen);
+        if (model) {
+            about.milliseconds.push_back(model->run());
+        } else {
+            here.runtime.run(multiply, config, part.work(), chosen.repetitions);
+            about.milliseconds.push_back(here.runtime.timings().at(0));
+        }
+        if (chosen.verify) {
+            const std::vector<double> seen = part.collect(gathered::product, 0);
+            if (here.first()) verify(about, chosen, from, expected, seen);
+        }
+        if (model) about.exchange_milliseconds.push_back(model->exchange_alone());
     }
     if (!here.first()) return 0;
     about.entries = from.entries(chosen);
@@ -72,4 +85,7 @@ int run(common::session& here, const spmv_options& chosen) {
 } // namespace
 } // namespace sparse
 
-int main(int argc, char** argv) { return common::run_program("spmv", argc, argv, sparse::parse_spmv, sparse::run); }
+int main(int argc, char** argv) {
+    common::start_program_of_model("spmv", argc, argv);
+    return common::run_program("spmv", argc, argv, sparse::parse_spmv, sparse::run);
+}

@@ -48,9 +48,13 @@ public:
     // comes there, and must come there in as many bytes.
     //
     // Some carriers write to the peer's memory before it calls this, and into the same places of their own again at the
-    // second list after: so who sends must know, from what has come since, that the peer has used what was there, and
-    // has what the last list but one brought. Neighbours that answer each other know it.
+    // fourth list after. So who sends must know, from what has come since, that the peer has used what was there, and
+    // has the list before the last three. Neighbours that answer each other know it.
     virtual void bring(std::span<const message> messages, cudaStream_t stream) = 0;
+
+    // A barrier: what follows in the stream begins when all processes have called this and their streams' work before
+    // it is done.
+    virtual void meet(cudaStream_t stream) = 0;
 };
 
 // By the names of models, less "-graph": plain (nobody, for a device alone), host, mpi, nccl.

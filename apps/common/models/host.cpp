@@ -6,8 +6,8 @@
 // messages pass through pinned memory of both hosts; over shm the copy from the device already ends in the peer's
 // process.
 //
-// Nothing of a peer is overwritten too early: carrier::bring says what the program sees to. Places in pinned memory are
-// used again two lists later, and the peer has sent something in between, after all copies to its device were over.
+// Nothing of a peer is overwritten too early: carrier::bring says what the program sees to. What a peer has sent since,
+// it has sent after all copies to its device were over.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -50,14 +50,20 @@ struct area_card {
 class host_carrier final : public carrier {
 public:
     explicit host_carrier(const carrier_setting& with) : all_(with.all), network_(open(with.all)) {
+        // To all: a barrier sends to some that nothing else goes to.
         std::size_t end = 0;
-        for (const route& one : with.routes) {
+        for (int peer = 0; peer < all_.count(); ++peer) {
             lane& made = lanes_.emplace_back();
-            made.peer = one.peer;
-            made.in_bytes = whole_units(one.in_bytes);
-            made.out_bytes = whole_units(one.out_bytes);
+            made.peer = peer;
+            for (const route& one : with.routes) {
+                if (one.peer != peer) continue;
+                made.in_bytes = one.in_bytes;
+                made.out_bytes = one.out_bytes;
+            }
+            made.in_bytes = whole_units(made.in_bytes);
+            made.out_bytes = whole_units(made.out_bytes);
             made.first_in = end;
-            end += places * made.in_bytes;
+            if (peer != all_.index()) end += places * made.in_bytes;
         }
         inbound_bytes_ = whole_pages(std::max<std::size_t>(end, 1));
         connect();
@@ -86,10 +92,7 @@ public:
         for (lane& one : lanes_) one.going = one.coming = 0;
         for (const message& what : messages) {
             lane& one = to(what.peer);
-            if (what.out_bytes > 0 && one.going == 0) {
-                one.out_place = one.sent++ % places;
-                while (one.in_flight[one.out_place]) poll();
-            }
+            if (what.out_bytes > 0 && one.going == 0) begin_out(one);
             if (what.out_bytes > 0)
                 copy(peers_ ? one.area + what.there : source(one) + one.going, what.out, what.out_bytes, stream);
             one.going += what.out_bytes;
@@ -100,11 +103,7 @@ public:
         for (const message& what : messages) {
             if (what.in_bytes == 0) continue;
             lane& one = to(what.peer);
-            if (one.coming == 0) {
-                one.in_place = one.received++ % places;
-                while (!one.arrived[one.in_place]) poll();
-                one.arrived[one.in_place] = false;
-            }
+            if (one.coming == 0) await(one);
             if (!peers_)
                 copy(what.in, inbound_.get() + one.first_in + one.in_place * one.in_bytes + one.coming, what.in_bytes,
                      stream);
@@ -112,9 +111,20 @@ public:
         }
     }
 
+    // In rounds: everybody notifies who is 1, 2, 4, ... behind.
+    void meet(cudaStream_t stream) override {
+        common::check(cudaStreamSynchronize(stream), "the kernels failed");
+        for (int step = 1; step < all_.count(); step *= 2) {
+            lane& target = to((all_.index() + step) % all_.count());
+            begin_out(target);
+            write(target, 1);
+            await(to((all_.index() + all_.count() - step) % all_.count()));
+        }
+    }
+
 private:
     static constexpr std::size_t unit = network::unit_bytes;
-    static constexpr std::size_t places = 2; // for lists from a peer: they take turns
+    static constexpr std::size_t places = 4; // for lists from a peer: they take turns
 
     static std::size_t whole_units(std::size_t bytes) {
         return (std::max<std::size_t>(bytes, 1) + unit - 1) / unit * unit;
@@ -133,12 +143,21 @@ private:
         std::byte* area = nullptr; // the peer's, if this device has mapped it
 
         std::size_t sent = 0, received = 0; // lists
-        std::array<bool, places> in_flight{}, arrived{};
+        std::array<bool, places> in_flight{};
+        std::array<int, places> arrived{};                              // more than one only of barriers
         std::size_t out_place = 0, in_place = 0, going = 0, coming = 0; // of this list; bytes
     };
 
-    lane& to(int peer) {
-        return *std::find_if(lanes_.begin(), lanes_.end(), [&](const lane& one) { return one.peer == peer; });
+    lane& to(int peer) { return lanes_[static_cast<std::size_t>(peer)]; }
+
+    void begin_out(lane& one) {
+        one.out_place = one.sent++ % places;
+        while (one.in_flight[one.out_place]) poll();
+    }
+    void await(lane& one) {
+        one.in_place = one.received++ % places;
+        while (one.arrived[one.in_place] == 0) poll();
+        --one.arrived[one.in_place];
     }
 
     // Where a write comes from: its own place in the peer's memory if this process has mapped that.
@@ -160,38 +179,37 @@ private:
     }
 
     void connect() {
-        // What each process tells each of its peers: an invitation, and where that one's places are.
+        // What each process tells each other: an invitation, and where that one's places are.
         support::wire_writer mine;
         mine.put(static_cast<std::uint64_t>(inbound_bytes_));
-        for (int process = 0; process < all_.count(); ++process) {
-            const auto here =
-                std::find_if(lanes_.begin(), lanes_.end(), [&](const lane& l) { return l.peer == process; });
-            const bool is_peer = here != lanes_.end();
-            mine.put(std::string_view(is_peer ? network_->invite(process) : ""));
-            mine.put(static_cast<std::uint64_t>(is_peer ? here->first_in : 0));
-            mine.put(static_cast<std::uint64_t>(is_peer ? here->in_bytes : 0));
+        for (const lane& one : lanes_) {
+            mine.put(std::string_view(one.peer == all_.index() ? "" : network_->invite(one.peer)));
+            mine.put(static_cast<std::uint64_t>(one.first_in));
+            mine.put(static_cast<std::uint64_t>(one.in_bytes));
         }
         const std::vector<std::string> theirs = all_.gather_text(mine.bytes(), "invitations");
         std::vector<std::size_t> bytes_there;
         for (lane& one : lanes_) {
             support::wire_reader reader(theirs[static_cast<std::size_t>(one.peer)]);
             bytes_there.push_back(reader.get<std::uint64_t>());
+            std::string invitation;
+            std::size_t place_bytes = 0;
             for (int process = 0; process <= all_.index(); ++process) {
-                const std::string invitation = reader.get_text();
+                invitation = reader.get_text();
                 one.first_there = reader.get<std::uint64_t>();
-                const auto place_bytes = reader.get<std::uint64_t>();
-                if (process < all_.index()) continue;
-                if (place_bytes != one.out_bytes)
-                    throw std::logic_error("process " + std::to_string(one.peer) +
-                                           " expects other messages than process " + std::to_string(all_.index()) +
-                                           " sends");
-                network_->connect(one.peer, invitation);
+                place_bytes = reader.get<std::uint64_t>();
             }
+            if (one.peer == all_.index()) continue;
+            if (place_bytes != one.out_bytes)
+                throw std::logic_error("process " + std::to_string(one.peer) + " expects other messages than process " +
+                                       std::to_string(all_.index()) + " sends");
+            network_->connect(one.peer, invitation);
         }
         inbound_ = pinned(network_->share(inbound_bytes_), inbound_bytes_);
         const auto memory = all_.gather(network_->expose(inbound_.get(), inbound_bytes_, 0), "memory");
         for (std::size_t i = 0; i < lanes_.size(); ++i) {
             lane& one = lanes_[i];
+            if (one.peer == all_.index()) continue;
             one.remote = memory[static_cast<std::size_t>(one.peer)];
             transport::shared_memory reached = network_->reach(one.peer, one.remote);
             one.is_reached = reached != nullptr;
@@ -218,6 +236,7 @@ private:
         if (!all_reached) return;
         peers_.emplace();
         for (lane& one : lanes_) {
+            if (one.peer == all_.index()) continue;
             const area_card& card = cards[static_cast<std::size_t>(one.peer)];
             one.area = peers_->open(one.peer, card.memory) + static_cast<std::size_t>(card.offset);
         }
@@ -243,8 +262,8 @@ private:
         } else {
             const std::size_t at = event.number * unit;
             for (lane& one : lanes_)
-                if (at >= one.first_in && at < one.first_in + places * one.in_bytes)
-                    one.arrived[(at - one.first_in) / one.in_bytes] = true;
+                if (one.peer != all_.index() && at >= one.first_in && at < one.first_in + places * one.in_bytes)
+                    ++one.arrived[(at - one.first_in) / one.in_bytes];
         }
     }
 

@@ -95,6 +95,11 @@ public:
             bring_through_host(messages, stream);
     }
 
+    void meet(cudaStream_t stream) override {
+        common::check(cudaStreamSynchronize(stream), "the kernels failed");
+        check(MPI_Barrier(communicator_), "MPI_Barrier");
+    }
+
 private:
     // Pinned memory for a peer: all messages of a list are one.
     struct staged {

@@ -5,6 +5,7 @@
 
 #include <nccl.h>
 
+#include "common/device_buffer.hpp"
 #include "common/models/carrier.hpp"
 
 namespace common {
@@ -27,6 +28,7 @@ public:
         if (all.index() == 0) check(ncclGetUniqueId(&id), "cannot make an id");
         id = all.gather(id, "NCCL's id").front();
         check(ncclCommInitRank(&communicator_, all.count(), id, all.index()), "cannot initialise");
+        common::check(cudaMemset(nothing_.data(), 0, nothing_.bytes()), "clearing memory");
         // So that it may copy from array to array, not through its own buffers.
         check(ncclCommRegister(communicator_, with.area, with.area_bytes, &registration_), "cannot register memory");
     }
@@ -54,9 +56,15 @@ public:
         check(ncclGroupEnd(), "cannot end a group");
     }
 
+    void meet(cudaStream_t stream) override {
+        check(ncclAllReduce(nothing_.data(), nothing_.data(), 1, ncclInt, ncclSum, communicator_, stream),
+              "cannot meet");
+    }
+
 private:
     ncclComm_t communicator_ = nullptr;
     void* registration_ = nullptr;
+    device_buffer<int> nothing_{1}; // that is summed by a barrier
 };
 
 std::unique_ptr<carrier> make_nccl(const carrier_setting& with) { return std::make_unique<nccl_carrier>(with); }

@@ -9,6 +9,7 @@ class nobody final : public carrier {
 public:
     std::string name() const override { return "CUDA alone"; }
     void bring(std::span<const message>, cudaStream_t) override {}
+    void meet(cudaStream_t) override {}
 };
 
 std::unique_ptr<carrier> make_nobody(const carrier_setting& with) {

@@ -38,6 +38,7 @@ public:
     event& operator=(const event&) = delete;
     void record(const stream& on) const { check(cudaEventRecord(event_, on.get()), "recording an event"); }
     void hold_up(const stream& other) const { check(cudaStreamWaitEvent(other.get(), event_, 0), "joining streams"); }
+    void wait_on_host() const { check(cudaEventSynchronize(event_), "the kernels failed"); }
     friend double milliseconds(const event& from, const event& to) {
         float elapsed = 0;
         check(cudaEventElapsedTime(&elapsed, from.event_, to.event_), "taking the time");

@@ -2,19 +2,14 @@
 // device by flags in device memory, and puts border rows with a signal into symmetric memory of other devices. The
 // steps and what keeps rows from being overwritten too early are those of kernels.hpp.
 #include <cstdint>
-#include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <stdexcept>
 #include <string>
 
-#include <cooperative_groups.h>
 #include <cuda/atomic>
-#include <nvshmem.h>
-#include <nvshmemx.h>
 
 #include "common/device_buffer.hpp"
-#include "common/models/processes.hpp"
+#include "common/models/nvshmem.hpp"
 #include "models/model.hpp"
 #include "points.hpp"
 
@@ -44,18 +39,8 @@ struct job {
     }
 };
 
-__device__ std::uint64_t now_ns() {
-    std::uint64_t now;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-    return now;
-}
-
-// All blocks of all devices.
-__device__ void meet() {
-    cooperative_groups::this_grid().sync();
-    if (blockIdx.x == 0) nvshmemx_barrier_all_block();
-    cooperative_groups::this_grid().sync();
-}
+using common::meet;
+using common::now_ns;
 
 // A block, its rows and its neighbours.
 class owner {
@@ -270,58 +255,14 @@ __global__ void __launch_bounds__(1024) fill_halo(const __grid_constant__ job of
 // --- Host ------------------------------------------------------------------------------------------------------------
 
 using common::check;
-void check(int nvshmem_status, const char* what) {
-    if (nvshmem_status != 0)
-        throw std::runtime_error(std::string("NVSHMEM: ") + what + ": status " + std::to_string(nvshmem_status));
-}
-
-// NVSHMEM as long as it lives.
-class library {
-public:
-    explicit library(common::processes& all) {
-        setenv("NVSHMEM_DISABLE_NVLS", "1", 0); // only neighbours talk: no multicast
-        if (all.local_address().empty()) {      // all devices are on this host: no network
-            setenv("NVSHMEM_REMOTE_TRANSPORT", "none", 0);
-            setenv("NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME", "lo", 0);
-        }
-        nvshmemx_uniqueid_t id = NVSHMEMX_UNIQUEID_INITIALIZER;
-        if (all.index() == 0) check(nvshmemx_get_uniqueid(&id), "cannot make an id");
-        // As raw bytes: nvcc 13.0 fails in a std::vector of this struct, which has no name.
-        const std::string bytes(reinterpret_cast<const char*>(&id), sizeof id);
-        std::memcpy(&id, all.gather_text(bytes, "NVSHMEM's id").front().data(), sizeof id);
-        nvshmemx_init_attr_t attributes = NVSHMEMX_INIT_ATTR_INITIALIZER;
-        check(nvshmemx_set_attr_uniqueid_args(all.index(), all.count(), &id, &attributes), "cannot use the id");
-        check(nvshmemx_init_attr(NVSHMEMX_INIT_WITH_UNIQUEID, &attributes), "cannot initialise");
-    }
-    ~library() { nvshmem_finalize(); }
-    library(const library&) = delete;
-    library& operator=(const library&) = delete;
-};
-
-struct free_symmetric {
-    void operator()(void* memory) const { nvshmem_free(memory); }
-};
-template <class Element>
-using symmetric_array = std::unique_ptr<Element[], free_symmetric>;
-
-// Cleared. Collective.
-template <class Element>
-symmetric_array<Element> allocate(std::size_t count) {
-    const std::size_t bytes = count * sizeof(Element);
-    void* const memory = nvshmem_malloc(bytes);
-    if (memory == nullptr)
-        throw std::runtime_error("NVSHMEM: no symmetric memory for " + std::to_string(bytes) +
-                                 " B; NVSHMEM_SYMMETRIC_SIZE says how much there is");
-    check(cudaMemset(memory, 0, bytes), "clearing memory");
-    return symmetric_array<Element>(static_cast<Element*>(memory));
-}
+using common::symmetric_array;
 
 class nvshmem_model final : public common::model {
 public:
     explicit nvshmem_model(const setting& with)
         : with_(with), fused_(with.chosen.fused), library_(processes_), stamps_(2),
           flags_(owner::flag_words(with.ranks.ranks_per_device())),
-          signals_(allocate<std::uint64_t>(owner::signal_words(with.ranks))) {
+          signals_(common::allocate_symmetric<std::uint64_t>(owner::signal_words(with.ranks))) {
         job_.whole = with.whole;
         job_.ranks = with.ranks;
         job_.device = with.device;
@@ -330,7 +271,7 @@ public:
         // The same size everywhere: the first device has the most rows.
         const auto most_rows = static_cast<std::size_t>(with.ranks.rows.of_device(0).count() + 2 * job_.halo);
         for (int i = 0; i < arrays; ++i) {
-            fields_[i] = allocate<double>(most_rows * with.whole.plane());
+            fields_[i] = common::allocate_symmetric<double>(most_rows * with.whole.plane());
             job_.fields[i] = fields_[i].get();
         }
         check(cudaMemset(flags_.data(), 0, flags_.bytes()), "clearing memory");
@@ -373,9 +314,7 @@ public:
     double exchange_alone() override { return 0.0; } // exchanges are in the kernel
 
     std::string describe() const override {
-        return "NVSHMEM " + std::to_string(NVSHMEM_VENDOR_MAJOR_VERSION) + "." +
-               std::to_string(NVSHMEM_VENDOR_MINOR_VERSION) + "." + std::to_string(NVSHMEM_VENDOR_PATCH_VERSION) +
-               (job_.stores ? ", stores and signals" : ", puts with signals");
+        return common::nvshmem_library::name() + (job_.stores ? ", stores and signals" : ", puts with signals");
     }
 
 private:
@@ -387,15 +326,15 @@ private:
 
     void launch(const void* kernel, dim3 blocks, dim3 threads) {
         void* arguments[] = {&job_};
-        check(nvshmemx_collective_launch(kernel, blocks, threads, arguments, 0, nullptr),
-              "cannot launch; with fewer --ranks or --threads it may fit");
+        common::check_nvshmem(nvshmemx_collective_launch(kernel, blocks, threads, arguments, 0, nullptr),
+                              "cannot launch; with fewer --ranks or --threads it may fit");
         check(cudaDeviceSynchronize(), "the kernel failed");
     }
 
     setting with_;
     bool fused_;
     common::processes processes_;
-    library library_;
+    common::nvshmem_library library_;
     common::device_buffer<std::uint64_t> stamps_, flags_;
     symmetric_array<std::uint64_t> signals_;
     symmetric_array<double> fields_[4];

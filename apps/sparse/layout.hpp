@@ -1,0 +1,57 @@
+// What a device has of the matrix and the vectors, and where it lies in its memory.
+#pragma once
+
+#include <cstddef>
+
+#include "arithmetic.hpp"
+#include "decomposition.hpp"
+
+namespace sparse {
+
+DCUDA_HOST_DEVICE std::size_t bytes_of(int elements) { return static_cast<std::size_t>(elements) * sizeof(double); }
+
+// Where things lie in the memory of a device, in bytes from its start, each at a multiple of 16: first a program's own
+// `board`, then three vectors, two products, and a received product for each child in the tree along the row.
+struct layout {
+    static constexpr int vectors = 3;
+    static constexpr int products = 2;
+
+    std::size_t board_bytes = 0;
+    std::size_t vector_bytes = 0;
+    std::size_t product_bytes = 0;
+    int levels = 0;
+
+    DCUDA_HOST_DEVICE layout(const decomposition& whole, place at, std::size_t board)
+        : board_bytes((board + 15) / 16 * 16), vector_bytes(bytes_of(whole.columns_at(at))),
+          product_bytes(bytes_of(whole.rows_at(at))), levels(tree{whole.devices.columns}.levels(at.column)) {}
+
+    DCUDA_HOST_DEVICE std::size_t vector(int buffer) const {
+        return board_bytes + static_cast<std::size_t>(buffer) * vector_bytes;
+    }
+    DCUDA_HOST_DEVICE std::size_t product(int buffer) const {
+        return vector(vectors) + static_cast<std::size_t>(buffer) * product_bytes;
+    }
+    DCUDA_HOST_DEVICE std::size_t received(int level) const { return product(products + level); }
+    DCUDA_HOST_DEVICE std::size_t bytes() const { return received(levels); }
+
+private:
+    static DCUDA_HOST_DEVICE std::size_t bytes_of(range elements) {
+        return (static_cast<std::size_t>(elements.count()) * sizeof(double) + 15) / 16 * 16;
+    }
+};
+
+// A device's memory and its part of the work: what the host hands to the kernels.
+struct task {
+    decomposition whole;
+    int device = 0;
+    csr_view matrix{}; // the device's block, in device memory
+    std::byte* memory = nullptr;
+    std::size_t board_bytes = 0;
+    int team = 1;                  // threads that share a row: 1 or row_lanes
+    double progress_seconds = 0.0; // 0: none
+
+    DCUDA_HOST_DEVICE place here() const { return whole.devices.place_of(device); }
+    DCUDA_HOST_DEVICE layout memory_at(place at) const { return {whole, at, board_bytes}; }
+};
+
+} // namespace sparse

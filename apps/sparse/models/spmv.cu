@@ -1,0 +1,135 @@
+// The product with two models: kernels on a stream, and a library that the host calls, on another of high priority.
+// Every repetition:
+//     messages   vector from above, to below | products from behind |     | to the front | barrier
+//     kernels                                | product              | add |              |
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "common/models/carrier.hpp"
+#include "models/kernels.hpp"
+#include "models/lists.hpp"
+#include "models/model.hpp"
+
+namespace sparse {
+
+namespace {
+
+using common::event;
+using common::graph;
+using common::launching;
+using common::stream;
+
+class spmv_model final : public common::model {
+public:
+    spmv_model(const setting& with, const std::string& carrier, launching how)
+        : with_(with), how_(how), lists_(with.work), from_above_(lists_.from_above(0)), to_below_(lists_.to_below(0)),
+          from_behind_(lists_.from_behind()), to_front_(lists_.to_front(0)),
+          carrier_(common::carriers::make(carrier, {processes_, with.work.memory, memory_bytes(with.work),
+                                                    lists::routes({from_above_, to_below_, from_behind_, to_front_})})),
+          is_alone_(processes_.count() == 1) {
+        // Before anything is captured or timed: kernels are loaded and connections made when first used.
+        repeat(work::all);
+        wait_on_host();
+    }
+    ~spmv_model() override { cudaDeviceSynchronize(); }
+
+    double run() override { return timed(work::all); }
+    double exchange_alone() override { return is_alone_ ? 0.0 : timed(work::exchanges); }
+    std::string describe() const override {
+        return carrier_->name() + (is_alone_ || with_.barrier ? "" : ", without a barrier");
+    }
+
+private:
+    enum class work { all, exchanges };
+
+    static std::size_t memory_bytes(const task& work) { return work.memory_at(work.here()).bytes(); }
+
+    double timed(work what) {
+        carrier_->meet(messages_.get());
+        wait_on_host();
+        std::unique_ptr<graph>& made = graphs_[static_cast<int>(what)];
+        if (how_ == launching::in_graphs && made == nullptr)
+            made = std::make_unique<graph>(kernels_, [&] {
+                for (int i = 0; i < with_.repetitions; ++i) repeat(what);
+            });
+        wait_on_host();
+        start_.record(kernels_);
+        if (how_ == launching::in_graphs)
+            made->launch(kernels_);
+        else
+            for (int i = 0; i < with_.repetitions; ++i) repeat(what);
+        stop_.record(kernels_);
+        wait_on_host();
+        return processes_.largest(milliseconds(start_, stop_));
+    }
+
+    void wait_on_host() const {
+        messages_.wait_on_host();
+        kernels_.wait_on_host();
+    }
+
+    void repeat(work what) {
+        const auto multiply_rows = [&] {
+            if (what == work::all)
+                multiply(with_.work, with_.threads, lists_.vector(0), lists_.product(0), fixed_factor{}, kernels_);
+        };
+        if (is_alone_) return multiply_rows();
+        // The products before have read what comes now.
+        order(kernels_, messages_);
+        bring(from_above_);
+        order(messages_, kernels_);
+        bring(to_below_); // those below wait for it
+        multiply_rows();
+        if (!from_behind_.empty()) {
+            bring(from_behind_);
+            order(messages_, kernels_);
+            if (what == work::all)
+                launch_at_indices(with_.work.whole.rows_at(with_.work.here()).count(),
+                                  addition{lists_.product(0), lists_.received(), lists_.received_distance(),
+                                           lists_.children_along_row()},
+                                  kernels_);
+        }
+        order(kernels_, messages_);
+        bring(to_front_);
+        if (with_.barrier) carrier_->meet(messages_.get());
+        order(messages_, kernels_);
+    }
+
+    void bring(const messages& list) { carrier_->bring(list, messages_.get()); }
+    // What follows in one stream begins after what is in the other now.
+    void order(const stream& first, const stream& second) {
+        joined_.record(first);
+        joined_.hold_up(second);
+    }
+
+    setting with_;
+    launching how_;
+    lists lists_;
+    messages from_above_, to_below_, from_behind_, to_front_;
+    common::processes processes_;
+    std::unique_ptr<common::carrier> carrier_;
+    bool is_alone_;
+    stream messages_{stream::priority::high}, kernels_{stream::priority::low};
+    event joined_{cudaEventDisableTiming}, start_{cudaEventDefault}, stop_{cudaEventDefault};
+    std::unique_ptr<graph> graphs_[2];
+};
+
+std::unique_ptr<common::model> make(const char* carrier, const setting& with, launching how) {
+    return std::make_unique<spmv_model>(with, carrier, how);
+}
+
+const models::entry plain("plain", [](const setting& with) { return make("plain", with, launching::one_by_one); });
+const models::entry host("host", [](const setting& with) { return make("host", with, launching::one_by_one); });
+const models::entry mpi("mpi", [](const setting& with) { return make("mpi", with, launching::one_by_one); });
+#if DCUDA_BACKEND_CUDA
+const models::entry plain_graph("plain-graph",
+                                [](const setting& with) { return make("plain", with, launching::in_graphs); });
+const models::entry nccl("nccl", [](const setting& with) { return make("nccl", with, launching::one_by_one); });
+const models::entry nccl_graph("nccl-graph",
+                               [](const setting& with) { return make("nccl", with, launching::in_graphs); });
+#endif
+
+} // namespace
+
+} // namespace sparse

@@ -64,12 +64,13 @@ public:
         work_.whole = whole;
         work_.segments = segments;
         work_.device = device_;
+        work_.stored = with_halo(segments.of_device(device_));
         work_.capacity = capacity;
         work_.steps = chosen.steps;
         work_.time_step = chosen.time_step;
         work_.progress_seconds = chosen.progress;
 
-        const auto stored = static_cast<std::size_t>(work_.stored().count());
+        const auto stored = static_cast<std::size_t>(work_.stored.count());
         const auto ranks = static_cast<std::size_t>(segments.ranks_per_device);
         const std::size_t slots = stored * static_cast<std::size_t>(capacity);
         blocks_ = device_buffer<std::byte>(stored * work_.block_bytes());

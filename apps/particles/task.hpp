@@ -89,6 +89,7 @@ struct task {
     domain whole;
     partition segments;
     int device = 0;
+    range stored;                 // the device's segments, with halo
     int capacity = 0;             // of a segment
     std::byte* blocks = nullptr;  // each: for the device's segments with halo, in device memory
     std::byte* lists = nullptr;   // three for each segment
@@ -102,16 +103,13 @@ struct task {
     double time_step = 0.0;
     double progress_seconds = 0.0; // 0: none
 
-    DCUDA_HOST_DEVICE range stored() const { return with_halo(segments.of_device(device)); }
     DCUDA_HOST_DEVICE std::size_t block_bytes() const { return block_view::bytes_of(whole.columns, capacity); }
     DCUDA_HOST_DEVICE std::size_t list_bytes() const { return list_view::stride(capacity); }
     DCUDA_HOST_DEVICE std::size_t scratch_ints() const {
         return static_cast<std::size_t>(whole.columns) + static_cast<std::size_t>(capacity);
     }
 
-    DCUDA_HOST_DEVICE std::size_t place(int segment) const {
-        return static_cast<std::size_t>(segment - stored().first);
-    }
+    DCUDA_HOST_DEVICE std::size_t place(int segment) const { return static_cast<std::size_t>(segment - stored.first); }
     DCUDA_HOST_DEVICE std::size_t first_slot(int segment) const {
         return place(segment) * static_cast<std::size_t>(capacity);
     }

@@ -11,8 +11,12 @@
 // Messages that come take turns in two places: a neighbour that is a step ahead may already send the next one. It is
 // never two ahead, for it needs what this device sends after it has used the last.
 #include <algorithm>
+#include <compare>
 #include <map>
-#include <tuple>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "common/agreed_error.hpp"
 #include "common/models/carrier.hpp"
@@ -200,8 +204,11 @@ void launch_add(int* to, int steps, cudaStream_t stream) {
 class two_model final : public common::model {
 public:
     two_model(const setting& with, const std::string& carrier, launching how)
-        : chosen_(with.chosen), known_(with.known), how_(how),
-          threads_(std::min((with.threads + 31) / 32 * 32, most_threads)) {
+        : chosen_(with.chosen), known_(with.known), how_(how), threads_(with.threads) {
+        if (threads_ % 32 != 0 || threads_ > most_threads)
+            throw common::agreed_error("the model " + chosen_.model +
+                                       " has --threads that are a multiple of 32, up to " +
+                                       std::to_string(most_threads));
         const partition& segments = with.work.segments;
         work_.base = with.work;
         work_.mine = segments.of_device(with.work.device);
@@ -218,7 +225,7 @@ public:
 
         // Once without any particles, before anything is captured or timed: kernels are loaded and connections made
         // when first used.
-        const auto list_count = static_cast<std::size_t>(with.work.stored().count()) * 3;
+        const auto list_count = static_cast<std::size_t>(with.work.stored.count()) * 3;
         check(cudaMemset(with.work.lists, 0, list_count * with.work.list_bytes()), "clearing the lists");
         load();
         survey(true);
@@ -237,7 +244,7 @@ public:
         return time;
     }
 
-    double exchange_alone() override { return messages_[0].empty() ? 0.0 : timed(work::exchanges); }
+    double exchange_alone() override { return has_neighbours() ? timed(work::exchanges) : 0.0; }
 
     std::string describe() const override { return carrier_->name(); }
 
@@ -255,11 +262,13 @@ private:
     // Which velocities and numbers are those in blocks.
     static int turn_after(int steps) { return (steps + 1) % 2; }
 
+    bool has_neighbours() const { return !messages_[0].empty(); }
+
     // --- Set-up
 
     void allocate() {
         const task& base = work_.base;
-        const auto stored = static_cast<std::size_t>(base.stored().count());
+        const auto stored = static_cast<std::size_t>(base.stored.count());
         const std::size_t slots = stored * static_cast<std::size_t>(base.capacity);
         moved_ = device_buffer<vector>(slots);
         velocities_ = device_buffer<vector>(slots);
@@ -376,13 +385,16 @@ private:
         advance_next(some, 1, advance_inside_, interior_);
         advance_next(some, 1, advance_at_border_, border_);
         for (int step = 1; step <= some.steps; ++step) {
-            advanced_.record(border_);
-            advanced_.hold_up(interior_);
+            if (has_neighbours()) {
+                advanced_.record(border_);
+                advanced_.hold_up(interior_);
+            }
             sort(sort_inside_, step, interior_);
-            sorted_.record(interior_);
+            if (has_neighbours()) sorted_.record(interior_);
             // Now, for the host may wait for the exchange.
             advance_next(some, step + 1, advance_inside_, interior_);
-            if (!messages_[0].empty()) bring(step % 2);
+            if (!has_neighbours()) continue;
+            bring(step % 2);
             sort(sort_at_border_, step, border_);
             sorted_.hold_up(border_);
             advance_next(some, step + 1, advance_at_border_, border_);

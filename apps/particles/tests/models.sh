@@ -35,6 +35,8 @@ assert report["puts_between_devices_per_step"] == 2 and report["message_bytes"] 
 PYTHON
 refused 1 'is for one device' 2 --model plain "${small[@]}"
 refused 1 'two segments of each .* larger --height' 2 --model host --width 8 --height 1 --particles 20
+refused 1 'multiple of 32, up to 256' 2 --model host "${small[@]}" --threads 16
+refused 1 'multiple of 32, up to 256' 1 --model plain "${small[@]}" --threads 512
 refused 2 '--model' 1 --model openmp
 if [ "$(job 1 "${small[@]}" --steps 1 --json - 2>/dev/null | grep -c '"backend": "cpu"')" = 1 ]; then
     refused 1 'GPUs only' 1 --model nccl

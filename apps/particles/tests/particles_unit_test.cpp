@@ -215,6 +215,7 @@ TEST(report, counts_puts_between_ranks) {
     const traffic seen = traffic_per_step({12, 2, 3}, "dcuda");
     EXPECT_EQ(seen.puts, 5 * 4);
     EXPECT_EQ(seen.puts_between_devices, 4);
+    EXPECT_EQ(traffic_per_step({12, 3, 1}, "mpi").puts_between_devices, 2 * 2);
 }
 
 command_line parse(std::vector<std::string> words) {

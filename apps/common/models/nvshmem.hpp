@@ -39,7 +39,7 @@ inline void check_nvshmem(int nvshmem_status, const char* what) {
 // NVSHMEM as long as it lives.
 class nvshmem_library {
 public:
-    explicit library(common::processes& all) {
+    explicit nvshmem_library(processes& all) {
         setenv("NVSHMEM_DISABLE_NVLS", "1", 0); // only neighbours talk: no multicast
         if (all.local_address().empty()) {      // all devices are on this host: no network
             setenv("NVSHMEM_REMOTE_TRANSPORT", "none", 0);

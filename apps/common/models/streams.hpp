@@ -1,6 +1,7 @@
-// Streams, events and graphs of programs with two models.
+// Streams, events, graphs and pinned memory of programs with two models.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 
@@ -89,6 +90,19 @@ inline void launch_on_host(std::function<void()> work, cudaStream_t stream) {
     check(cudaLaunchHostFunc(stream, run, new std::function<void()>(std::move(work))), "launching a loop");
 }
 #endif
+
+// Memory of the host that devices read and write.
+struct free_pinned {
+    void operator()(void* memory) const { cudaFreeHost(memory); }
+};
+template <class Element>
+using pinned_array = std::unique_ptr<Element[], free_pinned>;
+template <class Element>
+pinned_array<Element> allocate_pinned(std::size_t count) {
+    void* memory = nullptr;
+    check(cudaHostAlloc(&memory, count * sizeof(Element), cudaHostAllocDefault), "pinning memory");
+    return pinned_array<Element>(static_cast<Element*>(memory));
+}
 
 enum class launching { one_by_one, in_graphs };
 

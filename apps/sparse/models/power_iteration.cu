@@ -22,7 +22,6 @@
 #include "models/kernels.hpp"
 #include "models/lists.hpp"
 #include "models/model.hpp"
-#include "support/cuda.hpp"
 
 namespace sparse {
 
@@ -204,7 +203,7 @@ public:
           carrier_(common::carriers::make(
               carrier, {processes_, with.work.memory, with.work.memory_at(with.work.here()).bytes(), routes()})),
           told_(2), found_(2), partial_(3 * static_cast<std::size_t>(with.work.whole.ranks_per_device)), finished_(1),
-          host_(dcuda::cuda::allocate_pinned<control>(turns, "pinning memory")) {
+          host_(common::allocate_pinned<control>(turns)) {
         if (processes_.count() > most_devices)
             throw std::runtime_error("the models to compare with are for at most " + std::to_string(most_devices) +
                                      " devices");
@@ -381,7 +380,7 @@ private:
     device_buffer<findings> found_;
     device_buffer<double> partial_;
     device_buffer<unsigned> finished_;
-    dcuda::cuda::pinned_array<control> host_;
+    common::pinned_array<control> host_;
     int iterations_ = 0;
     stream messages_{stream::priority::high}, kernels_{stream::priority::low};
     event joined_{cudaEventDisableTiming}, start_{cudaEventDefault}, stop_{cudaEventDefault};

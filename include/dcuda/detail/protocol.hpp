@@ -203,8 +203,9 @@ inline constexpr std::uint32_t ring_capacity = 16384; // commands; a power of tw
 inline constexpr std::uint32_t no_tag = UINT32_MAX;
 inline constexpr std::uint32_t in_ring = UINT32_MAX;
 inline constexpr std::uint32_t first_ring_bytes = 16;
-inline constexpr std::uint32_t max_packet_bytes = first_ring_bytes + 7 * command_bytes; // a packet per thread of a warp
-inline constexpr std::uint32_t payload_slot_bytes = 64;                                 // of each command
+inline constexpr std::uint32_t max_packet_bytes =
+    first_ring_bytes + 15 * command_bytes;              // two for each thread of a warp
+inline constexpr std::uint32_t payload_slot_bytes = 64; // of each command
 inline constexpr std::uint32_t max_ring_bytes = 32768;
 DCUDA_HOST_DEVICE constexpr std::uint32_t commands_for(std::uint32_t ring_bytes) {
     if (ring_bytes > max_packet_bytes) return (ring_bytes + payload_slot_bytes - 1) / payload_slot_bytes;

@@ -176,41 +176,49 @@ programs() {
             attempt "$name --verify on $count GPU(s)" 60 programs.log "${command[@]}"
         done
     done
-    [ ! -x "$bin/stencil" ] || stencil_models
-}
-
-# What the stencil is compared with: plain on one GPU, the others on two.
-stencil_models() {
-    local model program fused count command
     for count in "${counts[@]}"; do
+        [ -x "$bin/stencil" ] || break
         job "$count" "$bin/stencil"
         attempt "stencil --fused on $count GPU(s)" 60 programs.log "${command[@]}" --fused --verify
     done
-    for fused in "" --fused; do
-        for model in plain plain-graph; do
-            attempt "stencil --model $model $fused" 60 programs.log "$bin/stencil" --model $model $fused --verify
+    models stencil --fused --fused "plain plain-graph" host nccl nccl-graph nvshmem "nvshmem --stores" mpi
+    models spmv "" "--grid 1x2" "plain plain-graph" host nccl nccl-graph "nccl --no-barrier" mpi
+    models power_iteration "" "--grid 1x2" plain host nccl nvshmem mpi
+}
+
+# What a case study is compared with: plain on one GPU, the others on two; each as it is, and with an option.
+models() {
+    local name=$1 alone=$2 together=$3 plain=$4 model library option options command
+    shift 4
+    [ -x "$bin/$name" ] || return 0
+    for model in $plain; do
+        options=("")
+        [ -z "$alone" ] || options+=("$alone")
+        for option in "${options[@]}"; do
+            # shellcheck disable=SC2086
+            attempt "$name --model $model $option" 60 programs.log "$bin/$name" --model $model $option --verify
         done
     done
-    if [ "$gpus" -lt 2 ]; then skip "the other models of stencil: they take 2 GPUs, and here are $gpus"; return; fi
-    for model in host nccl nccl-graph nvshmem "nvshmem --stores" mpi; do
-        program=stencil_${model%%[- ]*}
-        if [ "$model" != host ] && [ ! -x "$bin/$program" ]; then
-            skip "stencil --model $model: its library was not here when the build was configured"
+    if [ "$gpus" -lt 2 ]; then skip "the other models of $name: they take 2 GPUs, and here are $gpus"; return; fi
+    for model in "$@"; do
+        library=${model%%[- ]*}
+        if [ "$model" != host ] && [ ! -x "$bin/${name}_$library" ]; then
+            skip "$name --model $model: its library was not here when the build was configured"
             continue
         fi
-        job 2 "$bin/stencil"
+        job 2 "$bin/$name"
         if [ "$model" = mpi ]; then
-            if ! command -v mpirun >/dev/null; then skip "stencil --model mpi: no mpirun"; continue; fi
-            command=(mpirun -n 2 "$bin/stencil")
+            if ! command -v mpirun >/dev/null; then skip "$name --model mpi: no mpirun"; continue; fi
+            command=(mpirun -n 2 "$bin/$name")
             if mpirun --version 2>&1 | grep -q 'Open MPI'; then
-                command=(mpirun --allow-run-as-root --oversubscribe --bind-to none -n 2 "$bin/stencil")
+                command=(mpirun --allow-run-as-root --oversubscribe --bind-to none -n 2 "$bin/$name")
             fi
         fi
-        for fused in "" --fused; do
+        for option in "" "$together"; do
             # shellcheck disable=SC2086
-            attempt "stencil --model $model $fused" 60 programs.log "${command[@]}" --model $model $fused --verify
+            attempt "$name --model $model $option" 60 programs.log "${command[@]}" --model $model $option --verify
         done
-        [ "$model" != host ] || attempt "stencil --model host through pinned memory" 60 programs.log \
+        [ "$model" != host ] || attempt "$name --model host through pinned memory" 60 programs.log \
             env DCUDA_DISABLE_PEER=1 "${command[@]}" --model host --verify
     done
 }

@@ -31,13 +31,13 @@ using common::device_buffer;
 using common::event;
 using common::stream;
 
-constexpr int most_devices = 64;
-constexpr int turns = 4; // of what the host is told
+constexpr int most_in_line = 16; // devices in a row or a column of them
+constexpr int turns = 4;         // of what the host is told
 
 // Adds up what devices gave, as the tree of them does.
 template <class Value, class Get, class Add>
 DCUDA_HOST_DEVICE Value sum_of_members(int count, const Get& get, const Add& add) {
-    Value members[most_devices];
+    Value members[most_in_line];
     for (int i = 0; i < count; ++i) members[i] = get(i);
     for (int step = 1; step < count; step *= 2)
         for (int to = 0; to + step < count; to += 2 * step) add(members[to], members[to + step]);
@@ -74,11 +74,14 @@ struct decision {
         control result;
         findings now;
         if (t > 0) {
+            // All of it is asked for at once: memory takes long to answer.
+            const double squares = sum_of_squares(records, devices);
+            const check seen = sum_of_checks(records, devices);
             result = told[(t - 1) % 2];
             now = found[(t - 1) % 2];
             if (result.state == outcome::none) {
-                if (t >= 2) now.see(sum_of_checks(records, devices), t - 2, wanted);
-                result = now.next(t, sum_of_squares(records, devices), wanted);
+                if (t >= 2) now.see(seen, t - 2, wanted);
+                result = now.next(t, squares, wanted);
             }
         }
         if (writes) {
@@ -113,10 +116,16 @@ struct sums {
 
 #if DCUDA_BACKEND_CUDA
 
+// One array for all sums of a block.
+__device__ double* partial_sums() {
+    __shared__ double sums[bins];
+    return sums;
+}
+
 // ordered_sum by a block of `bins` threads.
 template <class Term>
 __device__ double sum_of_block(int count, const Term& term) {
-    __shared__ double partial[bins];
+    double* const partial = partial_sums();
     const int thread = static_cast<int>(threadIdx.x);
     double sum = 0.0;
     for (int i = thread; i < count; i += bins) sum += term(i);
@@ -204,9 +213,10 @@ public:
               carrier, {processes_, with.work.memory, with.work.memory_at(with.work.here()).bytes(), routes()})),
           told_(2), found_(2), partial_(3 * static_cast<std::size_t>(with.work.whole.ranks_per_device)), finished_(1),
           host_(common::allocate_pinned<control>(turns)) {
-        if (processes_.count() > most_devices)
-            throw std::runtime_error("the models to compare with are for at most " + std::to_string(most_devices) +
-                                     " devices");
+        const grid& devices = with.work.whole.devices;
+        if (std::max(devices.rows, devices.columns) > most_in_line)
+            throw std::runtime_error("the models to compare with are for at most " + std::to_string(most_in_line) +
+                                     " devices in a row or a column: choose another --grid");
         common::check(cudaMemset(finished_.data(), 0, finished_.bytes()), "clearing memory");
         common::check(cudaDeviceSynchronize(), "clearing memory"); // these streams do not wait for it
         // Before anything is timed: kernels are loaded and connections made when first used.

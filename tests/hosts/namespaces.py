@@ -4,6 +4,7 @@ import secrets
 import shutil
 import signal
 import subprocess
+import sys
 
 TIMEOUT = 60
 DEVICE = "eth0"  # of each host
@@ -53,6 +54,21 @@ class Hosts:
 
     def link(self, host, state):
         ip("-n", self.names[host], "link", "set", DEVICE, state)
+
+    def make_slow(self, delay_s, loss):
+        """The link between two hosts delays all packets and loses some. Returns the process that relays them, which
+        ends with its input and then prints how many came through and how many did not."""
+        for name in self.names.values():
+            ip("-n", name, "link", "delete", DEVICE)
+        relay = subprocess.Popen(
+            [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "relay.py"), DEVICE, str(delay_s),
+             str(loss), "1", *self.names.values()], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        if relay.stdout.readline() != "ready\n":
+            raise RuntimeError("the relay did not start")
+        for host, name in self.names.items():
+            ip("-n", name, "addr", "add", self.addresses[host] + "/24", "dev", DEVICE)
+            ip("-n", name, "link", "set", DEVICE, "up")
+        return relay
 
     def command(self, host, *command):
         """The command, run on this host, under its host name."""

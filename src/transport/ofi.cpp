@@ -9,14 +9,18 @@
 #include <deque>
 #include <filesystem>
 #include <map>
+#include <random>
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
+#include <unistd.h>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 namespace dcuda::transport {
 
@@ -68,6 +72,7 @@ public:
         endpoint_.reset(endpoint);
         check(fi_ep_bind(endpoint, &table->fid, 0), "binding the table of addresses");
         check(fi_ep_bind(endpoint, &completions->fid, FI_TRANSMIT | FI_RECV), "binding the completion queue");
+        if (info_->fabric_attr->prov_name == std::string_view("shm")) choose_name();
         check(fi_enable(endpoint), "enabling the endpoint");
     }
 
@@ -152,6 +157,15 @@ public:
     }
 
 private:
+    // libfabric names a process's shared memory after its number alone. One that was killed leaves its memory behind,
+    // and a later process with the same number would find it: "Device or resource busy".
+    void choose_name() {
+        std::random_device random;
+        const std::string name = fmt::format("fi_shm://dcuda-{}-{:08x}{:08x}", getpid(), random(), random());
+        const int result = fi_setname(&endpoint_->fid, const_cast<char*>(name.c_str()), name.size() + 1);
+        if (result != -FI_ENOSYS) check(result, "naming the endpoint");
+    }
+
     // What the library keeps of a write, and what we do.
     struct operation {
         fi_context2 library; // first: the completion has its address

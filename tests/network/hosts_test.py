@@ -70,6 +70,11 @@ class HostsTest(JobTest):
         self.make_hosts(2)
         self.run_programs(self.mpi_command, "mpi", "stress", "put_notify", "stencil")
 
+    @unittest.skipUnless(mpirun, "no MPI")
+    def test_mpi_on_four_hosts(self):
+        self.make_hosts(4)
+        self.run_programs(self.mpi_command, "mpi", "put_notify", "stencil")
+
     def test_slow_link_that_loses_packets(self):
         self.make_hosts(2)
         relay = self.hosts.make_slow(0.002, 0.01)

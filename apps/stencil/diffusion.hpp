@@ -55,18 +55,22 @@ struct field_view {
     DCUDA_HOST_DEVICE double& operator()(int x, int y, int k) const { return row(y)[offset(x, k)]; }
 };
 
-DCUDA_HOST_DEVICE double laplacian(const field_view& in, int x, int y, int k) {
+// Field: field_view, or what has the same call.
+template <class Field>
+DCUDA_HOST_DEVICE double laplacian(const Field& in, int x, int y, int k) {
     return in(x - 1, y, k) + in(x + 1, y, k) + in(x, y - 1, k) + in(x, y + 1, k) - 4.0 * in(x, y, k);
 }
 
 // Zero if the flux goes up the gradient.
 DCUDA_HOST_DEVICE double limited(double flux, double gradient) { return flux * gradient > 0.0 ? 0.0 : flux; }
 
-DCUDA_HOST_DEVICE double flux_x(const field_view& in, const field_view& lap, int x, int y, int k) {
+template <class Field>
+DCUDA_HOST_DEVICE double flux_x(const Field& in, const Field& lap, int x, int y, int k) {
     return limited(lap(x + 1, y, k) - lap(x, y, k), in(x + 1, y, k) - in(x, y, k));
 }
 
-DCUDA_HOST_DEVICE double flux_y(const field_view& in, const field_view& lap, int x, int y, int k) {
+template <class Field>
+DCUDA_HOST_DEVICE double flux_y(const Field& in, const Field& lap, int x, int y, int k) {
     return limited(lap(x, y + 1, k) - lap(x, y, k), in(x, y + 1, k) - in(x, y, k));
 }
 
@@ -77,8 +81,9 @@ DCUDA_HOST_DEVICE fluxes flux(const field_view& in, const field_view& lap, int x
     return {flux_x(in, lap, x, y, k), flux_y(in, lap, x, y, k)};
 }
 
-DCUDA_HOST_DEVICE double diffused(const field_view& in, const field_view& fx, const field_view& fy, double coefficient,
-                                  int x, int y, int k) {
+template <class Field, class FluxX>
+DCUDA_HOST_DEVICE double diffused(const Field& in, const FluxX& fx, const Field& fy, double coefficient, int x, int y,
+                                  int k) {
     return in(x, y, k) - coefficient * (fx(x, y, k) - fx(x - 1, y, k) + fy(x, y, k) - fy(x, y - 1, k));
 }
 

@@ -49,6 +49,12 @@ void declare(CLI::App& app, options& chosen) {
         ->transform(CLI::CheckedTransformer(
             std::map<std::string, message>{{"level", message::level}, {"plane", message::plane}}))
         ->option_text("level|plane=level");
+    app.add_option("--fields", chosen.fields,
+                   "where ranks of dCUDA keep their fields while they iterate: in shared memory or in device memory "
+                   "(default: in shared memory if they fit, and not with --fused)")
+        ->transform(
+            CLI::CheckedTransformer(std::map<std::string, place>{{"shared", place::shared}, {"device", place::device}}))
+        ->option_text("shared|device");
     app.add_option("--level-parts", chosen.level_parts,
                    "ranks that share rows, each with a part of the levels (default: 1; on a GPU a rank for each level, "
                    "unless --ranks says how many there are)")
@@ -61,6 +67,7 @@ void declare(CLI::App& app, options& chosen) {
 } // namespace
 
 const char* to_string(message kind) { return kind == message::level ? "level" : "plane"; }
+const char* to_string(place where) { return where == place::shared ? "shared" : "device"; }
 
 command_line parse_command_line(int argc, char** argv) {
     options chosen;
@@ -79,6 +86,13 @@ command_line parse_command_line(int argc, char** argv) {
     };
     if (taken.stores && taken.model != "nvshmem") return refuse("--stores", "nvshmem");
     if (app.count("--message") > 0 && taken.model != "dcuda") return refuse("--message", "dcuda");
+    if (app.count("--fields") > 0 && taken.model != "dcuda") return refuse("--fields", "dcuda");
+    if (taken.fused && taken.fields == place::shared) {
+        result.chosen.reset();
+        result.text = "--fields shared is for iterations in three steps, not for --fused\n";
+        result.status = 2;
+        return result;
+    }
     if (taken.nz == 0) taken.nz = taken.input.empty() ? 26 : 1;
     return result;
 }

@@ -11,6 +11,10 @@ namespace stencil {
 enum class message { level, plane };
 const char* to_string(message kind);
 
+// Where ranks of dCUDA keep their fields while they iterate.
+enum class place { fitting, shared, device };
+const char* to_string(place where);
+
 struct options : common::run_options {
     std::string model = "dcuda";
     bool fused = false;      // one exchange per iteration, of two rows
@@ -23,6 +27,7 @@ struct options : common::run_options {
     int iterations = 200;
     double coefficient = 0.025;
     message message_kind = message::level;
+    place fields = place::fitting;
     int level_parts = 0; // ranks that share rows; 0: as suits the backend
     std::string output;
     std::string png;

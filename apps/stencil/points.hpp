@@ -7,26 +7,37 @@
 
 namespace stencil {
 
-// Calls store(x, y, k, compute(x, y, k)) for all columns, rows and levels, shared among the rank's threads: threadIdx.x
-// runs along x, threadIdx.y over lines of a row or level. Threads do not wait for each other.
 // PERF: a thread loads what several points need before it stores the first of them. The compiler cannot do that by
 // itself, since it does not know that no store changes what is loaded.
+inline constexpr int columns_in_flight = DCUDA_BACKEND_CUDA ? 4 : 1;
+
+// Calls store(x, compute(x)) for the columns, shared among the threads along x. Threads do not wait for each other.
+template <class Compute, class Store>
+DCUDA_DEVICE void for_each_column(range columns, const Compute& compute, const Store& store) {
+    constexpr int flight = columns_in_flight;
+    const int step = static_cast<int>(blockDim.x);
+    for (int x = columns.first + static_cast<int>(threadIdx.x); x < columns.last; x += flight * step) {
+        decltype(compute(x)) values[flight];
+        DCUDA_UNROLL
+        for (int i = 0; i < flight; ++i)
+            if (x + i * step < columns.last) values[i] = compute(x + i * step);
+        DCUDA_UNROLL
+        for (int i = 0; i < flight; ++i)
+            if (x + i * step < columns.last) store(x + i * step, values[i]);
+    }
+}
+
+// Calls store(x, y, k, compute(x, y, k)) for all columns, rows and levels, shared among the rank's threads: threadIdx.x
+// runs along x, threadIdx.y over lines of a row or level. Threads do not wait for each other.
 template <class Compute, class Store>
 DCUDA_DEVICE void for_each_point(range columns, range rows, range levels, const Compute& compute, const Store& store) {
-    constexpr int flight = DCUDA_BACKEND_CUDA ? 4 : 1; // points
-    const int step = static_cast<int>(blockDim.x), lines = rows.count() * levels.count();
+    const int lines = rows.count() * levels.count();
     int y = rows.first, k = levels.first + static_cast<int>(threadIdx.y);
     for (int line = static_cast<int>(threadIdx.y); line < lines; line += static_cast<int>(blockDim.y)) {
         for (; k >= levels.last; k -= levels.count()) ++y;
-        for (int x = columns.first + static_cast<int>(threadIdx.x); x < columns.last; x += flight * step) {
-            decltype(compute(x, y, k)) values[flight];
-            DCUDA_UNROLL
-            for (int i = 0; i < flight; ++i)
-                if (x + i * step < columns.last) values[i] = compute(x + i * step, y, k);
-            DCUDA_UNROLL
-            for (int i = 0; i < flight; ++i)
-                if (x + i * step < columns.last) store(x + i * step, y, k, values[i]);
-        }
+        for_each_column(
+            columns, [&](int x) { return compute(x, y, k); },
+            [&](int x, const auto& value) { store(x, y, k, value); });
         k += static_cast<int>(blockDim.y);
     }
 }

@@ -39,6 +39,7 @@ std::string division_in_words(const report& about, const options& chosen) {
         fmt::format("{} of {} each, at most {} per rank", counted(about.ranks.ranks_per_device(), "rank"),
                     counted(about.threads, "thread"), counted(most, "row"));
     if (about.ranks.level_parts > 1) ranks += " of " + counted(about.ranks.levels_of(0).count(), "level");
+    if (about.on_chip) ranks += ", fields in shared memory";
     const traffic moved = traffic_of_model(about, chosen);
     const std::string between_devices =
         fmt::format("{} of them between devices, {} B", grouped(static_cast<std::size_t>(moved.puts_between_devices)),
@@ -154,6 +155,7 @@ std::string as_json(const report& about, const options& chosen) {
         {"level_parts", about.ranks.level_parts},
         {"threads_per_rank", about.threads},
         {"message", to_string(chosen.message_kind)},
+        {"fields", to_string(about.on_chip ? place::shared : place::device)},
         {"field_bytes", about.whole.points() * sizeof(double)},
         {"puts_per_iteration", moved.puts},
         {"puts_between_devices_per_iteration", moved.puts_between_devices},

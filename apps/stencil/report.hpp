@@ -29,6 +29,7 @@ struct report {
     grid whole;
     division ranks;
     int threads = 0;
+    bool on_chip = false; // the ranks keep their fields in shared memory
     std::string backend;
     std::string carrier;                       // of a model to compare with: what brings rows to the neighbours
     std::vector<double> milliseconds;          // one entry per run

@@ -1,6 +1,7 @@
 // Horizontal diffusion on all devices of a job: docs/guide/stencil.md.
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "field.hpp"
 #include "kernels.hpp"
 #include "models/model.hpp"
+#include "on_chip.hpp"
 #include "options.hpp"
 #include "pgm.hpp"
 #include "picture.hpp"
@@ -88,25 +90,34 @@ dim3 shape_of(int threads) {
     return dim3(along_x, count / along_x);
 }
 
-// The dCUDA kernel.
+// The dCUDA kernel, with fields in device memory.
 auto kernel_of(const options& chosen) { return chosen.fused ? diffuse_at_once : diffuse; }
+
+// Who computes what, and how the kernels of ranks are launched.
+struct plan {
+    division ranks;
+    dcuda::launch_config config;
+    bool on_chip = false;
+};
 
 // A device's fields.
 class solver {
 public:
-    solver(dcuda::runtime& runtime, const options& chosen, const grid& whole, const division& ranks,
-           const dcuda::launch_config& config, const field& initial)
-        : runtime_(runtime), chosen_(chosen), config_(config), initial_(initial),
-          device_(runtime.info().process_index) {
+    solver(dcuda::runtime& runtime, const options& chosen, const grid& whole, const plan& with, const field& initial)
+        : runtime_(runtime), chosen_(chosen), plan_(with), initial_(initial), device_(runtime.info().process_index) {
         work_.whole = whole;
-        work_.ranks = ranks;
+        work_.ranks = with.ranks;
         work_.device = device_;
         work_.halo = halo_of(chosen);
         const std::vector<double> zeros(static_cast<std::size_t>(work_.stored_rows().count()) * whole.plane());
         for (device_buffer<double>* buffer : {&in_, &lap_, &fx_, &fy_}) {
+            if (with.on_chip && buffer != &in_) continue;
             *buffer = device_buffer<double>(zeros.size());
             buffer->upload(zeros.data(), zeros.size());
         }
+        if (with.on_chip)
+            arrivals_ = device_buffer<double>(static_cast<std::size_t>(with.ranks.ranks_per_device()) *
+                                              points_received(whole.nx, with.ranks.levels_of(0).count()));
         work_.in = in_.data();
         work_.lap = lap_.data();
         work_.fx = fx_.data();
@@ -117,8 +128,8 @@ public:
         work_.progress_seconds = chosen.progress;
         if (device_ == 0 && chosen.needs_result()) whole_ = device_buffer<double>(whole.points());
         if (chosen.model != "dcuda") {
-            const auto threads = static_cast<int>(config.threads.x * config.threads.y);
-            model_ = models::make(chosen.model, {chosen, whole, ranks, device_, threads, in_.data()});
+            const auto threads = static_cast<int>(with.config.threads.x * with.config.threads.y);
+            model_ = models::make(chosen.model, {chosen, whole, with.ranks, device_, threads, in_.data()});
         }
     }
 
@@ -130,7 +141,10 @@ public:
         // The rows that never change must be in both arrays of fused iterations.
         if (work_.halo > 1)
             check(cudaMemcpy(lap_.data(), in_.data(), in_.bytes(), cudaMemcpyDeviceToDevice), "copying the field");
-        runtime_.run(kernel_of(chosen_), config_, work_);
+        if (plan_.on_chip)
+            runtime_.run(diffuse_on_chip, plan_.config, work_, arrivals_.data());
+        else
+            runtime_.run(kernel_of(chosen_), plan_.config, work_);
         return runtime_.timings().at(0);
     }
 
@@ -142,7 +156,7 @@ public:
     field collect() {
         task done = work_;
         if (work_.halo > 1 && work_.iterations % 2 == 1) done.in = work_.lap;
-        runtime_.run(gather, config_, done, whole_.data());
+        runtime_.run(gather, plan_.config, done, whole_.data());
         if (device_ != 0) return {};
         field result(work_.whole);
         whole_.download(result.values().data(), result.values().size());
@@ -152,35 +166,89 @@ public:
 private:
     dcuda::runtime& runtime_;
     const options& chosen_;
-    dcuda::launch_config config_;
+    const plan& plan_;
     const field& initial_;
     int device_;
-    device_buffer<double> in_, lap_, fx_, fy_, whole_;
+    device_buffer<double> in_, lap_, fx_, fy_, arrivals_, whole_;
     task work_;
     std::unique_ptr<common::model> model_; // null: dCUDA
 };
 
-// Who computes what: as many ranks per device as asked for, else all that fit together, but none without the rows that
-// are exchanged. On a GPU they have as few levels as can be: ranks of few rows read many of their neighbours'.
-division divide(common::session& here, const options& chosen, const dcuda::launch_config& config, const grid& whole) {
-    division ranks{{whole.ny, here.job.process_count, 1}, whole.nz, 1};
-    if (!chosen.has_ranks()) return ranks;
-    const bool asked = chosen.ranks > 0 || here.asked_for_ranks;
+// A rank with its fields in shared memory has many rows: two of these fill a multiprocessor.
+constexpr int default_threads_on_chip = DCUDA_BACKEND_CUDA ? 512 : common::default_threads;
+
+bool asked_for_ranks(const common::session& here, const options& chosen) {
+    return chosen.ranks > 0 || here.asked_for_ranks;
+}
+
+[[noreturn]] void refuse_level_parts(int parts, const std::string& reason) {
+    throw std::runtime_error("--level-parts " + std::to_string(parts) + ": " + reason);
+}
+
+// Parts of the levels, with so many ranks on a device. On a GPU they have as few levels as can be: ranks of few rows
+// read many of their neighbours'.
+int level_parts_of(const common::session& here, const options& chosen, const grid& whole, int planned) {
+    const bool asked = asked_for_ranks(here, chosen);
+    int parts = chosen.level_parts;
+    if (parts == 0) parts = DCUDA_BACKEND_CUDA && !asked && planned >= whole.nz ? whole.nz : 1;
+    if (parts > whole.nz) refuse_level_parts(parts, "there are only " + std::to_string(whole.nz) + " levels");
+    if (asked && planned % parts != 0)
+        refuse_level_parts(parts, std::to_string(planned) + " ranks per device are no multiple of that");
+    if (planned < parts) refuse_level_parts(parts, "only " + std::to_string(planned) + " ranks fit on a device");
+    return parts;
+}
+
+// As many ranks per device as asked for, else all that fit together, but none without the rows that are exchanged.
+plan plan_in_memory(common::session& here, const options& chosen, const dcuda::launch_config& config,
+                    const grid& whole) {
+    plan result{{{whole.ny, here.job.process_count, 1}, whole.nz, 1}, config};
+    if (!chosen.has_ranks()) return result;
     const int planned = here.runtime.plan(kernel_of(chosen), config).rank_responsible;
-    if (chosen.level_parts > 0)
-        ranks.level_parts = chosen.level_parts;
-    else if (DCUDA_BACKEND_CUDA && !asked && planned >= whole.nz)
-        ranks.level_parts = whole.nz;
-    const auto refuse = [&](const std::string& reason) {
-        throw std::runtime_error("--level-parts " + std::to_string(ranks.level_parts) + ": " + reason);
-    };
-    if (ranks.level_parts > whole.nz) refuse("there are only " + std::to_string(whole.nz) + " levels");
-    if (asked && planned % ranks.level_parts != 0)
-        refuse(std::to_string(planned) + " ranks per device are no multiple of that");
-    if (planned < ranks.level_parts) refuse("only " + std::to_string(planned) + " ranks fit on a device");
+    division& ranks = result.ranks;
+    ranks.level_parts = level_parts_of(here, chosen, whole, planned);
     const int rows = ranks.rows.of_device(0).count(), most = std::max(1, chosen.fused ? rows / 2 : rows);
-    ranks.rows.ranks_per_device = asked ? planned / ranks.level_parts : std::min(planned / ranks.level_parts, most);
-    return ranks;
+    const int parts = planned / ranks.level_parts;
+    ranks.rows.ranks_per_device = asked_for_ranks(here, chosen) ? parts : std::min(parts, most);
+    result.config.ranks_per_device = ranks.ranks_per_device();
+    return result;
+}
+
+// The same, with the fields of all ranks in shared memory; nothing if they do not fit.
+std::optional<plan> plan_on_chip(common::session& here, const options& chosen, const dcuda::launch_config& config,
+                                 const grid& whole) {
+    plan result{{{whole.ny, here.job.process_count, 1}, whole.nz, 1}, config, true};
+    division& ranks = result.ranks;
+    const int planned = here.runtime.plan(diffuse_on_chip, config).rank_responsible;
+    ranks.level_parts = level_parts_of(here, chosen, whole, planned);
+    const bool asked = asked_for_ranks(here, chosen);
+    const int rows = ranks.rows.of_device(0).count(), most = planned / ranks.level_parts;
+    for (int parts = asked ? most : std::min(most, std::max(1, rows)); parts > 0; --parts) {
+        ranks.rows.ranks_per_device = parts;
+        result.config.ranks_per_device = ranks.ranks_per_device();
+        result.config.shared_bytes =
+            bytes_on_chip(whole.nx, ranks.rows_of(0).count(), ranks.levels_of(0).count());
+        try {
+            here.runtime.plan(diffuse_on_chip, result.config);
+            return result;
+        } catch (const dcuda::error& problem) {
+            if (problem.code() != dcuda::error_code::out_of_resources) throw;
+        }
+        if (asked) break;
+    }
+    return {};
+}
+
+plan make_plan(common::session& here, const options& chosen, const grid& whole) {
+    const auto launch = [&](int usual) {
+        return dcuda::launch_config{shape_of(chosen.threads > 0 ? chosen.threads : usual), 0, chosen.ranks};
+    };
+    if (chosen.model == "dcuda" && !chosen.fused && chosen.fields != place::device) {
+        if (const auto result = plan_on_chip(here, chosen, launch(default_threads_on_chip), whole)) return *result;
+        if (chosen.fields == place::shared)
+            throw std::runtime_error("--fields shared: they do not fit into the shared memory of a device: use smaller "
+                                     "sizes or more devices");
+    }
+    return plan_in_memory(here, chosen, launch(common::default_threads), whole);
 }
 
 void refuse_too_large(const grid& whole) {
@@ -242,11 +310,8 @@ int run(common::session& here, const options& chosen) {
     }
     refuse_too_large(whole);
 
-    const int threads = chosen.threads > 0 ? chosen.threads : common::default_threads;
-    dcuda::launch_config config{shape_of(threads), 0, chosen.ranks};
-    const division ranks = divide(here, chosen, config, whole);
-    const partition& rows = ranks.rows;
-    config.ranks_per_device = ranks.ranks_per_device();
+    const plan planned = make_plan(here, chosen, whole);
+    const partition& rows = planned.ranks.rows;
     if (chosen.fused) refuse_too_few_rows(rows);
 
     const int halo = halo_of(chosen);
@@ -254,13 +319,14 @@ int run(common::session& here, const options& chosen) {
     const field initial = chosen.input.empty()
                               ? smooth_field(whole, filled)
                               : repeated_map(whole, filled, own_part(runtime, map, rows, whole.nx, halo));
-    solver solve(runtime, chosen, whole, ranks, config, initial);
+    solver solve(runtime, chosen, whole, planned, initial);
 
     // Process 0 has the whole field as well, for the reference and the picture.
     field before;
     if (first && chosen.needs_result())
         before = chosen.input.empty() ? smooth_field(whole, rows.all()) : repeated_map(whole, rows.all(), map);
-    report about{whole, ranks, threads, common::backend, solve.describe_model(), {}, {}, {}, {}};
+    const auto threads = static_cast<int>(planned.config.threads.x * planned.config.threads.y);
+    report about{whole, planned.ranks, threads, planned.on_chip, common::backend, solve.describe_model(), {}, {}, {}, {}};
     field after, expected;
     for (int i = 0; i < chosen.repeat; ++i) {
         about.milliseconds.push_back(solve.run());

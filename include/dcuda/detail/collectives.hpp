@@ -299,7 +299,7 @@ DCUDA_DEVICE void init(context device, rank_state& state) {
         state.mail = state.mine.mail + rank * lanes_per_rank * state.device.lanes.size();
         state.unreleased = state.mailed = state.flushes = state.link_count = 0;
         state.ring_head = state.networked = state.network_flushes = 0;
-        state.lanes = state.favourite = state.foreseen = state.remote_lanes = 0;
+        state.lanes = state.remote_lanes = 0;
         state.usual_waits = state.called_off = state.counted = state.batch.count = 0;
         for (auto& kind : state.mail_seen)
             for (auto& turn : kind)

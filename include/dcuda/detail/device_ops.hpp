@@ -250,10 +250,11 @@ DCUDA_DEVICE void wait_notifications(rank_state& state, int tag, int count) {
 #if defined(__CUDACC__)
     exec::sync_block(); // all read what the leader has left
     // PERF: with several sources and no payload, another one than the last is as likely.
-    const bool may_be_usual = state.lanes <= 1 || state.foreseen != 0;
+    const bool may_be_usual =
+        state.lanes <= 1 || state.tag_cache[static_cast<std::uint32_t>(tag) % cached_tags].packets != 0;
     const auto wanted = static_cast<std::uint32_t>(tag), expected = static_cast<std::uint32_t>(count);
     if (may_be_usual && await_the_usual(state, wanted, expected)) return;
-    if (await_headers(state, wanted, expected)) return;
+    if (await_messages(state, wanted, expected)) return;
 #endif
     exec::far(wait_in_general)(state, tag, count);
 }

@@ -67,7 +67,7 @@ DCUDA_DEVICE bool look_for_notifications(const team& all, rank_state& state, std
 #if defined(__CUDACC__)
 
 // The usual wait: one notification is missing, and it comes soon. By mail: with the tag that is waited for, from the
-// source that sent the last message, with at most as much payload; each thread looks at the header and at its own
+// source that sent the last message with this tag, with at most as much payload; each thread looks at the header and at its own
 // packets of the payload that is foreseen. Or by the counter, from a source that has no lane. False if it is not so:
 // then nothing has happened, whatever has been placed already. All threads of the block, after its barrier.
 //
@@ -80,7 +80,7 @@ DCUDA_DEVICE bool await_the_usual(shared_state shared, std::uint32_t tag, std::u
     const unsigned index = exec::thread_index(), in_warp = index % 32, threads = exec::block_threads() / 32 * 32;
     const tag_entry& entry = state.tag_cache[tag % cached_tags];
     const tag_record known = entry.record;
-    const std::uint32_t lanes = state.lanes, favourite = state.favourite, foreseen = state.foreseen;
+    const std::uint32_t lanes = state.lanes, favourite = entry.lane, foreseen = entry.packets;
     const std::uint32_t number = state.usual_waits + 1;
     const lane_position begin = state.inbound[favourite].taken;
     const lane_shape rings = state.device.lanes;
@@ -176,22 +176,28 @@ DCUDA_DEVICE bool await_the_usual(shared_state shared, std::uint32_t tag, std::u
         if (by_counter) state.tag_cache[tag % cached_tags].record = {known.consumed + expected, counter};
         if (usual) {
             state.inbound[favourite].taken = {begin.messages + 1, begin.packets + packets};
-            state.foreseen = packets;
-            state.tag_cache[tag % cached_tags].record.consumed = known.counter;
+            tag_entry& used = state.tag_cache[tag % cached_tags];
+            used.packets = packets;
+            used.record.consumed = known.counter;
         }
     }
     return usual || by_counter;
 }
 
-// Looks for notifications without payload, of any tags, from all sources at once: each thread watches a lane's next
-// header. True if as many as expected have come with this tag; then they are consumed. False if something else has
-// come, or nothing for long; what was taken until then is counted. The team, a whole warp.
-DCUDA_DEVICE bool look_at_headers(const team& all, rank_state& state, std::uint32_t tag, std::uint32_t expected) {
+// What a look at the lanes' headers has come to: what was waited for is there; messages with payload have come
+// (state.arrivals); or something else, or nothing for long.
+enum class look_outcome : std::uint32_t { enough, payload, other };
+
+// Looks for messages of any tags, from all sources at once: each thread watches a lane's next header. What comes without
+// payload is counted, until as many as expected have come with this tag; then they are consumed. The team, a whole warp.
+DCUDA_DEVICE look_outcome look_at_headers(const team& all, rank_state& state, std::uint32_t tag,
+                                          std::uint32_t expected) {
     constexpr unsigned most_looks = 64; // about 30 us
     const lane_shape rings = state.device.lanes;
-    if (rings.packets == 0 || state.tag_cache[tag % cached_tags].tag != tag) return false; // unknown tags are checked
+    // Unknown tags are checked elsewhere.
+    if (rings.packets == 0 || state.tag_cache[tag % cached_tags].tag != tag) return look_outcome::other;
     std::uint32_t counter = known_counter(all, state, tag), arrived = 0;
-    if (consume(all, state, tag, expected, counter, arrived)) return true;
+    if (consume(all, state, tag, expected, counter, arrived)) return look_outcome::enough;
     const std::uint32_t missing = expected - broadcast(all, arrived, 0), lanes = state.lanes;
     const bool watches = all.index < lanes;
     inbound_lane& lane = state.inbound[watches ? all.index : 0];
@@ -204,19 +210,18 @@ DCUDA_DEVICE bool look_at_headers(const team& all, rank_state& state, std::uint3
                                                         : nullptr;
     std::uint32_t found = 0, mailed = 0; // notifications of the tag; those by mail
     unsigned last = 0;                   // lanes that brought the last ones
+    unsigned with_payload = 0;           // lanes
     bool vouched = false, enough = false, other = false;
-    for (unsigned looks = 0; looks < most_looks && !enough && !other; ++looks) {
+    for (unsigned looks = 0; looks < most_looks && !enough && !other && with_payload == 0; ++looks) {
         packet head{};
         head.sequence = position; // not what is expected
         if (watches) head = load_packet<order_tag::mail_observe>(headers + rings.header(position), position + 1);
         const std::uint32_t now = word != nullptr ? load_relaxed(word) : 0;
         const header message{{head.payload[0], head.payload[1], head.payload[2]}};
-        const bool is_new = head.sequence == position + 1;
+        const bool is_new = head.sequence == position + 1, has_payload = is_new && message.bytes() != 0;
         const bool is_plain = is_new && !message.is_hello() && message.bytes() == 0;
-        if (is_plain) {
-            ++position;
-            vouched = vouched || message.vouches();
-        }
+        if (is_plain) ++position;
+        vouched = vouched || (is_new && message.vouches());
         const unsigned plain = vote(all, is_plain), same = vote(all, is_plain && message.tag() == tag);
         for (unsigned rest = plain & ~same; rest != 0;) { // of other tags
             const std::uint32_t theirs = broadcast(all, message.tag(), lowest(rest));
@@ -231,31 +236,80 @@ DCUDA_DEVICE bool look_at_headers(const team& all, rank_state& state, std::uint3
         found += bits_in(same) + (counted - counter);
         counter = counted;
         enough = found >= missing;
-        other = vote(all, (is_new && !is_plain) || (all.index == 31 && now != lanes && lanes < lanes_per_rank)) != 0;
+        if (has_payload) state.arrivals[all.index] = message;
+        with_payload = vote(all, has_payload);
+        other = vote(all, (is_new && message.is_hello()) ||
+                              (all.index == 31 && now != lanes && lanes < lanes_per_rank)) != 0;
     }
-    // ORDER notify-observe: what the sources released before these messages, or before they added to the counter.
+    // ORDER notify-observe: what the sources released before these messages, or before they added to the counter, and
+    // before their payload is placed: of two puts to one place the later wins.
     if (vouched) acquire_packet<order_tag::mail_observe>(state.notification_scope);
     sync(all);
     if (watches) lane.taken.messages = position;
     if (all.leads()) {
         tag_record& record = notifications(state, tag);
         record = {record.consumed - mailed + (enough ? expected : 0), counter};
-        if (last != 0) foresee(state, lowest(last), 0);
+        if (last != 0) foresee(state, tag, lowest(last), 0);
+        state.arrived_lanes = with_payload;
     }
     sync(all);
-    return enough;
+    if (enough) return look_outcome::enough;
+    return with_payload != 0 && !other ? look_outcome::payload : look_outcome::other;
 }
 
-// All threads of the block, after its barrier.
-DCUDA_DEVICE bool await_headers(rank_state& state, std::uint32_t tag, std::uint32_t expected) {
-    if (exec::block_threads() < 32) return false;
-    exec::as_team([&](const team& all) {
-        sync(all);
-        const bool enough = look_at_headers(all, state, tag, expected);
-        if (all.leads()) state.result = enough ? 1 : 0;
-    });
+// All threads of the block place the payload of state.arrivals; then these messages are taken. The block's barrier comes
+// before.
+//
+// ORDER mail-free: all have read the packets, and placed them, before the team counts the messages as taken.
+DCUDA_COLD void take_arrivals(shared_state shared) {
+    rank_state& state = shared.get();
+    const lane_shape rings = state.device.lanes;
+    for (unsigned rest = state.arrived_lanes; rest != 0; rest &= rest - 1) {
+        const std::uint32_t number = lowest(rest), position = state.inbound[number].taken.packets;
+        const header message = state.arrivals[number];
+        const packet* const lane = lane_at(state, number);
+        for (std::uint32_t i = exec::thread_index(); i < packets_for(message.bytes()); i += exec::block_threads()) {
+            const packet* const place = lane + rings.packet(position + i);
+            packet part = load_packet<order_tag::mail_observe>(place, position + i + 1);
+            if (await_packet<order_tag::mail_observe>(place, position + i + 1, part, state.device.aborted))
+                store_chunk(message.target() + i * mail_bytes, chunk_bytes(message.bytes(), i), part.payload);
+            else
+                store_relaxed(&state.ended, 1);
+        }
+    }
     exec::sync_block();
-    return state.result != 0;
+    exec::as_team([&](const team& all) {
+        const unsigned arrived = state.arrived_lanes;
+        if ((arrived >> all.index & 1) != 0) {
+            lane_position& taken = state.inbound[all.index].taken;
+            taken = {taken.messages + 1, taken.packets + packets_for(state.arrivals[all.index].bytes())};
+        }
+        if (all.leads())
+            for (unsigned rest = arrived; rest != 0; rest &= rest - 1) {
+                const header& message = state.arrivals[lowest(rest)];
+                --notifications(state, message.tag()).consumed; // one more has come
+                foresee(state, message.tag(), lowest(rest), packets_for(message.bytes()));
+            }
+        sync(all);
+    });
+}
+
+// Waits for messages of any kind from all sources that are known. True if as many as expected have come; then they are
+// consumed. False if something else has come, or nothing for long; what was taken until then is counted. All threads of
+// the block, after its barrier.
+DCUDA_DEVICE bool await_messages(rank_state& state, std::uint32_t tag, std::uint32_t expected) {
+    if (exec::block_threads() < 32) return false;
+    for (;;) {
+        exec::as_team([&](const team& all) {
+            sync(all);
+            const look_outcome outcome = look_at_headers(all, state, tag, expected);
+            if (all.leads()) state.result = static_cast<std::uint32_t>(outcome);
+        });
+        exec::sync_block();
+        const auto outcome = static_cast<look_outcome>(state.result);
+        if (outcome != look_outcome::payload) return outcome == look_outcome::enough;
+        exec::far(take_arrivals)(state);
+    }
 }
 
 #endif

@@ -78,7 +78,7 @@ DCUDA_DEVICE tag_record& notifications(rank_state& state, std::uint32_t tag) {
     tag_entry& entry = state.tag_cache[tag % cached_tags];
     if (entry.tag != tag) {
         state.tag_records[entry.tag] = entry.record;
-        entry = {tag, state.tag_records[tag]};
+        entry = {tag, state.tag_records[tag], 0, 0};
     }
     return entry.record;
 }
@@ -123,10 +123,12 @@ DCUDA_DEVICE void meet_source(rank_state& state, std::uint32_t lane, const heade
     if (process != state.device.process_index) state.remote_lanes |= 1u << lane;
 }
 
-// The next message is expected in that lane, with so much payload.
-DCUDA_DEVICE void foresee(rank_state& state, std::uint32_t lane, std::uint32_t packets) {
-    state.favourite = lane;
-    state.foreseen = packets;
+// The next message with this tag is expected in that lane, with so much payload. One thread.
+DCUDA_DEVICE void foresee(rank_state& state, std::uint32_t tag, std::uint32_t lane, std::uint32_t packets) {
+    tag_entry& entry = state.tag_cache[tag % cached_tags];
+    if (entry.tag != tag) return;
+    entry.lane = lane;
+    entry.packets = packets;
 }
 
 // Takes all messages that have arrived in one lane. One thread, with few registers: this is called in the middle of
@@ -165,7 +167,6 @@ DCUDA_COLD bool take_lane(lone_thread, shared_state shared, std::uint32_t number
             --notifications(state, state.meanwhile.message.tag()).consumed;
         state.inbound[at.lane].taken.packets = at.position;
         ++state.inbound[at.lane].taken.messages;
-        foresee(state, at.lane, at.number);
     }
 }
 
@@ -285,6 +286,7 @@ DCUDA_DEVICE void settle_batch(const team& all, rank_state& state, std::uint32_t
     const header& mine = messages.mine;
     const std::uint32_t packets = packets_of(all, messages);
     const std::uint32_t last = broadcast(all, packets_for(mine.bytes()), messages.count - 1);
+    const std::uint32_t last_tag = broadcast(all, mine.tag(), messages.count - 1);
     if (valid && mine.is_hello()) meet_source(state, number, mine);
     sync(all); // all have read the state that now changes, and all payload is in place
     unsigned rest = vote(all, valid && !mine.is_hello());
@@ -297,7 +299,7 @@ DCUDA_DEVICE void settle_batch(const team& all, rank_state& state, std::uint32_t
     if (all.leads()) {
         lane_position& taken = state.inbound[number].taken;
         taken = {taken.messages + messages.count, taken.packets + packets};
-        foresee(state, number, last);
+        foresee(state, last_tag, number, last);
     }
     sync(all);
 }

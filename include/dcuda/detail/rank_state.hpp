@@ -68,6 +68,8 @@ struct barrier_place {
 struct tag_entry {
     std::uint32_t tag;
     tag_record record;
+    std::uint32_t lane;    // that brought the last message with this tag,
+    std::uint32_t packets; // and that message's payload: the next one will be alike
 };
 
 // The wait that the rank is in. One thread.
@@ -121,12 +123,12 @@ struct rank_state {
     mailbox_status* status;   // this rank's mailbox
     packet* mail;
     std::uint32_t lanes;       // in use, of the mailbox
-    std::uint32_t favourite;   // the lane that brought the last message,
-    std::uint32_t foreseen;    // and that message's payload packets: the next one will be alike
     std::uint32_t usual_waits; // so far,
     std::uint32_t called_off;  // the number of the last one that was called off,
     std::uint32_t counted;     // and of the last one that a counter ended
     shared_batch batch;
+    std::uint32_t arrived_lanes;      // bit by lane: its next message, whose payload all threads are to place,
+    header arrivals[lanes_per_rank]; // is this
     std::uint32_t remote_lanes;    // bit by lane: its source is on another device
     std::uint32_t ring_head;       // of the command ring, as last seen
     std::uint32_t networked;       // 1: puts went over the network since the last flush

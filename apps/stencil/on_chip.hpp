@@ -3,12 +3,12 @@
 //
 // A rank has its rows of in, lap and fy there. fx is computed where it is used, twice, since a line of it needs nothing
 // but that line. What comes from the neighbours lands in the rank's window, which is in device memory: the row of lap
-// and of in after its last, the row of fy and of in before its first. Everything else about exchanges is as in `diffuse`
-// (kernels.hpp), and so is the argument why nobody overwrites what is still needed: a neighbour's row in the window is
-// what is a halo row there, and a rank's own rows are read by itself alone, and by its puts.
+// and of in after its last, the row of fy and of in before its first. Everything else about exchanges is as in
+// `diffuse` (kernels.hpp), and so is the argument why nobody overwrites what is still needed: a neighbour's row in the
+// window is what is a halo row there, and a rank's own rows are read by itself alone, and by its puts.
 //
-// A warp computes a line (a row of one level) at a time. The lines of the first and the last row come first, so that they
-// can leave.
+// A warp computes a line (a row of one level) at a time. The lines of the first and the last row come first, so that
+// they can leave.
 #pragma once
 
 #include "kernels.hpp"
@@ -72,7 +72,7 @@ struct lines_of_rank {
     DCUDA_DEVICE void for_each(int first, int last, range where, const Body& body) const {
         for (int i = first + static_cast<int>(threadIdx.y); i < last; i += static_cast<int>(blockDim.y)) {
             const int line = i % 2 == 0 ? i / 2 : count() - 1 - i / 2;
-            const int row = line / levels.count(), y = rows.first + row;
+            const int row = levels.count() == 1 ? line : line / levels.count(), y = rows.first + row;
             if (y >= where.first && y < where.last) body(y, levels.first + line - row * levels.count());
         }
     }
@@ -91,16 +91,15 @@ DCUDA_DEVICE void update_line(const task& work, const line_view& in, const line_
         double fluxes[flight], values[flight];
         DCUDA_UNROLL
         for (int i = 0; i < flight; ++i) {
-            const int x = first + i * step + lane;
-            fluxes[i] = x < columns.last ? flux_x(in, lap, x, y, k) : 0.0;
+            fluxes[i] = flux_x(in, lap, at_most(first + i * step + lane, columns.last - 1), y, k);
         }
         DCUDA_UNROLL
         for (int i = 0; i < flight; ++i) {
-            const int x = first + i * step + lane;
+            const int x = at_most(first + i * step + lane, columns.last - 1);
             const double neighbour = __shfl_up_sync(all, fluxes[i], 1), from = lane == 0 ? last : neighbour;
             last = __shfl_sync(all, fluxes[i], step - 1);
             const auto fx = [&](int at, int, int) { return at == x ? fluxes[i] : from; };
-            values[i] = x < columns.last ? diffused(in, fx, fy, work.coefficient, x, y, k) : 0.0;
+            values[i] = diffused(in, fx, fy, work.coefficient, x, y, k);
         }
         __syncwarp(all);
         DCUDA_UNROLL
@@ -112,8 +111,7 @@ DCUDA_DEVICE void update_line(const task& work, const line_view& in, const line_
 }
 
 // Blocks have rows of at most 32 threads. `arrivals`: the windows of the device's ranks, points_received() each.
-// The bound keeps registers at 64 per thread, so that any number of threads can be launched.
-__global__ void __launch_bounds__(1024) diffuse_on_chip(dcuda::context context, task work, double* arrivals) {
+__global__ void __launch_bounds__(most_threads) diffuse_on_chip(dcuda::context context, task work, double* arrivals) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
 
@@ -130,8 +128,8 @@ __global__ void __launch_bounds__(1024) diffuse_on_chip(dcuda::context context, 
 
     const auto fields = dcuda::dynamic_shared<double>();
     const auto field = [&](int number, const double* before, const double* after) {
-        return rows_on_chip{fields + number * mine.rows.count() * row_points, before, after, mine.rows, mine.levels,
-                            g.nx};
+        return rows_on_chip{
+            fields + number * mine.rows.count() * row_points, before, after, mine.rows, mine.levels, g.nx};
     };
     const rows_on_chip in = field(0, window + place_of(received::in_before), window + place_of(received::in_after));
     const rows_on_chip lap = field(1, nullptr, window + place_of(received::lap_after));

@@ -8,8 +8,10 @@
 namespace stencil {
 
 // PERF: a thread loads what several points need before it stores the first of them. The compiler cannot do that by
-// itself, since it does not know that no store changes what is loaded.
+// itself, since it does not know that no store changes what is loaded. What lies behind the last column is not asked
+// for but replaced by that: a branch around loads keeps them from being under way together.
 inline constexpr int columns_in_flight = DCUDA_BACKEND_CUDA ? 4 : 1;
+DCUDA_DEVICE int at_most(int x, int last) { return x < last ? x : last; }
 
 // Calls store(x, compute(x)) for the columns, shared among the threads along x. Threads do not wait for each other.
 template <class Compute, class Store>
@@ -19,8 +21,7 @@ DCUDA_DEVICE void for_each_column(range columns, const Compute& compute, const S
     for (int x = columns.first + static_cast<int>(threadIdx.x); x < columns.last; x += flight * step) {
         decltype(compute(x)) values[flight];
         DCUDA_UNROLL
-        for (int i = 0; i < flight; ++i)
-            if (x + i * step < columns.last) values[i] = compute(x + i * step);
+        for (int i = 0; i < flight; ++i) values[i] = compute(at_most(x + i * step, columns.last - 1));
         DCUDA_UNROLL
         for (int i = 0; i < flight; ++i)
             if (x + i * step < columns.last) store(x + i * step, values[i]);
@@ -36,8 +37,7 @@ DCUDA_DEVICE void for_each_point(range columns, range rows, range levels, const 
     for (int line = static_cast<int>(threadIdx.y); line < lines; line += static_cast<int>(blockDim.y)) {
         for (; k >= levels.last; k -= levels.count()) ++y;
         for_each_column(
-            columns, [&](int x) { return compute(x, y, k); },
-            [&](int x, const auto& value) { store(x, y, k, value); });
+            columns, [&](int x) { return compute(x, y, k); }, [&](int x, const auto& value) { store(x, y, k, value); });
         k += static_cast<int>(blockDim.y);
     }
 }

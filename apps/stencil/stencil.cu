@@ -174,9 +174,6 @@ private:
     std::unique_ptr<common::model> model_; // null: dCUDA
 };
 
-// A rank with its fields in shared memory has many rows: two of these fill a multiprocessor.
-constexpr int default_threads_on_chip = DCUDA_BACKEND_CUDA ? 512 : common::default_threads;
-
 bool asked_for_ranks(const common::session& here, const options& chosen) {
     return chosen.ranks > 0 || here.asked_for_ranks;
 }
@@ -225,8 +222,7 @@ std::optional<plan> plan_on_chip(common::session& here, const options& chosen, c
     for (int parts = asked ? most : std::min(most, std::max(1, rows)); parts > 0; --parts) {
         ranks.rows.ranks_per_device = parts;
         result.config.ranks_per_device = ranks.ranks_per_device();
-        result.config.shared_bytes =
-            bytes_on_chip(whole.nx, ranks.rows_of(0).count(), ranks.levels_of(0).count());
+        result.config.shared_bytes = bytes_on_chip(whole.nx, ranks.rows_of(0).count(), ranks.levels_of(0).count());
         try {
             here.runtime.plan(diffuse_on_chip, result.config);
             return result;
@@ -239,16 +235,15 @@ std::optional<plan> plan_on_chip(common::session& here, const options& chosen, c
 }
 
 plan make_plan(common::session& here, const options& chosen, const grid& whole) {
-    const auto launch = [&](int usual) {
-        return dcuda::launch_config{shape_of(chosen.threads > 0 ? chosen.threads : usual), 0, chosen.ranks};
-    };
+    const int threads = chosen.threads > 0 ? chosen.threads : common::default_threads;
+    const dcuda::launch_config config{shape_of(threads), 0, chosen.ranks};
     if (chosen.model == "dcuda" && !chosen.fused && chosen.fields != place::device) {
-        if (const auto result = plan_on_chip(here, chosen, launch(default_threads_on_chip), whole)) return *result;
+        if (const auto result = plan_on_chip(here, chosen, config, whole)) return *result;
         if (chosen.fields == place::shared)
             throw std::runtime_error("--fields shared: they do not fit into the shared memory of a device: use smaller "
                                      "sizes or more devices");
     }
-    return plan_in_memory(here, chosen, launch(common::default_threads), whole);
+    return plan_in_memory(here, chosen, config, whole);
 }
 
 void refuse_too_large(const grid& whole) {
@@ -326,7 +321,8 @@ int run(common::session& here, const options& chosen) {
     if (first && chosen.needs_result())
         before = chosen.input.empty() ? smooth_field(whole, rows.all()) : repeated_map(whole, rows.all(), map);
     const auto threads = static_cast<int>(planned.config.threads.x * planned.config.threads.y);
-    report about{whole, planned.ranks, threads, planned.on_chip, common::backend, solve.describe_model(), {}, {}, {}, {}};
+    report about{whole, planned.ranks, threads, planned.on_chip, common::backend, solve.describe_model(), {}, {}, {},
+                 {}};
     field after, expected;
     for (int i = 0; i < chosen.repeat; ++i) {
         about.milliseconds.push_back(solve.run());

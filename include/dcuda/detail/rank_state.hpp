@@ -127,12 +127,12 @@ struct rank_state {
     std::uint32_t called_off;  // the number of the last one that was called off,
     std::uint32_t counted;     // and of the last one that a counter ended
     shared_batch batch;
-    std::uint32_t arrived_lanes;      // bit by lane: its next message, whose payload all threads are to place,
+    std::uint32_t arrived_lanes;     // bit by lane: its next message, whose payload all threads are to place,
     header arrivals[lanes_per_rank]; // is this
-    std::uint32_t remote_lanes;    // bit by lane: its source is on another device
-    std::uint32_t ring_head;       // of the command ring, as last seen
-    std::uint32_t networked;       // 1: puts went over the network since the last flush
-    std::uint32_t network_flushes; // so far
+    std::uint32_t remote_lanes;      // bit by lane: its source is on another device
+    std::uint32_t ring_head;         // of the command ring, as last seen
+    std::uint32_t networked;         // 1: puts went over the network since the last flush
+    std::uint32_t network_flushes;   // so far
     exec::staging staging;
     current_wait wait;
     courier meanwhile;

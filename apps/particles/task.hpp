@@ -93,21 +93,24 @@ struct task {
     int capacity = 0;             // of a segment
     std::byte* blocks = nullptr;  // each: for the device's segments with halo, in device memory
     std::byte* lists = nullptr;   // three for each segment
-    vector* velocities = nullptr; // of the particles in blocks
-    vector* forces = nullptr;
-    long long* numbers = nullptr;
-    int* scratch = nullptr;   // for each rank of the device
-    tally* tallies = nullptr; // of each rank of the device
-    tally* known = nullptr;   // of each rank of the world
+    vector* moved = nullptr;      // of the particles in blocks: where they are before they are sorted
+    vector* velocities[2] = {};   // of the particles in blocks, in turns
+    long long* numbers[2] = {};   // the same
+    vector* forces = nullptr;     // of the start
+    std::byte* scratch = nullptr; // for the sort of each rank of the device; null: shared memory has room
+    tally* tallies = nullptr;     // of each rank of the device
+    tally* known = nullptr;       // of each rank of the world
     int steps = 0;
     double time_step = 0.0;
     double progress_seconds = 0.0; // 0: none
 
     DCUDA_HOST_DEVICE std::size_t block_bytes() const { return block_view::bytes_of(whole.columns, capacity); }
     DCUDA_HOST_DEVICE std::size_t list_bytes() const { return list_view::stride(capacity); }
-    DCUDA_HOST_DEVICE std::size_t scratch_ints() const {
-        return static_cast<std::size_t>(whole.columns) + static_cast<std::size_t>(capacity);
-    }
+
+    // Velocities and numbers have their turn in even or odd steps: step s reads those of its turn, and its sort writes
+    // the others. Which are those of the particles in blocks after so many steps:
+    static DCUDA_HOST_DEVICE int turn_of(int step) { return step % 2; }
+    static DCUDA_HOST_DEVICE int turn_after(int steps) { return turn_of(steps + 1); }
 
     DCUDA_HOST_DEVICE std::size_t place(int segment) const { return static_cast<std::size_t>(segment - stored.first); }
     DCUDA_HOST_DEVICE std::size_t first_slot(int segment) const {
@@ -122,13 +125,20 @@ struct task {
     }
 };
 
-// A position in a block, by one access.
-DCUDA_DEVICE vector load(const vector* at) {
+// A vector of an array, by one access.
+DCUDA_DEVICE vector load(const vector* from) {
 #if DCUDA_BACKEND_CUDA
-    const double2 both = *reinterpret_cast<const double2*>(at);
+    const double2 both = *reinterpret_cast<const double2*>(from);
     return {both.x, both.y};
 #else
-    return *at;
+    return *from;
+#endif
+}
+DCUDA_DEVICE void store(vector* to, const vector& value) {
+#if DCUDA_BACKEND_CUDA
+    *reinterpret_cast<double2*>(to) = {value.x, value.y};
+#else
+    *to = value;
 #endif
 }
 

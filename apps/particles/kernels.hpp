@@ -74,7 +74,8 @@ struct rank_places {
     } // whose they are empties them, when they were read
 };
 
-// A rank's segments. All threads of the rank call everything, and find what the others did when it returns.
+// A rank's segments. All threads of the rank call everything; what the others did they find after the rank's next
+// barrier.
 template <bool IsShared>
 class part {
 public:
@@ -88,21 +89,21 @@ public:
     DCUDA_DEVICE range mine() const { return mine_; }
     DCUDA_DEVICE tally& result() const { return places_.result; }
 
-    // Whether all particles could advance. After a barrier of the rank, and before a sort.
+    // Whether nothing has failed. Between a barrier of the rank and what may fail next, so that all threads agree.
     DCUDA_DEVICE bool is_fine() const { return result().failed.what == failure::none; }
 
-    // Which segments: all; those at the borders, that neighbours wait for; the others.
+    // Which segments, in the order of segment(i): all; those at the borders, which neighbours wait for; the others.
     DCUDA_DEVICE range all() const { return {0, mine_.count()}; }
     DCUDA_DEVICE range border() const { return {0, mine_.count() < 2 ? mine_.count() : 2}; }
     DCUDA_DEVICE range inside() const { return {2, mine_.count()}; }
 
-    // Particles from the lists of the start to blocks.
+    // From the lists of the start to blocks.
     DCUDA_DEVICE void load() const {
+        advance_all<advance::load>(0, all());
         for_each_index(mine_.count(), [&](int i) {
             const int here = mine_.first + i;
-            work_.block(here).cells[work_.whole.columns] = count_before<advance::load>(work_, here);
+            work_.block(here).cells[work_.whole.columns] = count_before(work_, advance::load, here);
         });
-        advance_all<advance::load>(0, all());
         sort(0, all());
     }
 
@@ -114,27 +115,29 @@ public:
 
     // Returns with how many others all this thread's particles have interacted.
     template <advance How>
-    DCUDA_DEVICE int advance_all(int step, range which) const {
+    DCUDA_DEVICE unsigned long long advance_all(int step, range which) const {
         int partners = 0;
-        for_each_particle<How>(which, [&](int segment, int i) {
-            partners += advance_one<How>(places_, task::turn_of(step), step, segment, i);
-        });
-        return partners;
+        for (int index = which.first; index < which.last; ++index) {
+            const int here = segment(index), count = count_before(work_, How, here);
+            for (int i = thread(); i < count; i += threads())
+                partners += advance_one(places_, How, task::turn_of(step), step, here, i);
+        }
+        return static_cast<unsigned long long>(partners);
     }
 
     // False if a segment gets too many.
     DCUDA_DEVICE bool sort(int step, range which) const {
         bool fine = true;
-        for (int i = which.first; i < which.last; ++i)
-            fine = sort_segment(team_, places_, space_, task::turn_of(step), step, segment(i)) && fine;
-        __syncthreads();
+        for (int index = which.first; index < which.last; ++index)
+            fine = sort_segment(team_, places_, space_, task::turn_of(step), step, segment(index)) && fine;
         return fine;
     }
 
     // Adds up momentum and energy after so many steps.
     DCUDA_DEVICE void survey(int steps, bool is_start) const {
-        for_each_particle<advance::end>(
-            all(), [&](int segment, int i) { survey_one(places_, task::turn_after(steps), is_start, segment, i); });
+        for (int here = mine_.first; here < mine_.last; ++here)
+            for_each_index(work_.block(here).count(),
+                           [&](int i) { survey_one(places_, task::turn_after(steps), is_start, here, i); });
     }
 
     DCUDA_DEVICE void count_particles(unsigned long long partners) const {
@@ -155,15 +158,6 @@ private:
         if (i == 1) return mine_.last - 1;
         return i == 0 ? mine_.first : mine_.first + i - 1;
     }
-    template <advance How, class Body>
-    DCUDA_DEVICE void for_each_particle(range which, const Body& body) const {
-        for (int s = which.first; s < which.last; ++s) {
-            const int here = segment(s), count = count_before<How>(work_, here);
-            for (int i = thread(); i < count; i += threads()) body(here, i);
-        }
-        __syncthreads();
-    }
-
     const task& work_;
     range mine_;
     rank_places places_;
@@ -176,8 +170,7 @@ class exchange {
 public:
     // Collective over all ranks.
     DCUDA_DEVICE exchange(dcuda::rank& self, const task& work, range mine)
-        : self_(self), work_(work), mine_(mine), previous_(work.segments.owner(mine.first - 1)),
-          next_(work.segments.owner(mine.last)) {
+        : self_(self), work_(work), previous_(side_of(work, mine.first, -1)), next_(side_of(work, mine.last - 1, 1)) {
         const auto stored = static_cast<std::size_t>(with_halo(mine).count());
         blocks_ = self.create_window(dcuda::world, work.block(mine.first - 1).cells, stored * work.block_bytes());
         lists_ = self.create_window(dcuda::world, work.list(mine.first - 1, leaving::down).start,
@@ -191,62 +184,73 @@ public:
 
     // Each: sends the data, or the mark of an error if not all is fine. Nothing where there is no neighbour.
     DCUDA_DEVICE void send_lists(bool fine) const {
-        if (!fine && thread() == 0) {
-            work_.list(mine_.first, leaving::down).count() = -1;
-            work_.list(mine_.last - 1, leaving::up).count() = -1;
-        }
         __syncthreads();
-        send_list(mine_.first, leaving::down, previous_);
-        send_list(mine_.last - 1, leaving::up, next_);
+        if (!fine) mark(previous_.list.count(), next_.list.count());
+        send_list(previous_, fine);
+        send_list(next_, fine);
     }
     DCUDA_DEVICE void send_blocks(bool fine) const {
-        if (!fine && thread() == 0) {
-            work_.block(mine_.first).cells[0] = -1;
-            work_.block(mine_.last - 1).cells[0] = -1;
-        }
         __syncthreads();
-        send_block(mine_.first, previous_, fine);
-        send_block(mine_.last - 1, next_, fine);
+        if (!fine) mark(previous_.block.cells[0], next_.block.cells[0]);
+        send_block(previous_, fine);
+        send_block(next_, fine);
     }
 
-    // Each: waits for the neighbours' data. False if one of them sent a mark.
+    // Each: waits for the neighbours' data. False if one of them sent a mark. Also a barrier of the rank.
     DCUDA_DEVICE bool receive_lists() const {
         self_.wait_notifications(list_tag, neighbours());
-        return work_.list(mine_.first - 1, leaving::up).count() >= 0 &&
-               work_.list(mine_.last, leaving::down).count() >= 0;
+        return (previous_.their_list.count() >= 0) & (next_.their_list.count() >= 0);
     }
     DCUDA_DEVICE bool receive_blocks() const {
         self_.wait_notifications(block_tag, neighbours());
-        return work_.block(mine_.first - 1).cells[0] >= 0 && work_.block(mine_.last).cells[0] >= 0;
+        return (previous_.their_block.cells[0] >= 0) & (next_.their_block.cells[0] >= 0);
     }
 
 private:
-    DCUDA_DEVICE int neighbours() const { return (previous_ < 0 ? 0 : 1) + (next_ < 0 ? 0 : 1); }
+    // PERF: worked out once; the divisions that it takes would cost more than a put.
+    struct side {
+        int rank;                              // of the neighbour, or -1
+        list_view list, their_list;            // of those that leave in either direction
+        block_view block, their_block;         // of the border segments
+        std::size_t list_offset, block_offset; // in the neighbour's windows
+    };
+    static DCUDA_DEVICE side side_of(const task& work, int segment, int direction) {
+        const leaving here = direction < 0 ? leaving::down : leaving::up;
+        const leaving there = direction < 0 ? leaving::up : leaving::down;
+        side result{work.segments.owner(segment + direction),
+                    work.list(segment, here),
+                    work.list(segment + direction, there),
+                    work.block(segment),
+                    work.block(segment + direction),
+                    0,
+                    0};
+        if (result.rank < 0) return result;
+        const auto place = static_cast<std::size_t>(segment - with_halo(work.segments.of_rank(result.rank)).first);
+        result.list_offset = (place * 3 + static_cast<std::size_t>(here)) * work.list_bytes();
+        result.block_offset = place * work.block_bytes();
+        return result;
+    }
 
-    // The segment's place among those that the neighbour has in its window.
-    DCUDA_DEVICE std::size_t place_there(int segment, int neighbour) const {
-        return static_cast<std::size_t>(segment - with_halo(work_.segments.of_rank(neighbour)).first);
+    DCUDA_DEVICE int neighbours() const { return (previous_.rank < 0 ? 0 : 1) + (next_.rank < 0 ? 0 : 1); }
+
+    static DCUDA_DEVICE void mark(int& first, int& second) {
+        if (thread() == 0) first = second = -1;
+        __syncthreads();
     }
-    DCUDA_DEVICE void send_list(int segment, leaving how, int neighbour) const {
-        if (neighbour < 0) return;
-        const list_view list = work_.list(segment, how);
-        const std::size_t index = place_there(segment, neighbour) * 3 + static_cast<std::size_t>(how);
-        const int count = list.count() > 0 ? list.count() : 0;
-        self_.put_notify(lists_, neighbour, index * work_.list_bytes(), list_view::bytes_of(count), list.start,
-                         list_tag);
+    DCUDA_DEVICE void send_list(const side& to, bool fine) const {
+        if (to.rank < 0) return;
+        const int count = fine ? to.list.count() : 0;
+        self_.put_notify(lists_, to.rank, to.list_offset, list_view::bytes_of(count), to.list.start, list_tag);
     }
-    DCUDA_DEVICE void send_block(int segment, int neighbour, bool fine) const {
-        if (neighbour < 0) return;
-        const block_view block = work_.block(segment);
-        const std::size_t bytes = block_view::bytes_of(work_.whole.columns, fine ? block.count() : 0);
-        self_.put_notify(blocks_, neighbour, place_there(segment, neighbour) * work_.block_bytes(), bytes, block.cells,
-                         block_tag);
+    DCUDA_DEVICE void send_block(const side& to, bool fine) const {
+        if (to.rank < 0) return;
+        const std::size_t bytes = block_view::bytes_of(work_.whole.columns, fine ? to.block.count() : 0);
+        self_.put_notify(blocks_, to.rank, to.block_offset, bytes, to.block.cells, block_tag);
     }
 
     dcuda::rank& self_;
     const task& work_;
-    range mine_;
-    int previous_, next_; // world ranks, or -1
+    side previous_, next_;
     dcuda::window blocks_, lists_;
 };
 
@@ -284,14 +288,14 @@ __global__ void __launch_bounds__(most_threads) simulate(dcuda::context context,
     self.barrier(dcuda::world);
     mine.load();
     neighbours.send_blocks(true);
-    bool fine = neighbours.receive_blocks();
+    neighbours.receive_blocks();
     mine.survey(0, true);
 
+    bool fine = true;
     unsigned long long partners = 0;
     const auto advance_to = [&](int step, range which) {
-        partners +=
-            static_cast<unsigned long long>(step == 1 ? mine.template advance_all<advance::first>(step, which)
-                                                      : mine.template advance_all<advance::middle>(step, which));
+        partners += step == 1 ? mine.template advance_all<advance::first>(step, which)
+                              : mine.template advance_all<advance::middle>(step, which);
     };
     self.barrier(dcuda::world);
     self.start_timer();
@@ -311,9 +315,7 @@ __global__ void __launch_bounds__(most_threads) simulate(dcuda::context context,
         }
         reported.done(step);
     }
-    if (fine && work.steps > 0)
-        partners +=
-            static_cast<unsigned long long>(mine.template advance_all<advance::end>(work.steps + 1, mine.all()));
+    if (fine && work.steps > 0) partners += mine.template advance_all<advance::end>(work.steps + 1, mine.all());
     self.barrier(dcuda::world);
     self.stop_timer();
 

@@ -60,10 +60,8 @@ DCUDA_DEVICE void note(const Places& places, const failure& what) {
 // of the last one.
 enum class advance : int { load, first, middle, end };
 
-template <advance How>
-DCUDA_DEVICE int count_before(const task& base, int segment) {
-    if constexpr (How == advance::load) return base.list(segment, leaving::not_at_all).count();
-    return base.block(segment).count();
+DCUDA_DEVICE int count_before(const task& base, advance how, int segment) {
+    return how == advance::load ? base.list(segment, leaving::not_at_all).count() : base.block(segment).count();
 }
 
 // Puts a particle that is not in its segment any more to where the next one finds it.
@@ -79,45 +77,44 @@ DCUDA_DEVICE void leave(const Places& places, int turn, int step, int segment, c
 }
 
 // The i-th particle of the segment. Returns with how many others it interacted.
-template <advance How, class Places>
-DCUDA_DEVICE int advance_one(const Places& places, int turn, int step, int segment, int i) {
+template <class Places>
+DCUDA_DEVICE int advance_one(const Places& places, advance how, int turn, int step, int segment, int i) {
     const task& base = places.base;
     const std::size_t slot = base.first_slot(segment) + static_cast<std::size_t>(i);
     vector* const velocity = base.velocities[turn] + slot;
-    const long long* const number = base.numbers[turn] + slot; // PERF: read when it is needed, which is rare
-    if constexpr (How == advance::load) {
+    long long* const number = base.numbers[turn] + slot;
+    if (how == advance::load) {
         const particle& start = base.list(segment, leaving::not_at_all).items()[i];
         *velocity = start.velocity;
-        base.numbers[turn][slot] = start.number;
+        *number = start.number;
         places.keep(turn, segment, i, start.at);
         return 0;
-    } else {
-        particle moved{load(base.block(segment).at() + i), load(velocity)};
-        influence felt;
-        if constexpr (How == advance::first) {
-            felt.force = load(base.forces + slot);
-        } else {
-            felt = influence_on(base, segment, moved.at);
-            kick(moved.velocity, felt.force, base.time_step);
-        }
-        if constexpr (How != advance::end) {
-            kick(moved.velocity, felt.force, base.time_step);
-            if (is_slow(moved.velocity, base.time_step)) {
-                const vector taken = drift(moved, base.whole, base.time_step);
-                if (taken.x != 0.0) atomicAdd(&places.tally_of(segment).walls.x, taken.x);
-                if (taken.y != 0.0) atomicAdd(&places.tally_of(segment).walls.y, taken.y);
-            } else { // it stays where it is: who finds the note asks no more
-                note(places, {failure::too_fast, places.number_of(step), segment, 0, *number, moved.velocity});
-            }
-            places.keep(turn, segment, i, moved.at);
-            if (base.whole.segment_of(moved.at.y) != segment) {
-                moved.number = *number;
-                leave(places, turn, step, segment, moved);
-            }
-        }
-        store(velocity, moved.velocity);
-        return felt.partners;
     }
+    particle moved{load(base.block(segment).at() + i), load(velocity)}; // PERF: few ask for the number
+    influence felt;
+    if (how == advance::first) {
+        felt.force = load(base.forces + slot);
+    } else {
+        felt = influence_on(base, segment, i);
+        kick(moved.velocity, felt.force, base.time_step);
+    }
+    if (how != advance::end) {
+        kick(moved.velocity, felt.force, base.time_step);
+        if (is_slow(moved.velocity, base.time_step)) {
+            const vector taken = drift(moved, base.whole, base.time_step);
+            if (taken.x != 0.0) atomicAdd(&places.tally_of(segment).walls.x, taken.x);
+            if (taken.y != 0.0) atomicAdd(&places.tally_of(segment).walls.y, taken.y);
+        } else { // it stays where it is: who finds the note asks no more
+            note(places, {failure::too_fast, places.number_of(step), segment, 0, *number, moved.velocity});
+        }
+        places.keep(turn, segment, i, moved.at);
+        if (base.whole.segment_of(moved.at.y) != segment) {
+            moved.number = *number;
+            leave(places, turn, step, segment, moved);
+        }
+    }
+    store(velocity, moved.velocity);
+    return felt.partners;
 }
 
 // Adds the i-th particle of the segment to momentum and energy, at the start or at the end. At the start, keeps its
@@ -127,7 +124,7 @@ DCUDA_DEVICE void survey_one(const Places& places, int turn, bool is_start, int 
     const task& base = places.base;
     const std::size_t slot = base.first_slot(segment) + static_cast<std::size_t>(i);
     const vector v = load(base.velocities[turn] + slot);
-    const influence felt = influence_on(base, segment, load(base.block(segment).at() + i));
+    const influence felt = influence_on(base, segment, i);
     if (is_start) store(base.forces + slot, felt.force);
     tally& sum = places.tally_of(segment);
     vector& momentum = is_start ? sum.momentum_before : sum.momentum;
@@ -166,7 +163,7 @@ DCUDA_DEVICE void sum_along(const Team& team, const int* __restrict__ values, in
     // PERF: values are few. A warp has them added up before the threads of a block have met a second time.
     const int lanes = DCUDA_BACKEND_CUDA && team.size() >= 32 ? 32 : 1;
     if (team.index() < lanes) {
-        const int share = (count / lanes + 1) | 1; // odd: lanes read from different banks
+        const int share = ((lanes == 1 ? count : count / 32) + 1) | 1; // odd: lanes read from different banks
         const int first = team.index() * share;
         int own = 0;
         for (int i = first; i < first + share && i < count; ++i) own += values[i];

@@ -115,10 +115,9 @@ struct two_model_task {
 };
 
 // Once for each segment, beside its advance.
-template <advance How>
-DCUDA_DEVICE void begin_segment(const two_model_task& work, int segment) {
-    const int count = count_before<How>(work.base, segment), border = work.border_of(segment);
-    if constexpr (How == advance::load) work.base.block(segment).cells[work.base.whole.columns] = count;
+DCUDA_DEVICE void begin_segment(const two_model_task& work, advance how, int segment) {
+    const int count = count_before(work.base, how, segment), border = work.border_of(segment);
+    if (how == advance::load) work.base.block(segment).cells[work.base.whole.columns] = count;
     if (border >= 0) work.out(border).count() = count;
 }
 

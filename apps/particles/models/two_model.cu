@@ -54,9 +54,9 @@ struct advancing {
     two_model_task work;
     int turn, step;
 
-    DCUDA_DEVICE int count(int segment) const { return count_before<How>(work.base, segment); }
-    DCUDA_DEVICE void begin(int segment) const { begin_segment<How>(work, segment); }
-    DCUDA_DEVICE int operator()(int segment, int i) const { return advance_one<How>(work, turn, step, segment, i); }
+    DCUDA_DEVICE int count(int segment) const { return count_before(work.base, How, segment); }
+    DCUDA_DEVICE void begin(int segment) const { begin_segment(work, How, segment); }
+    DCUDA_DEVICE int operator()(int segment, int i) const { return advance_one(work, How, turn, step, segment, i); }
     DCUDA_DEVICE tally& result(int segment) const { return work.tally_of(segment); }
 };
 

@@ -70,9 +70,9 @@ public:
     template <advance How>
     void advance_all(range segments, int step) const {
         for (int segment = segments.first; segment < segments.last; ++segment) {
-            const int count = count_before<How>(work.base, segment);
-            begin_segment<How>(work, segment);
-            for (int i = 0; i < count; ++i) advance_one<How>(work, step % 2, step, segment, i);
+            const int count = count_before(work.base, How, segment);
+            begin_segment(work, How, segment);
+            for (int i = 0; i < count; ++i) advance_one(work, How, step % 2, step, segment, i);
         }
     }
 
@@ -93,7 +93,7 @@ public:
         for (int segment = work.mine.first; segment < work.mine.last; ++segment)
             for (int i = 0; i < work.base.block(segment).count(); ++i)
                 work.base.forces[work.base.first_slot(segment) + static_cast<std::size_t>(i)] =
-                    influence_on(work.base, segment, work.base.block(segment).at()[i]).force;
+                    influence_on(work.base, segment, i).force;
     }
 
     void collect(int turn, std::vector<particle>& all) const {

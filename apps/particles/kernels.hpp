@@ -12,12 +12,11 @@
 // to another device fills the halo there.
 //
 // Nothing but notifications orders the ranks. Per step, a rank r with a neighbour p
-//     1. advances its border segment; puts p the list of those that left for p; advances the others; waits for p's list
+//     1. advances its border segment; puts p the list of those that left for p; advances the others; waits for p's
 //     2. sorts its border segment;    puts p its block;                         sorts the others;    waits for p's
-//     block
 // A wait makes data readable. That nobody overwrites what a neighbour still reads (or what a put still sends) follows
 // from the chain, though there is one array of blocks and one of lists, and no second buffer:
-//   - The list is read by p when it sorts its border segment. r empties it at the begin of the next step, after it has
+//   - The list is read by p when it sorts its border segment. r empties it at the end of the step, after it has
 //     received p's block, which p put after that sort.
 //   - The block is read by p when it advances its border segment. r overwrites it in the same step's sort, after it has
 //     received p's list, which p put after that advance. Advancing does not touch blocks: it writes beside them, for
@@ -158,6 +157,7 @@ private:
         if (i == 1) return mine_.last - 1;
         return i == 0 ? mine_.first : mine_.first + i - 1;
     }
+
     const task& work_;
     range mine_;
     rank_places places_;
@@ -186,14 +186,16 @@ public:
     DCUDA_DEVICE void send_lists(bool fine) const {
         __syncthreads();
         if (!fine) mark(previous_.list.count(), next_.list.count());
-        send_list(previous_, fine);
-        send_list(next_, fine);
+        const int down = previous_.list.count(), up = next_.list.count(); // PERF: both before the first put
+        send_list(previous_, fine ? down : 0);
+        send_list(next_, fine ? up : 0);
     }
     DCUDA_DEVICE void send_blocks(bool fine) const {
         __syncthreads();
         if (!fine) mark(previous_.block.cells[0], next_.block.cells[0]);
-        send_block(previous_, fine);
-        send_block(next_, fine);
+        const int first = previous_.block.count(), last = next_.block.count();
+        send_block(previous_, fine ? first : 0);
+        send_block(next_, fine ? last : 0);
     }
 
     // Each: waits for the neighbours' data. False if one of them sent a mark. Also a barrier of the rank.
@@ -237,15 +239,14 @@ private:
         if (thread() == 0) first = second = -1;
         __syncthreads();
     }
-    DCUDA_DEVICE void send_list(const side& to, bool fine) const {
-        if (to.rank < 0) return;
-        const int count = fine ? to.list.count() : 0;
-        self_.put_notify(lists_, to.rank, to.list_offset, list_view::bytes_of(count), to.list.start, list_tag);
+    DCUDA_DEVICE void send_list(const side& to, int count) const {
+        if (to.rank >= 0)
+            self_.put_notify(lists_, to.rank, to.list_offset, list_view::bytes_of(count), to.list.start, list_tag);
     }
-    DCUDA_DEVICE void send_block(const side& to, bool fine) const {
-        if (to.rank < 0) return;
-        const std::size_t bytes = block_view::bytes_of(work_.whole.columns, fine ? to.block.count() : 0);
-        self_.put_notify(blocks_, to.rank, to.block_offset, bytes, to.block.cells, block_tag);
+    DCUDA_DEVICE void send_block(const side& to, int count) const {
+        if (to.rank >= 0)
+            self_.put_notify(blocks_, to.rank, to.block_offset, block_view::bytes_of(work_.whole.columns, count),
+                             to.block.cells, block_tag);
     }
 
     dcuda::rank& self_;
@@ -300,15 +301,17 @@ __global__ void __launch_bounds__(most_threads) simulate(dcuda::context context,
     self.barrier(dcuda::world);
     self.start_timer();
     for (int step = 1; step <= work.steps; ++step) {
-        mine.empty_lists();
         advance_to(step, mine.border());
         neighbours.send_lists(true);
         advance_to(step, mine.inside());
-        fine = neighbours.receive_lists() && mine.is_fine() && mine.sort(step, mine.border());
+        fine = neighbours.receive_lists();
+        fine = mine.is_fine() & fine; // PERF: not &&, so that all that says so is read at once
+        fine = fine && mine.sort(step, mine.border());
         neighbours.send_blocks(fine);
         if (!fine) break;
         fine = mine.sort(step, mine.inside());
         fine = neighbours.receive_blocks() && fine;
+        mine.empty_lists();
         if (!fine) {
             neighbours.send_lists(false);
             break;

@@ -88,12 +88,13 @@ DCUDA_DEVICE void sort_in(const Team& team, const two_model_task& work, std::byt
 // on a multiprocessor.
 constexpr int sorting_threads = 384, sorting_blocks = 4;
 // Small blocks for a number of particles that changes: few threads without one, and what they take is free again soon.
-constexpr int most_threads = 256;
+// 1024 threads of a multiprocessor: more registers than they leave to each are of no use.
+constexpr int most_threads = 256, most_blocks = 4;
 
 #if DCUDA_BACKEND_CUDA
 
 template <class Body>
-__global__ void __launch_bounds__(most_threads)
+__global__ void __launch_bounds__(most_threads, most_blocks)
     for_each_particle(const segments_of segments, const int blocks_of_segment, const Body body) {
     const int segment = segments.at(static_cast<int>(blockIdx.x) / blocks_of_segment);
     const int first = static_cast<int>(blockIdx.x) % blocks_of_segment * static_cast<int>(blockDim.x);

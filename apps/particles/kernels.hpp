@@ -1,39 +1,42 @@
-// What the ranks do: move particles, and gather the result.
+// What the ranks do: move particles, and gather the result. What a step is made of is in steps.hpp.
 //
 // A segment with room for `capacity` particles has, in arrays over all segments of the device and one more on either
 // side (the halo: the neighbours' border segments),
 //   - its block: where its cells begin, and the positions, sorted by cell and then number. Neighbours read it.
-//   - velocities, forces and numbers in the same order. Nobody else reads them.
-//   - three lists, of particles that left for the segment before, stay, and left for the segment after. The segments
-//     before and after read theirs.
+//   - two lists, of particles that left for the segment before and for the one after, which read theirs. A third, of
+//     those that did not leave, holds the start and the result.
+//   - new positions, velocities and numbers in the block's order, the latter two twice, as a sort reads one and writes
+//     the other. Nobody else reads them.
 // As in the stencil, all ranks of a device share the arrays and the windows of neighbours overlap: on one device a put
 // of a border segment finds source and target at one address, copies nothing, and only the notification remains. A put
 // to another device fills the halo there.
 //
 // Nothing but notifications orders the ranks. Per step, a rank r with a neighbour p
-//     1. deals its particles to lists by where they drift;  puts p the list of those that left for p;  waits for p's
-//     2. sorts what its segments get from lists into blocks; puts p its border segment's block;        waits for p's
-//     3. computes forces from blocks
+//     1. advances its border segment; puts p the list of those that left for p; advances the others; waits for p's
+//     2. sorts its border segment;    puts p its block;                         sorts the others;    waits for p's
 // A wait makes data readable. That nobody overwrites what a neighbour still reads (or what a put still sends) follows
-// from the chain, though there is one array of each and no second buffer:
-//   - The list is read by p in its part 2. r overwrites it in the next step's part 1, after it has received p's block,
-//     which p put after its part 2.
-//   - The block is read by p in its part 3. r overwrites it in the next step's part 2, after it has received p's list
-//     of that step, which p put after its part 3. Part 1 does not touch blocks: it writes to lists, for that reason.
+// from the chain, though there is one array of blocks and one of lists, and no second buffer:
+//   - The list is read by p when it sorts its border segment. r empties it at the end of the step, after it has
+//     received p's block, which p put after that sort.
+//   - The block is read by p when it advances its border segment. r overwrites it in the same step's sort, after it has
+//     received p's list, which p put after that advance. Advancing does not touch blocks: it writes beside them, for
+//     that reason.
 // For another device the same holds for the halo there and for the source of the put: what r receives from p was sent
 // after p had waited for, and used, what r put. Counters of notifications cannot mix steps either: p puts its next list
-// only after it has r's block, which r puts after it has waited for p's last list; blocks likewise.
+// only after it has r's block, which r puts after it has waited for p's last list; blocks likewise. With the last
+// step's blocks all forces are known: what is left of it takes no message.
 //
-// Errors: a rank that cannot go on sends its next message with a mark in place of the data, and leaves the loop. Who
-// receives a mark does the same. So every rank gets the message that it waits for, the whole kernel ends, and the host
-// finds the reason in the rank's tally.
+// Errors: a rank that cannot go on sends its next message with a mark in place of the data, and leaves the loop: a
+// block if it has not sent this step's, or else, when it has received the others', a list. Who receives a mark does the
+// same. So every rank gets the message that it waits for, the whole kernel ends, and the host finds the reason in the
+// rank's tally.
 #pragma once
 
 #include <cstddef>
 
 #include "common/progress.hpp"
 #include "dcuda/device.hpp"
-#include "task.hpp"
+#include "steps.hpp"
 
 namespace particles {
 
@@ -50,187 +53,116 @@ DCUDA_DEVICE void for_each_index(int count, const Body& body) {
     __syncthreads();
 }
 
-// Replaces each of `values` by the sum up to and with it.
-DCUDA_DEVICE void sum_along(int* values, int count) {
-    __shared__ int sums[1024];
-    const int share = (count + threads() - 1) / threads();
-    const int first = thread() * share < count ? thread() * share : count;
-    const int last = first + share < count ? first + share : count;
-    int own = 0;
-    for (int i = first; i < last; ++i) own += values[i];
-    sums[thread()] = own;
-    __syncthreads();
-    for (int stride = 1; stride < threads(); stride *= 2) {
-        const int below = thread() >= stride ? sums[thread() - stride] : 0;
-        __syncthreads();
-        sums[thread()] += below;
-        __syncthreads();
-    }
-    int sum = sums[thread()] - own;
-    for (int i = first; i < last; ++i) values[i] = sum += values[i];
-    __syncthreads();
-}
+// Where a rank has what a step reads and writes: all in the device's arrays.
+struct rank_places {
+    const task& base;
+    tally& result;
 
-// A rank's segments. All threads of the rank call everything.
+    DCUDA_DEVICE bool is_mine(int) const { return true; }
+    DCUDA_DEVICE tally& tally_of(int) const { return result; }
+    DCUDA_DEVICE int number_of(int step) const { return step; }
+    DCUDA_DEVICE void keep(int, int segment, int i, const vector& at) const {
+        store(base.moved + base.first_slot(segment) + i, at);
+    }
+    DCUDA_DEVICE stayers stayed(int segment, int turn) const {
+        const std::size_t first = base.first_slot(segment);
+        return {base.block(segment).count(), base.moved + first, base.numbers[turn] + first};
+    }
+    DCUDA_DEVICE leavers left(int segment, leaving how, int) const { return {base.list(segment, how), base.capacity}; }
+    DCUDA_DEVICE void forget(const leavers&, const leavers&) const {
+    } // whose they are empties them, when they were read
+};
+
+// A rank's segments. All threads of the rank call everything; what the others did they find after the rank's next
+// barrier.
+template <bool IsShared>
 class part {
 public:
     DCUDA_DEVICE part(const task& work, int rank)
-        : work_(work), mine_(work.segments.of_rank(rank)), tally_(work.tallies[rank % work.segments.ranks_per_device]),
-          cursors_(work.scratch +
-                   static_cast<std::size_t>(rank % work.segments.ranks_per_device) * work.scratch_ints()),
-          order_(cursors_ + work.whole.columns) {}
-
-    // Deals the particles to lists, after the first half of the step's acceleration and the motion.
-    DCUDA_DEVICE bool deal(int step) const {
-        for_each_index(3 * mine_.count(),
-                       [&](int i) { work_.list(mine_.first + i / 3, static_cast<leaving>(i % 3)).count() = 0; });
-        bool fine = true;
-        for (int segment = mine_.first; segment < mine_.last; ++segment)
-            for (int i = thread(); i < work_.block(segment).count(); i += threads())
-                if (!deal_one(step, segment, i)) fine = false;
-        return __syncthreads_or(!fine) == 0;
-    }
-
-    // Sorts what lists have for the segments into blocks.
-    DCUDA_DEVICE bool sort(int step) const {
-        bool fine = true;
-        for (int segment = mine_.first; segment < mine_.last; ++segment) fine = fine && sort_one(step, segment);
-        return fine;
-    }
-
-    // Computes forces. Returns with how many others all this thread's particles have interacted.
-    DCUDA_DEVICE unsigned long long compute_forces() const {
-        unsigned long long partners = 0;
-        for_each_particle([&](int segment, int i, std::size_t slot) {
-            const influence felt = influence_on(work_, segment, work_.block(segment).at()[i]);
-            work_.forces[slot] = felt.force;
-            partners += static_cast<unsigned long long>(felt.partners);
-        });
-        return partners;
-    }
-
-    // The second half of the step's acceleration.
-    DCUDA_DEVICE void accelerate() const {
-        for_each_particle(
-            [&](int, int, std::size_t slot) { kick(work_.velocities[slot], work_.forces[slot], work_.time_step); });
-    }
-
-    // Adds up momentum and energy.
-    DCUDA_DEVICE void sum_up(vector& momentum, double& energy) const {
-        vector sum;
-        double of_energy = 0.0;
-        for_each_particle([&](int segment, int i, std::size_t slot) {
-            const vector v = work_.velocities[slot];
-            sum.x += mass * v.x;
-            sum.y += mass * v.y;
-            of_energy += 0.5 * mass * (v.x * v.x + v.y * v.y) +
-                         0.5 * influence_on(work_, segment, work_.block(segment).at()[i]).potential;
-        });
-        atomicAdd(&momentum.x, sum.x);
-        atomicAdd(&momentum.y, sum.y);
-        atomicAdd(&energy, of_energy);
-        __syncthreads();
-    }
-
-    DCUDA_DEVICE void count_particles(unsigned long long partners) const {
-        atomicAdd(&tally_.partners, partners);
-        for_each_index(mine_.count(), [&](int i) {
-            atomicAdd(&tally_.count, static_cast<unsigned long long>(work_.block(mine_.first + i).count()));
-        });
+        : work_(work),
+          mine_(work.segments.of_rank(rank)), places_{work, work.tallies[rank % work.segments.ranks_per_device]},
+          space_(sort_memory(work, rank), work.whole.columns, work.capacity) {
+        space_.clear(team_, work.whole.columns);
     }
 
     DCUDA_DEVICE range mine() const { return mine_; }
-    DCUDA_DEVICE tally& result() const { return tally_; }
+    DCUDA_DEVICE tally& result() const { return places_.result; }
+
+    // Whether nothing has failed. Between a barrier of the rank and what may fail next, so that all threads agree.
+    DCUDA_DEVICE bool is_fine() const { return result().failed.what == failure::none; }
+
+    // Which segments, in the order of segment(i): all; those at the borders, which neighbours wait for; the others.
+    DCUDA_DEVICE range all() const { return {0, mine_.count()}; }
+    DCUDA_DEVICE range border() const { return {0, mine_.count() < 2 ? mine_.count() : 2}; }
+    DCUDA_DEVICE range inside() const { return {2, mine_.count()}; }
+
+    // From the lists of the start to blocks.
+    DCUDA_DEVICE void load() const {
+        advance_all<advance::load>(0, all());
+        for_each_index(mine_.count(), [&](int i) {
+            const int here = mine_.first + i;
+            work_.block(here).cells[work_.whole.columns] = count_before(work_, advance::load, here);
+        });
+        sort(0, all());
+    }
+
+    DCUDA_DEVICE void empty_lists() const {
+        for_each_index(2 * mine_.count(), [&](int i) {
+            work_.list(mine_.first + i / 2, i % 2 == 0 ? leaving::down : leaving::up).count() = 0;
+        });
+    }
+
+    // Returns with how many others all this thread's particles have interacted.
+    template <advance How>
+    DCUDA_DEVICE unsigned long long advance_all(int step, range which) const {
+        int partners = 0;
+        for (int index = which.first; index < which.last; ++index) {
+            const int here = segment(index), count = count_before(work_, How, here);
+            for (int i = thread(); i < count; i += threads())
+                partners += advance_one(places_, How, task::turn_of(step), step, here, i);
+        }
+        return static_cast<unsigned long long>(partners);
+    }
+
+    // False if a segment gets too many.
+    DCUDA_DEVICE bool sort(int step, range which) const {
+        bool fine = true;
+        for (int index = which.first; index < which.last; ++index)
+            fine = sort_segment(team_, places_, space_, task::turn_of(step), step, segment(index)) && fine;
+        return fine;
+    }
+
+    // Adds up momentum and energy after so many steps.
+    DCUDA_DEVICE void survey(int steps, bool is_start) const {
+        for (int here = mine_.first; here < mine_.last; ++here)
+            for_each_index(work_.block(here).count(),
+                           [&](int i) { survey_one(places_, task::turn_after(steps), is_start, here, i); });
+    }
+
+    DCUDA_DEVICE void count_particles(unsigned long long partners) const {
+        atomicAdd(&result().partners, partners);
+        for_each_index(mine_.count(), [&](int i) {
+            atomicAdd(&result().count, static_cast<unsigned long long>(work_.block(mine_.first + i).count()));
+        });
+    }
 
 private:
-    // Calls body(segment, index, slot) for all particles: index in the segment, slot in the device's arrays.
-    template <class Body>
-    DCUDA_DEVICE void for_each_particle(const Body& body) const {
-        for (int segment = mine_.first; segment < mine_.last; ++segment) {
-            const std::size_t first = work_.first_slot(segment);
-            for (int i = thread(); i < work_.block(segment).count(); i += threads())
-                body(segment, i, first + static_cast<std::size_t>(i));
-        }
-        __syncthreads();
+    static DCUDA_DEVICE std::byte* sort_memory(const task& work, int rank) {
+        if (IsShared) return dcuda::dynamic_shared<std::byte>();
+        return work.scratch + static_cast<std::size_t>(rank % work.segments.ranks_per_device) *
+                                  sort_space::bytes_of(work.whole.columns, work.capacity);
     }
-
-    // False, after a note in the tally, if the particle is too fast.
-    DCUDA_DEVICE bool deal_one(int step, int segment, int i) const {
-        const std::size_t slot = work_.first_slot(segment) + static_cast<std::size_t>(i);
-        particle moved{work_.block(segment).at()[i], work_.velocities[slot], work_.numbers[slot]};
-        kick(moved.velocity, work_.forces[slot], work_.time_step);
-        if (!is_slow(moved.velocity, work_.time_step)) {
-            failure& note = tally_.failed;
-            if (atomicCAS(&note.what, failure::none, failure::too_fast) == failure::none) {
-                note.step = step;
-                note.segment = segment;
-                note.number = moved.number;
-                note.velocity = moved.velocity;
-            }
-            return false;
-        }
-        const vector taken = drift(moved, work_.whole, work_.time_step);
-        if (taken.x != 0.0) atomicAdd(&tally_.walls.x, taken.x);
-        if (taken.y != 0.0) atomicAdd(&tally_.walls.y, taken.y);
-        const int way = work_.whole.segment_of(moved.at.y) - segment; // -1, 0 or 1, as it is slow
-        const list_view list = work_.list(segment, static_cast<leaving>(way + 1));
-        list.items()[atomicAdd(&list.count(), 1)] = moved;
-        return true;
-    }
-
-    // False, after a note in the tally, if the segment gets more than it has room for.
-    DCUDA_DEVICE bool sort_one(int step, int segment) const {
-        const list_view come_up = work_.list(segment - 1, leaving::up);
-        const list_view stayed = work_.list(segment, leaving::not_at_all);
-        const list_view come_down = work_.list(segment + 1, leaving::down);
-        const int after_first = come_up.count(), after_second = after_first + stayed.count();
-        const int count = after_second + come_down.count();
-        if (thread() == 0 && count > tally_.fullest) tally_.fullest = count;
-        if (count > work_.capacity) {
-            if (thread() == 0) tally_.failed = {failure::overfull, step, segment, count, 0, {}};
-            return false;
-        }
-        const auto item = [&](int i) -> const particle& {
-            if (i < after_first) return come_up.items()[i];
-            return i < after_second ? stayed.items()[i - after_first] : come_down.items()[i - after_second];
-        };
-
-        // Count the particles of each cell, add up where cells begin, and give every particle a place in its cell.
-        const block_view block = work_.block(segment);
-        int* const cells = block.cells;
-        const int columns = work_.whole.columns;
-        for_each_index(columns + 1, [&](int c) { cells[c] = 0; });
-        for_each_index(count, [&](int i) { atomicAdd(&cells[work_.whole.column_of(item(i).at.x) + 1], 1); });
-        sum_along(cells, columns + 1);
-        for_each_index(columns, [&](int c) { cursors_[c] = cells[c]; });
-        for_each_index(count, [&](int i) { order_[atomicAdd(&cursors_[work_.whole.column_of(item(i).at.x)], 1)] = i; });
-
-        // Which place was a matter of chance so far. A cell has few particles: insert one after the other.
-        for_each_index(columns, [&](int c) {
-            for (int i = cells[c] + 1; i < cells[c + 1]; ++i) {
-                const int moved = order_[i];
-                int to = i;
-                for (; to > cells[c] && item(order_[to - 1]).number > item(moved).number; --to)
-                    order_[to] = order_[to - 1];
-                order_[to] = moved;
-            }
-        });
-        const std::size_t first = work_.first_slot(segment);
-        for_each_index(count, [&](int i) {
-            const particle& p = item(order_[i]);
-            const std::size_t slot = first + static_cast<std::size_t>(i);
-            block.at()[i] = p.at;
-            work_.velocities[slot] = p.velocity;
-            work_.numbers[slot] = p.number;
-        });
-        return true;
+    // The first segment, the last one, and then the others.
+    DCUDA_DEVICE int segment(int i) const {
+        if (i == 1) return mine_.last - 1;
+        return i == 0 ? mine_.first : mine_.first + i - 1;
     }
 
     const task& work_;
     range mine_;
-    tally& tally_;
-    int* cursors_;
-    int* order_;
+    rank_places places_;
+    block_team team_;
+    sort_space space_;
 };
 
 // A rank's messages to and from the ranks before and after it.
@@ -238,8 +170,7 @@ class exchange {
 public:
     // Collective over all ranks.
     DCUDA_DEVICE exchange(dcuda::rank& self, const task& work, range mine)
-        : self_(self), work_(work), mine_(mine), previous_(work.segments.owner(mine.first - 1)),
-          next_(work.segments.owner(mine.last)) {
+        : self_(self), work_(work), previous_(side_of(work, mine.first, -1)), next_(side_of(work, mine.last - 1, 1)) {
         const auto stored = static_cast<std::size_t>(with_halo(mine).count());
         blocks_ = self.create_window(dcuda::world, work.block(mine.first - 1).cells, stored * work.block_bytes());
         lists_ = self.create_window(dcuda::world, work.list(mine.first - 1, leaving::down).start,
@@ -253,62 +184,74 @@ public:
 
     // Each: sends the data, or the mark of an error if not all is fine. Nothing where there is no neighbour.
     DCUDA_DEVICE void send_lists(bool fine) const {
-        if (!fine && thread() == 0) {
-            work_.list(mine_.first, leaving::down).count() = -1;
-            work_.list(mine_.last - 1, leaving::up).count() = -1;
-        }
         __syncthreads();
-        send_list(mine_.first, leaving::down, previous_);
-        send_list(mine_.last - 1, leaving::up, next_);
+        if (!fine) mark(previous_.list.count(), next_.list.count());
+        const int down = previous_.list.count(), up = next_.list.count(); // PERF: both before the first put
+        send_list(previous_, fine ? down : 0);
+        send_list(next_, fine ? up : 0);
     }
     DCUDA_DEVICE void send_blocks(bool fine) const {
-        if (!fine && thread() == 0) {
-            work_.block(mine_.first).cells[0] = -1;
-            work_.block(mine_.last - 1).cells[0] = -1;
-        }
         __syncthreads();
-        send_block(mine_.first, previous_, fine);
-        send_block(mine_.last - 1, next_, fine);
+        if (!fine) mark(previous_.block.cells[0], next_.block.cells[0]);
+        const int first = previous_.block.count(), last = next_.block.count();
+        send_block(previous_, fine ? first : 0);
+        send_block(next_, fine ? last : 0);
     }
 
-    // Each: waits for the neighbours' data. False if one of them sent a mark.
+    // Each: waits for the neighbours' data. False if one of them sent a mark. Also a barrier of the rank.
     DCUDA_DEVICE bool receive_lists() const {
         self_.wait_notifications(list_tag, neighbours());
-        return work_.list(mine_.first - 1, leaving::up).count() >= 0 &&
-               work_.list(mine_.last, leaving::down).count() >= 0;
+        return (previous_.their_list.count() >= 0) & (next_.their_list.count() >= 0);
     }
     DCUDA_DEVICE bool receive_blocks() const {
         self_.wait_notifications(block_tag, neighbours());
-        return work_.block(mine_.first - 1).cells[0] >= 0 && work_.block(mine_.last).cells[0] >= 0;
+        return (previous_.their_block.cells[0] >= 0) & (next_.their_block.cells[0] >= 0);
     }
 
 private:
-    DCUDA_DEVICE int neighbours() const { return (previous_ < 0 ? 0 : 1) + (next_ < 0 ? 0 : 1); }
+    // PERF: worked out once; the divisions that it takes would cost more than a put.
+    struct side {
+        int rank;                              // of the neighbour, or -1
+        list_view list, their_list;            // of those that leave in either direction
+        block_view block, their_block;         // of the border segments
+        std::size_t list_offset, block_offset; // in the neighbour's windows
+    };
+    static DCUDA_DEVICE side side_of(const task& work, int segment, int direction) {
+        const leaving here = direction < 0 ? leaving::down : leaving::up;
+        const leaving there = direction < 0 ? leaving::up : leaving::down;
+        side result{work.segments.owner(segment + direction),
+                    work.list(segment, here),
+                    work.list(segment + direction, there),
+                    work.block(segment),
+                    work.block(segment + direction),
+                    0,
+                    0};
+        if (result.rank < 0) return result;
+        const auto place = static_cast<std::size_t>(segment - with_halo(work.segments.of_rank(result.rank)).first);
+        result.list_offset = (place * 3 + static_cast<std::size_t>(here)) * work.list_bytes();
+        result.block_offset = place * work.block_bytes();
+        return result;
+    }
 
-    // The segment's place among those that the neighbour has in its window.
-    DCUDA_DEVICE std::size_t place_there(int segment, int neighbour) const {
-        return static_cast<std::size_t>(segment - with_halo(work_.segments.of_rank(neighbour)).first);
+    DCUDA_DEVICE int neighbours() const { return (previous_.rank < 0 ? 0 : 1) + (next_.rank < 0 ? 0 : 1); }
+
+    static DCUDA_DEVICE void mark(int& first, int& second) {
+        if (thread() == 0) first = second = -1;
+        __syncthreads();
     }
-    DCUDA_DEVICE void send_list(int segment, leaving how, int neighbour) const {
-        if (neighbour < 0) return;
-        const list_view list = work_.list(segment, how);
-        const std::size_t index = place_there(segment, neighbour) * 3 + static_cast<std::size_t>(how);
-        const int count = list.count() > 0 ? list.count() : 0;
-        self_.put_notify(lists_, neighbour, index * work_.list_bytes(), list_view::bytes_of(count), list.start,
-                         list_tag);
+    DCUDA_DEVICE void send_list(const side& to, int count) const {
+        if (to.rank >= 0)
+            self_.put_notify(lists_, to.rank, to.list_offset, list_view::bytes_of(count), to.list.start, list_tag);
     }
-    DCUDA_DEVICE void send_block(int segment, int neighbour, bool fine) const {
-        if (neighbour < 0) return;
-        const block_view block = work_.block(segment);
-        const std::size_t bytes = block_view::bytes_of(work_.whole.columns, fine ? block.count() : 0);
-        self_.put_notify(blocks_, neighbour, place_there(segment, neighbour) * work_.block_bytes(), bytes, block.cells,
-                         block_tag);
+    DCUDA_DEVICE void send_block(const side& to, int count) const {
+        if (to.rank >= 0)
+            self_.put_notify(blocks_, to.rank, to.block_offset, block_view::bytes_of(work_.whole.columns, count),
+                             to.block.cells, block_tag);
     }
 
     dcuda::rank& self_;
     const task& work_;
-    range mine_;
-    int previous_, next_; // world ranks, or -1
+    side previous_, next_;
     dcuda::window blocks_, lists_;
 };
 
@@ -325,48 +268,63 @@ DCUDA_DEVICE void share_tally(dcuda::rank& self, const task& work, const tally& 
     self.free_window(win);
 }
 
-// Moves the particles that the lists hold at the start. The bound keeps registers at 64 per thread, so that any number
-// of threads can be launched.
-__global__ void __launch_bounds__(1024) simulate(dcuda::context context, task work) {
+// PERF: with 64 registers a thread, four ranks of 256 threads share a multiprocessor, and any number of threads can be
+// launched.
+inline constexpr int most_threads = 1024;
+
+// A rank sorts in shared memory if it takes no more. Then four have room on a multiprocessor, and its cache has some.
+inline constexpr std::size_t most_sort_bytes = 32 * 1024;
+
+// Moves the particles that the lists hold at the start.
+template <bool IsShared>
+__global__ void __launch_bounds__(most_threads) simulate(dcuda::context context, task work) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
 
-    const part segments(work, self.id());
-    tally& result = segments.result();
-    const exchange neighbours(self, work, segments.mine());
+    const part<IsShared> mine(work, self.id());
+    const exchange neighbours(self, work, mine.mine());
     common::progress reported(self, "particles: step", work.steps, work.progress_seconds);
 
     // Windows are open everywhere. The host left room for the particles at the start.
     self.barrier(dcuda::world);
-    segments.sort(0);
+    mine.load();
     neighbours.send_blocks(true);
-    bool fine = neighbours.receive_blocks();
-    segments.compute_forces();
-    segments.sum_up(result.momentum_before, result.energy_before);
+    neighbours.receive_blocks();
+    mine.survey(0, true);
 
+    bool fine = true;
     unsigned long long partners = 0;
+    const auto advance_to = [&](int step, range which) {
+        partners += step == 1 ? mine.template advance_all<advance::first>(step, which)
+                              : mine.template advance_all<advance::middle>(step, which);
+    };
     self.barrier(dcuda::world);
     self.start_timer();
     for (int step = 1; step <= work.steps; ++step) {
-        fine = fine && segments.deal(step);
-        neighbours.send_lists(fine);
-        if (!fine) break;
-        fine = neighbours.receive_lists() && segments.sort(step);
+        advance_to(step, mine.border());
+        neighbours.send_lists(true);
+        advance_to(step, mine.inside());
+        fine = neighbours.receive_lists();
+        fine = mine.is_fine() & fine; // PERF: not &&, so that all that says so is read at once
+        fine = fine && mine.sort(step, mine.border());
         neighbours.send_blocks(fine);
         if (!fine) break;
-        fine = neighbours.receive_blocks();
-        if (fine) {
-            partners += segments.compute_forces();
-            segments.accelerate();
-            reported.done(step);
+        fine = mine.sort(step, mine.inside());
+        fine = neighbours.receive_blocks() && fine;
+        mine.empty_lists();
+        if (!fine) {
+            neighbours.send_lists(false);
+            break;
         }
+        reported.done(step);
     }
+    if (fine && work.steps > 0) partners += mine.template advance_all<advance::end>(work.steps + 1, mine.all());
     self.barrier(dcuda::world);
     self.stop_timer();
 
-    if (fine) segments.sum_up(result.momentum, result.energy);
-    segments.count_particles(partners);
-    share_tally(self, work, result);
+    if (fine) mine.survey(work.steps, false);
+    mine.count_particles(partners);
+    share_tally(self, work, mine.result());
     neighbours.close();
 }
 
@@ -378,6 +336,7 @@ __global__ void __launch_bounds__(1024) gather(dcuda::context context, task work
 
     const range mine = work.segments.of_rank(self.id());
     const bool collects = self.id() == 0;
+    const int turn = task::turn_after(work.steps);
     const auto segments = static_cast<std::size_t>(work.whole.segments);
     const dcuda::window win =
         self.create_window(dcuda::world, collects ? all : work.lists, collects ? segments * work.list_bytes() : 0);
@@ -387,7 +346,7 @@ __global__ void __launch_bounds__(1024) gather(dcuda::context context, task work
         const int count = block.count();
         for_each_index(count, [&](int i) {
             const std::size_t slot = work.first_slot(segment) + static_cast<std::size_t>(i);
-            list.items()[i] = {block.at()[i], work.velocities[slot], work.numbers[slot]};
+            list.items()[i] = {block.at()[i], work.velocities[turn][slot], work.numbers[turn][slot]};
         });
         if (thread() == 0) list.count() = count;
         __syncthreads();

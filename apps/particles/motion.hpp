@@ -62,11 +62,6 @@ struct domain {
 
 // Whether particles act on each other at the distance with this square.
 DCUDA_HOST_DEVICE bool is_close(double square) { return square < cutoff * cutoff && square != 0.0; }
-DCUDA_HOST_DEVICE bool are_close(const vector& here, const vector& there) {
-    const double dx = here.x - there.x;
-    const double dy = here.y - there.y;
-    return is_close(dx * dx + dy * dy);
-}
 
 // What its neighbours do to a particle.
 struct influence {

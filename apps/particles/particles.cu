@@ -43,9 +43,18 @@ int choose_capacity(const options& chosen, const domain& whole) {
     return chosen.capacity;
 }
 
+// Whether a rank sorts in shared memory: if four have room on a multiprocessor, and some is left for its cache.
+std::size_t shared_bytes_for(const domain& whole, int capacity) {
+    const std::size_t bytes = sort_space::bytes_of(whole.columns, capacity);
+    return bytes <= most_sort_bytes ? bytes : 0;
+}
+auto kernel_for(const dcuda::launch_config& config) {
+    return config.shared_bytes > 0 ? simulate<true> : simulate<false>;
+}
+
 // No rank is without a segment.
 int choose_ranks(common::session& here, const options& chosen, const dcuda::launch_config& config) {
-    const int planned = common::choose_ranks(here, simulate, config, chosen.height);
+    const int planned = common::choose_ranks(here, kernel_for(config), config, chosen.height);
     if (planned > chosen.height)
         throw std::runtime_error(std::to_string(planned) + " ranks per device, but only " +
                                  std::to_string(chosen.height) +
@@ -75,17 +84,22 @@ public:
         const std::size_t slots = stored * static_cast<std::size_t>(capacity);
         blocks_ = device_buffer<std::byte>(stored * work_.block_bytes());
         lists_ = device_buffer<std::byte>(stored * 3 * work_.list_bytes());
-        velocities_ = device_buffer<vector>(slots);
+        moved_ = device_buffer<vector>(slots);
+        for (int turn = 0; turn < 2; ++turn) {
+            velocities_[turn] = device_buffer<vector>(slots);
+            numbers_[turn] = device_buffer<long long>(slots);
+            work_.velocities[turn] = velocities_[turn].data();
+            work_.numbers[turn] = numbers_[turn].data();
+        }
         forces_ = device_buffer<vector>(slots);
-        numbers_ = device_buffer<long long>(slots);
-        scratch_ = device_buffer<int>(ranks * work_.scratch_ints());
+        if (chosen.model == "dcuda" && config.shared_bytes == 0)
+            scratch_ = device_buffer<std::byte>(ranks * sort_space::bytes_of(whole.columns, capacity));
         tallies_ = device_buffer<tally>(ranks);
         known_ = device_buffer<tally>(ranks * static_cast<std::size_t>(segments.devices));
         work_.blocks = blocks_.data();
         work_.lists = lists_.data();
-        work_.velocities = velocities_.data();
+        work_.moved = moved_.data();
         work_.forces = forces_.data();
-        work_.numbers = numbers_.data();
         work_.scratch = scratch_.data();
         work_.tallies = tallies_.data();
         work_.known = known_.data();
@@ -106,7 +120,7 @@ public:
         if (model_ != nullptr) return model_->run();
         const std::vector<tally> empty(tallies_.count());
         tallies_.upload(empty.data(), empty.size());
-        runtime_.run(simulate, config_, work_);
+        runtime_.run(kernel_for(config_), config_, work_);
         known_by_all_.resize(known_.count());
         known_.download(known_by_all_.data(), known_by_all_.size());
         return runtime_.timings().at(0);
@@ -118,7 +132,7 @@ public:
 
     // All particles on process 0, by number; none elsewhere.
     std::vector<particle> collect() {
-        runtime_.run(gather, config_, work_, all_.data());
+        runtime_.run(gather, {config_.threads, 0, config_.ranks_per_device}, work_, all_.data());
         if (device_ != 0) return {};
         std::vector<std::byte> lists(all_.bytes());
         all_.download(lists.data(), lists.size());
@@ -147,10 +161,9 @@ private:
     dcuda::runtime& runtime_;
     dcuda::launch_config config_;
     int device_;
-    device_buffer<std::byte> blocks_, lists_, all_;
-    device_buffer<vector> velocities_, forces_;
-    device_buffer<long long> numbers_;
-    device_buffer<int> scratch_;
+    device_buffer<std::byte> blocks_, lists_, scratch_, all_;
+    device_buffer<vector> moved_, velocities_[2], forces_;
+    device_buffer<long long> numbers_[2];
     device_buffer<tally> tallies_, known_;
     std::vector<std::byte> first_lists_;
     task work_;
@@ -223,7 +236,8 @@ int run(common::session& here, const options& chosen) {
     const int threads = chosen.threads > 0 ? chosen.threads
                         : is_dcuda         ? common::default_threads
                                            : default_model_threads;
-    dcuda::launch_config config{dim3(static_cast<unsigned>(threads)), 0, is_dcuda ? chosen.ranks : 1};
+    const std::size_t shared_bytes = is_dcuda ? shared_bytes_for(whole, capacity) : 0;
+    dcuda::launch_config config{dim3(static_cast<unsigned>(threads)), shared_bytes, is_dcuda ? chosen.ranks : 1};
     if (is_dcuda) config.ranks_per_device = choose_ranks(here, chosen, config);
     const partition segments{whole.segments, job.process_count, config.ranks_per_device};
     std::vector<tally> known;

@@ -93,21 +93,24 @@ struct task {
     int capacity = 0;             // of a segment
     std::byte* blocks = nullptr;  // each: for the device's segments with halo, in device memory
     std::byte* lists = nullptr;   // three for each segment
-    vector* velocities = nullptr; // of the particles in blocks
-    vector* forces = nullptr;
-    long long* numbers = nullptr;
-    int* scratch = nullptr;   // for each rank of the device
-    tally* tallies = nullptr; // of each rank of the device
-    tally* known = nullptr;   // of each rank of the world
+    vector* moved = nullptr;      // of the particles in blocks: where they are before they are sorted
+    vector* velocities[2] = {};   // of the particles in blocks, in turns
+    long long* numbers[2] = {};   // the same
+    vector* forces = nullptr;     // of the start
+    std::byte* scratch = nullptr; // for the sort of each rank of the device; null: shared memory has room
+    tally* tallies = nullptr;     // of each rank of the device
+    tally* known = nullptr;       // of each rank of the world
     int steps = 0;
     double time_step = 0.0;
     double progress_seconds = 0.0; // 0: none
 
     DCUDA_HOST_DEVICE std::size_t block_bytes() const { return block_view::bytes_of(whole.columns, capacity); }
     DCUDA_HOST_DEVICE std::size_t list_bytes() const { return list_view::stride(capacity); }
-    DCUDA_HOST_DEVICE std::size_t scratch_ints() const {
-        return static_cast<std::size_t>(whole.columns) + static_cast<std::size_t>(capacity);
-    }
+
+    // Velocities and numbers have their turn in even or odd steps: step s reads those of its turn, and its sort writes
+    // the others. Which are those of the particles in blocks after so many steps:
+    static DCUDA_HOST_DEVICE int turn_of(int step) { return step % 2; }
+    static DCUDA_HOST_DEVICE int turn_after(int steps) { return turn_of(steps + 1); }
 
     DCUDA_HOST_DEVICE std::size_t place(int segment) const { return static_cast<std::size_t>(segment - stored.first); }
     DCUDA_HOST_DEVICE std::size_t first_slot(int segment) const {
@@ -122,44 +125,74 @@ struct task {
     }
 };
 
-// A position in a block, by one access.
-DCUDA_DEVICE vector load(const vector* at) {
+// A vector of an array, by one access.
+DCUDA_DEVICE vector load(const vector* from) {
 #if DCUDA_BACKEND_CUDA
-    const double2 both = *reinterpret_cast<const double2*>(at);
+    const double2 both = *reinterpret_cast<const double2*>(from);
     return {both.x, both.y};
 #else
-    return *at;
+    return *from;
+#endif
+}
+DCUDA_DEVICE void store(vector* to, const vector& value) {
+#if DCUDA_BACKEND_CUDA
+    *reinterpret_cast<double2*>(to) = {value.x, value.y};
+#else
+    *to = value;
 #endif
 }
 
-// Of all particles in the nine cells around, by y, x and number. The three cells of a segment are one piece of its
-// block.
-DCUDA_DEVICE influence influence_on(const task& work, int segment, const vector& here) {
+// False only if particles do not act on each other at the distance with this square.
+DCUDA_DEVICE bool may_be_close(double square) {
+#if DCUDA_BACKEND_CUDA
+    // PERF: by the upper halves, as whole numbers: that takes nothing from the arithmetic in double precision.
+    return __double2hiint(square) <= __double2hiint(cutoff * cutoff);
+#else
+    return square < cutoff * cutoff;
+#endif
+}
+
+// What all others in the nine cells around do to the i-th particle of the segment, by y, x and number. The three cells
+// of a segment are one piece of its block.
+DCUDA_DEVICE influence influence_on(const task& work, int segment, int i) {
+    const block_view before = work.block(segment - 1), same = work.block(segment), after = work.block(segment + 1);
+    const vector here = load(same.at() + i);
     const int column = work.whole.column_of(here.x);
     const int first = column > 0 ? column - 1 : 0;
     const int last = column + 2 < work.whole.columns ? column + 2 : work.whole.columns;
-    const block_view before = work.block(segment - 1), same = work.block(segment), after = work.block(segment + 1);
-    const int counts[3] = {before.cells[last] - before.cells[first], same.cells[last] - same.cells[first],
-                           after.cells[last] - after.cells[first]};
-    const int up_to_second = counts[0] + counts[1], all = up_to_second + counts[2];
-    // The i-th of all pieces, one after the other. They lie in one array.
-    const vector* const start = before.at() + before.cells[first];
-    const auto to_second = static_cast<int>(same.at() + same.cells[first] - start) - counts[0];
-    const auto to_third = static_cast<int>(after.at() + after.cells[first] - start) - up_to_second;
-    const auto candidate = [&](int i) {
-        return load(start + (i + (i < counts[0] ? 0 : i < up_to_second ? to_second : to_third)));
-    };
+    const int begins[3] = {before.cells[first], same.cells[first], after.cells[first]};
+    const int ends[3] = {before.cells[last], same.cells[last], after.cells[last]};
+    // Candidates count through all pieces: up to these ends. They lie in one array, each piece so far from the first.
+    const int first_end = ends[0] - begins[0], second_end = first_end + ends[1] - begins[1];
+    const int third_end = second_end + ends[2] - begins[2];
+    const int self = first_end + i - begins[1];
+    const vector* const start = before.at() + begins[0];
+    const auto to_second = static_cast<int>(same.at() + begins[1] - start) - first_end;
+    const auto to_third = static_cast<int>(after.at() + begins[2] - start) - second_end;
 
     // Two in three are too far away, and what a force takes is long. So find the others first: threads that run in step
     // then wait for whoever has the most partners, not for everyone's.
     influence sum;
-    for (int begin = 0; begin < all; begin += 64) {
-        const int end = begin + 64 < all ? begin + 64 : all;
-        unsigned long long partners = 0;
-        for (int i = begin; i < end; ++i)
-            partners |= static_cast<unsigned long long>(are_close(here, candidate(i))) << (i - begin);
-        for (; partners != 0; partners &= partners - 1)
-            sum.add(here, candidate(begin + __ffsll(static_cast<long long>(partners)) - 1));
+    for (int begin = 0; begin < third_end; begin += 64) {
+        const int end = begin + 64 < third_end ? begin + 64 : third_end;
+        int next = begin;
+        unsigned long long partners = 0; // a bit for each, the last one's the lowest
+        const auto look_up_to = [&](int piece_end, const vector* at) {
+            for (const int stop = piece_end < end ? piece_end : end; next < stop; ++next) {
+                const vector there = load(at + next);
+                const double dx = here.x - there.x, dy = here.y - there.y;
+                partners = 2 * partners + (may_be_close(dx * dx + dy * dy) ? 1 : 0);
+            }
+        };
+        look_up_to(first_end, start);
+        look_up_to(second_end, start + to_second);
+        look_up_to(third_end, start + to_third);
+        if (self >= begin && self < end) partners &= ~(1ULL << (end - 1 - self));
+        while (partners != 0) {
+            const int bit = 63 - __clzll(static_cast<long long>(partners)), at = end - 1 - bit;
+            partners ^= 1ULL << bit;
+            sum.add(here, load(start + (at + (at < first_end ? 0 : at < second_end ? to_second : to_third))));
+        }
     }
     return sum;
 }

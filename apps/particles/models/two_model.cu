@@ -22,7 +22,7 @@
 #include "common/models/carrier.hpp"
 #include "common/models/streams.hpp"
 #include "models/model.hpp"
-#include "models/steps.hpp"
+#include "models/places.hpp"
 
 namespace particles {
 
@@ -54,13 +54,12 @@ struct advancing {
     two_model_task work;
     int turn, step;
 
-    DCUDA_DEVICE int count(int segment) const { return count_before<How>(work, segment); }
-    DCUDA_DEVICE void begin(int segment) const { begin_segment<How>(work, segment); }
-    DCUDA_DEVICE int operator()(int segment, int i) const { return advance_one<How>(work, turn, step, segment, i); }
+    DCUDA_DEVICE int count(int segment) const { return count_before(work.base, How, segment); }
+    DCUDA_DEVICE void begin(int segment) const { begin_segment(work, How, segment); }
+    DCUDA_DEVICE int operator()(int segment, int i) const { return advance_one(work, How, turn, step, segment, i); }
     DCUDA_DEVICE tally& result(int segment) const { return work.tally_of(segment); }
 };
 
-// Adds up momentum and energy, and keeps the forces. Counts no interactions: they are no part of a step.
 struct surveying {
     two_model_task work;
     int turn;
@@ -71,31 +70,31 @@ struct surveying {
         result(segment).count = static_cast<unsigned long long>(count(segment));
     }
     DCUDA_DEVICE int operator()(int segment, int i) const {
-        const std::size_t slot = work.base.first_slot(segment) + static_cast<std::size_t>(i);
-        const vector v = work.velocities[turn][slot];
-        const influence felt = influence_on(work.base, segment, load(work.base.block(segment).at() + i));
-        work.base.forces[slot] = felt.force;
-        tally& sum = result(segment);
-        vector& momentum = is_start ? sum.momentum_before : sum.momentum;
-        atomicAdd(&momentum.x, mass * v.x);
-        atomicAdd(&momentum.y, mass * v.y);
-        atomicAdd(is_start ? &sum.energy_before : &sum.energy,
-                  0.5 * mass * (v.x * v.x + v.y * v.y) + 0.5 * felt.potential);
+        survey_one(work, turn, is_start, segment, i);
         return 0;
     }
     DCUDA_DEVICE tally& result(int segment) const { return work.tally_of(segment); }
 };
 
+template <class Team>
+DCUDA_DEVICE void sort_in(const Team& team, const two_model_task& work, std::byte* memory, int segment, int turn,
+                          int step) {
+    const sort_space space(memory, work.base.whole.columns, work.base.capacity);
+    space.clear(team, work.base.whole.columns);
+    sort_segment(team, work, space, turn, step, segment);
+}
+
 // A device has many segments, and each must be sorted by one block: they should all run at once. Four of this size do
 // on a multiprocessor.
 constexpr int sorting_threads = 384, sorting_blocks = 4;
 // Small blocks for a number of particles that changes: few threads without one, and what they take is free again soon.
-constexpr int most_threads = 256;
+// 1024 threads of a multiprocessor: more registers than they leave to each are of no use.
+constexpr int most_threads = 256, most_blocks = 4;
 
 #if DCUDA_BACKEND_CUDA
 
 template <class Body>
-__global__ void __launch_bounds__(most_threads)
+__global__ void __launch_bounds__(most_threads, most_blocks)
     for_each_particle(const segments_of segments, const int blocks_of_segment, const Body body) {
     const int segment = segments.at(static_cast<int>(blockIdx.x) / blocks_of_segment);
     const int first = static_cast<int>(blockIdx.x) % blocks_of_segment * static_cast<int>(blockDim.x);
@@ -117,19 +116,13 @@ void launch(const two_model_task& work, const segments_of& segments, int threads
     check(cudaGetLastError(), "launching a kernel");
 }
 
-struct block_team {
-    DCUDA_DEVICE int index() const { return static_cast<int>(threadIdx.x); }
-    DCUDA_DEVICE int size() const { return static_cast<int>(blockDim.x); }
-    DCUDA_DEVICE void sync() const { __syncthreads(); }
-};
-
 template <bool IsShared>
 __global__ void __launch_bounds__(sorting_threads, sorting_blocks)
     sort_segments(const two_model_task work, const segments_of segments, const int turn, const int step) {
     extern __shared__ long long shared[];
     const int segment = segments.at(static_cast<int>(blockIdx.x));
     std::byte* const memory = IsShared ? reinterpret_cast<std::byte*>(shared) : work.scratch_of(segment);
-    sort_segment(block_team{}, work, memory, turn, step, segment);
+    sort_in(block_team{}, work, memory, segment, turn, step);
 }
 
 // Whether the sort of a segment has room in shared memory.
@@ -187,8 +180,10 @@ bool fits_in_shared_memory(std::size_t) { return false; }
 
 void launch_sort(const two_model_task& work, const segments_of& segments, int turn, int step, cudaStream_t stream) {
     const auto loop = [=] {
-        for (int index = 0; index < segments.count(); ++index)
-            sort_segment(lone_team{}, work, work.scratch_of(segments.at(index)), turn, step, segments.at(index));
+        for (int index = 0; index < segments.count(); ++index) {
+            const int segment = segments.at(index);
+            sort_in(lone_team{}, work, work.scratch_of(segment), segment, turn, step);
+        }
     };
     common::launch_on_host(loop, stream);
 }
@@ -259,9 +254,6 @@ private:
     };
     static constexpr int steps_per_graph = 100; // even, for the turns
 
-    // Which velocities and numbers are those in blocks.
-    static int turn_after(int steps) { return (steps + 1) % 2; }
-
     bool has_neighbours() const { return !messages_[0].empty(); }
 
     // --- Set-up
@@ -269,10 +261,6 @@ private:
     void allocate() {
         const task& base = work_.base;
         const auto stored = static_cast<std::size_t>(base.stored.count());
-        const std::size_t slots = stored * static_cast<std::size_t>(base.capacity);
-        moved_ = device_buffer<vector>(slots);
-        velocities_ = device_buffer<vector>(slots);
-        numbers_ = device_buffer<long long>(slots);
         message_memory_ = device_buffer<std::byte>(two_model_task::message_count * work_.message_bytes());
         tallies_ = device_buffer<tally>(static_cast<std::size_t>(work_.mine.count()));
         steps_before_ = device_buffer<int>(1);
@@ -280,16 +268,9 @@ private:
             scratch_ = device_buffer<std::byte>(stored * work_.sort_bytes());
             work_.scratch = scratch_.data();
         }
-        work_.moved = moved_.data();
         work_.messages = message_memory_.data();
         work_.tallies = tallies_.data();
         work_.steps_before = steps_before_.data();
-        // A run ends where the program looks for its result.
-        const int last = turn_after(chosen_.steps);
-        work_.velocities[last] = base.velocities;
-        work_.velocities[1 - last] = velocities_.data();
-        work_.numbers[last] = base.numbers;
-        work_.numbers[1 - last] = numbers_.data();
     }
 
     // Which segments each stream has. Nothing for the border stream where there is no neighbour.
@@ -338,7 +319,7 @@ private:
     }
 
     void survey(bool is_start) {
-        const int turn = turn_after(is_start ? 0 : chosen_.steps);
+        const int turn = task::turn_after(is_start ? 0 : chosen_.steps);
         launch(work_, {work_.mine, {}}, threads_, surveying{work_, turn, is_start}, border_.get());
     }
 
@@ -442,8 +423,6 @@ private:
     int threads_;
     two_model_task work_;
     segments_of advance_at_border_, advance_inside_, sort_at_border_, sort_inside_;
-    device_buffer<vector> moved_, velocities_;
-    device_buffer<long long> numbers_;
     device_buffer<std::byte> message_memory_, scratch_;
     device_buffer<tally> tallies_;
     device_buffer<int> steps_before_;

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "models/steps.hpp"
+#include "models/places.hpp"
 #include "reference.hpp"
 #include "start.hpp"
 
@@ -47,10 +47,10 @@ public:
         base.blocks = bytes(stored * base.block_bytes());
         base.lists = bytes(stored * 3 * base.list_bytes());
         base.forces = array<vector>(slots);
-        work.moved = array<vector>(slots);
+        base.moved = array<vector>(slots);
         for (int turn = 0; turn < 2; ++turn) {
-            work.velocities[turn] = array<vector>(slots);
-            work.numbers[turn] = array<long long>(slots);
+            base.velocities[turn] = array<vector>(slots);
+            base.numbers[turn] = array<long long>(slots);
         }
         work.messages = bytes(two_model_task::message_count * work.message_bytes());
         work.scratch = bytes(stored * work.sort_bytes());
@@ -70,9 +70,9 @@ public:
     template <advance How>
     void advance_all(range segments, int step) const {
         for (int segment = segments.first; segment < segments.last; ++segment) {
-            const int count = count_before<How>(work, segment);
-            begin_segment<How>(work, segment);
-            for (int i = 0; i < count; ++i) advance_one<How>(work, step % 2, step, segment, i);
+            const int count = count_before(work.base, How, segment);
+            begin_segment(work, How, segment);
+            for (int i = 0; i < count; ++i) advance_one(work, How, step % 2, step, segment, i);
         }
     }
 
@@ -83,7 +83,8 @@ public:
             std::vector<std::jthread> team;
             for (int i = 0; i < threads; ++i)
                 team.emplace_back([&, i] {
-                    sort_segment(thread_team{all, i, threads}, work, work.scratch_of(segment), step % 2, step, segment);
+                    const sort_space space(work.scratch_of(segment), work.base.whole.columns, work.base.capacity);
+                    sort_segment(thread_team{all, i, threads}, work, space, step % 2, step, segment);
                 });
         }
     }
@@ -92,16 +93,16 @@ public:
         for (int segment = work.mine.first; segment < work.mine.last; ++segment)
             for (int i = 0; i < work.base.block(segment).count(); ++i)
                 work.base.forces[work.base.first_slot(segment) + static_cast<std::size_t>(i)] =
-                    influence_on(work.base, segment, work.base.block(segment).at()[i]).force;
+                    influence_on(work.base, segment, i).force;
     }
 
     void collect(int turn, std::vector<particle>& all) const {
         for (int segment = work.mine.first; segment < work.mine.last; ++segment)
             for (int i = 0; i < work.base.block(segment).count(); ++i) {
                 const std::size_t slot = work.base.first_slot(segment) + static_cast<std::size_t>(i);
-                const long long number = work.numbers[turn][slot];
+                const long long number = work.base.numbers[turn][slot];
                 all.at(static_cast<std::size_t>(number)) = {work.base.block(segment).at()[i],
-                                                            work.velocities[turn][slot], number};
+                                                            work.base.velocities[turn][slot], number};
             }
     }
 

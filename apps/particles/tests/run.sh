@@ -14,14 +14,17 @@ for processes in $(counts 1 2 4); do
     verified $processes "${small[@]}" --steps 20 --ranks 2 --threads 1 --repeat 3
     # Messages too large for a letter, cells with many particles, segments without any, hardly any domain, no step.
     verified $processes --width 40 --height 4 --particles 1800 --steps 8 --ranks 2
+    verified $processes --width 40 --height 4 --particles 1800 --steps 8 --ranks 2 --capacity 7000 # sorts in device memory
     verified $processes --width 2 --height 3 --particles 120 --steps 30 --ranks 3
     verified $processes --width 5 --height 4 --particles 2 --steps 200 --ranks 2 --time-step 0.1
     verified $processes --width 1 --height 1 --particles 3 --steps 50
-    verified $processes "${small[@]}" --steps 0 --ranks 2
+    for steps in 0 1 2; do verified $processes "${small[@]}" --steps $steps --ranks 2; done
 
     # Errors that one rank finds on the way, and those that all know before.
     refused 1 'segment .* its capacity of 23: raise --capacity' $processes "${small[@]}" --capacity 23 --steps 500 --ranks 3
+    refused 1 'segment .* its capacity of 24: raise --capacity' $processes "${small[@]}" --capacity 24 --steps 500 --ranks 1
     refused 1 'step 1: particle .* use a smaller --time-step' $processes "${small[@]}" --time-step 0.95 --ranks 3
+    refused 1 'step 1: particle .* use a smaller --time-step' $processes "${small[@]}" --time-step 0.95 --ranks 1
     refused 1 'at the start, more than its capacity of 5: raise --capacity' $processes "${small[@]}" --capacity 5
     refused 1 '8 ranks per device, but only 7 segments' $processes "${small[@]}" --ranks 8
     refused 1 '8 ranks per device, but only 7 segments' $processes "${small[@]}" --dcuda-ranks=8

@@ -26,37 +26,53 @@ DCUDA_HOST_DEVICE double sum_by_halves(double* values) {
     return values[0];
 }
 
-// Entry e of a row is added to partial sum e % row_lanes.
-inline constexpr int row_lanes = 8;
-
-// What one of `Team` threads that share a row has of the row's product with factor * x: the sum of partial sums
-// member, member + Team, ... The row's product is what sum_by_halves makes of the members' sums.
-template <int Team>
-DCUDA_HOST_DEVICE double product_of_member(const csr_view& a, int row, const double* x, double factor, int member) {
-    constexpr int own = row_lanes / Team;
+// Of a sum in `Sums` partial sums, to which term(0), ..., term(count - 1) are added in turn, what one of `Team`
+// threads that share it has: the sum of partial sums member, member + Team, ... The sum is what sum_by_halves makes of
+// the members' sums. PERF: all terms of a round are asked for before any is added, as memory takes long to answer;
+// zeros that are added change nothing, since no sum is -0.
+template <int Sums, int Team, class Term>
+DCUDA_HOST_DEVICE double sum_of_member(int count, const Term& term, int member) {
+    constexpr int own = Sums / Team, round = own < 8 ? 8 : own;
     double sums[own] = {};
-    const std::int64_t end = a.starts[row + 1];
-    for (std::int64_t first = a.starts[row] + member; first < end; first += row_lanes) {
-        for (int i = 0; i < own; ++i) {
-            const std::int64_t entry = first + i * Team;
-            if (entry < end) sums[i] += a.values[entry] * (factor * x[a.columns[entry]]);
-        }
+    for (int e = member; e < count; e += round * Team) {
+        double terms[round];
+        for (int i = 0; i < round; ++i) terms[i] = term(e + i * Team < count ? e + i * Team : e);
+        for (int i = 0; i < round; ++i) sums[i % own] += e + i * Team < count ? terms[i] : 0.0;
     }
     return sum_by_halves<own>(sums);
+}
+
+// A row has `row_lanes` partial sums.
+inline constexpr int row_lanes = 8;
+
+// What one of `Team` threads that share a row has of the row's product with factor * x.
+template <int Team>
+DCUDA_HOST_DEVICE double product_of_member(const csr_view& a, int row, const double* x, double factor, int member) {
+    const std::int64_t first = a.starts[row];
+    const int* const columns = a.columns + first;
+    const double* const values = a.values + first;
+    return sum_of_member<row_lanes, Team>(
+        static_cast<int>(a.starts[row + 1] - first), [&](int e) { return values[e] * (factor * x[columns[e]]); },
+        member);
 }
 
 DCUDA_HOST_DEVICE double product_of_row(const csr_view& a, int row, const double* x, double factor) {
     return product_of_member<1>(a, row, x, factor, 0);
 }
 
-// Element e of any other sum is added to partial sum e % bins; those are then summed by halves.
+// Any other sum has `bins`.
 inline constexpr int bins = 256;
 
-// The sum of term(0), ..., term(count - 1), on the host.
-double ordered_sum(int count, const auto& term) {
-    double sums[bins] = {};
+// The sum of term(0), ..., term(count - 1) by one thread, in memory for the partial sums.
+template <class Term>
+DCUDA_HOST_DEVICE double ordered_sum(int count, const Term& term, double* sums) {
+    for (int bin = 0; bin < bins; ++bin) sums[bin] = 0.0;
     for (int e = 0; e < count; ++e) sums[e % bins] += term(e);
     return sum_by_halves<bins>(sums);
+}
+double ordered_sum(int count, const auto& term) {
+    double sums[bins];
+    return ordered_sum(count, term, sums);
 }
 
 } // namespace sparse

@@ -84,4 +84,12 @@ struct tree {
     }
 };
 
+// The sum over the members of a tree, as each adds its children's sums in ascending levels: it takes the place of the
+// first value. The others are lost.
+template <class Value>
+DCUDA_HOST_DEVICE void sum_of_tree(Value* members, int count) {
+    for (int step = 1; step < count; step *= 2)
+        for (int to = 0; to + step < count; to += 2 * step) members[to] += members[to + step];
+}
+
 } // namespace sparse

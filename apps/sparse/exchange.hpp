@@ -15,8 +15,9 @@
 
 namespace sparse {
 
-// Messages along rows and towards the root have a tag for each level of the tree: the receiver adds in that order.
-enum tag : int { vector_tag, factor_tag, square_tag, gather_tag, product_tags = 32, square_tags = 64, check_tags = 96 };
+// Squares and checks have a tag for even and one for odd iterations. Products have one for each level of the tree: the
+// receiver adds in that order.
+enum tag : int { vector_tag, gather_tag, square_tags, check_tags = square_tags + 2, product_tags = check_tags + 2 };
 
 // The threads of a block are in one row.
 DCUDA_DEVICE int thread() { return static_cast<int>(threadIdx.x); }
@@ -29,26 +30,36 @@ DCUDA_DEVICE void for_each_index(int count, const Body& body) {
     __syncthreads();
 }
 
+// sum_by_halves of what each of `Team` threads has, which are side by side in a warp. The first gets it.
+template <int Team>
+DCUDA_DEVICE double sum_of_team(double sum) {
+    const int lane = thread() % warpSize;
+    const auto members = static_cast<unsigned>(((1ull << Team) - 1) << (lane - lane % Team));
+    DCUDA_UNROLL
+    for (int half = Team / 2; half > 0; half /= 2) sum += __shfl_down_sync(members, sum, half, Team);
+    return sum;
+}
+
 // One array for all sums of a rank.
 DCUDA_DEVICE double* partial_sums() {
     __shared__ double sums[bins];
     return sums;
 }
 
-// ordered_sum by all threads of the rank, which all get the result.
-template <class Term>
-DCUDA_DEVICE double sum_of(int count, const Term& term) {
-    double* const sums = partial_sums();
-    for (int bin = thread(); bin < bins; bin += threads()) {
-        double sum = 0.0;
-        for (int e = bin; e < count; e += bins) sum += term(e);
-        sums[bin] = sum;
+// Calls use(sum) in one thread with what ordered_sum makes of term(0), ..., term(count - 1). One warp adds: `which`, if
+// there are as many, so that a rank can add up several things at a time. Thread 0 alone does if there are no whole
+// warps.
+template <class Term, class Use>
+DCUDA_DEVICE void add_up(int which, int count, const Term& term, const Use& use) {
+    constexpr int warp = 32;
+    const int warps = threads() / warp;
+    if (threads() % warp == 0) {
+        if (thread() / warp != (which < warps ? which : warps - 1)) return;
+        const double sum = sum_of_team<warp>(sum_of_member<bins, warp>(count, term, thread() % warp));
+        if (thread() % warp == 0) use(sum);
+    } else if (thread() == 0) {
+        use(ordered_sum(count, term, partial_sums()));
     }
-    __syncthreads();
-    for (int half = bins / 2; half > 0; half /= 2) for_each_index(half, [&](int i) { sums[i] += sums[i + half]; });
-    const double result = sums[0];
-    __syncthreads();
-    return result;
 }
 
 // Rank: dcuda::rank, or what has the same calls.
@@ -57,14 +68,17 @@ class exchange {
 public:
     // Collective over all ranks.
     DCUDA_DEVICE exchange(Rank& self, const task& work)
-        : self_(self), work_(work), at_(work.here()), number_(self.id(dcuda::device)), memory_(work.memory_at(at_)),
+        : self_(self), work_(work), at_(work.here()), number_(self.id(dcuda::device)), memory_(work.places()),
           rows_(local(work.whole.rows_of(at_, number_), work.whole.rows_at(at_))),
-          columns_(local(work.whole.columns_of(at_, number_), work.whole.columns_at(at_))) {
+          columns_(local(work.whole.columns_of(at_, number_), work.whole.columns_at(at_))),
+          levels_below_(tree{work.whole.devices.rows}.levels(at_.row)),
+          levels_behind_(tree{work.whole.devices.columns}.levels(at_.column)) {
         window_ = self.create_window(dcuda::world, work.memory, memory_.bytes());
     }
     DCUDA_DEVICE void close() const { self_.free_window(window_); }
 
     DCUDA_DEVICE place at() const { return at_; }
+    DCUDA_DEVICE const layout& memory() const { return memory_; }
     DCUDA_DEVICE int number() const { return number_; }
     // The rank's rows and elements of the vector, counted from the device's first.
     DCUDA_DEVICE range rows() const { return rows_; }
@@ -73,27 +87,24 @@ public:
     DCUDA_DEVICE double* vector(int buffer) const { return array(memory_.vector(buffer)); }
     DCUDA_DEVICE double* product(int buffer) const { return array(memory_.product(buffer)); }
 
-    // Puts to where `offset` is in the memory of the device there.
-    DCUDA_DEVICE void put(place to, int number, std::size_t offset, std::size_t bytes, const void* source,
+    // Puts to a rank of another device, into that device's memory.
+    DCUDA_DEVICE void put(int device, int number, std::size_t offset, std::size_t bytes, const void* source,
                           int what) const {
-        self_.put_notify(window_, work_.whole.devices.device_at(to) * work_.whole.ranks_per_device + number, offset,
-                         bytes, source, what);
+        self_.put_notify(window_, device * work_.whole.ranks_per_device + number, offset, bytes, source, what);
     }
 
     // Receives the rank's elements of the vector, in as many messages, and hands them down the column.
     DCUDA_DEVICE void pass_down(int buffer, int messages) const {
-        self_.wait_notifications(vector_tag, messages);
+        if (messages > 0) self_.wait_notifications(vector_tag, messages);
         const std::size_t offset = memory_.vector(buffer) + bytes_of(columns_.first);
         // The child with the largest subtree comes first.
-        for (int level = tree{work_.whole.devices.rows}.levels(at_.row) - 1; level >= 0; --level)
-            put({at_.row + (1 << level), at_.column}, number_, offset, bytes_of(columns_.count()),
-                work_.memory + offset, vector_tag);
+        for (int level = levels_below_ - 1; level >= 0; --level)
+            put(work_.device + (1 << level), number_, offset, bytes_of(columns_.count()), work_.memory + offset,
+                vector_tag);
     }
 
-    // The rank's rows of the block times factor * vector. All ranks of the device have the vector.
-    DCUDA_DEVICE void multiply(int from, int to, double factor) const {
-        const double* const x = vector(from);
-        double* const y = product(to);
+    // The rank's rows of the block times factor * x. All ranks of the device have x.
+    DCUDA_DEVICE void multiply(const double* x, double* y, double factor) const {
         if (work_.team == 1)
             for (int row = rows_.first + thread(); row < rows_.last; row += threads())
                 y[row] = product_of_row(work_.matrix, row, x, factor);
@@ -104,19 +115,18 @@ public:
 
     // Adds to the rank's rows of the product what the devices behind in the tree along the row have, and hands the sums
     // on. In the first column they are complete.
-    DCUDA_DEVICE void add_along_row(int buffer) const {
-        double* const y = product(buffer);
-        const tree along{work_.whole.devices.columns};
-        for (int level = 0; level < memory_.levels; ++level) {
+    DCUDA_DEVICE void add_along_row(double* y) const {
+        for (int level = 0; level < levels_behind_; ++level) {
             const double* const received = array(memory_.received(level));
             self_.wait_notifications(product_tags + level, 1);
             for_each_index(rows_.count(), [&](int i) { y[rows_.first + i] += received[rows_.first + i]; });
         }
         if (at_.column == 0) return;
+        const tree along{work_.whole.devices.columns};
         const place parent{at_.row, along.parent(at_.column)};
         const int level = along.level(at_.column);
-        put(parent, number_, work_.memory_at(parent).received(level) + bytes_of(rows_.first), bytes_of(rows_.count()),
-            y + rows_.first, product_tags + level);
+        put(work_.whole.devices.device_at(parent), number_, memory_.received(level) + bytes_of(rows_.first),
+            bytes_of(rows_.count()), y + rows_.first, product_tags + level);
     }
 
 private:
@@ -128,11 +138,8 @@ private:
     DCUDA_DEVICE void multiply_in_teams(const double* x, double* y, double factor) const {
         constexpr int team = row_lanes;
         const int member = thread() % team;
-        const unsigned members = ((1u << team) - 1) << (thread() % warpSize - member);
         for (int row = rows_.first + thread() / team; row < rows_.last; row += threads() / team) {
-            double sum = product_of_member<team>(work_.matrix, row, x, factor, member);
-            DCUDA_UNROLL
-            for (int half = team / 2; half > 0; half /= 2) sum += __shfl_down_sync(members, sum, half, team);
+            const double sum = sum_of_team<team>(product_of_member<team>(work_.matrix, row, x, factor, member));
             if (member == 0) y[row] = sum;
         }
     }
@@ -143,6 +150,7 @@ private:
     int number_;
     layout memory_;
     range rows_, columns_;
+    int levels_below_, levels_behind_; // of the trees: how many children it has
     decltype(std::declval<Rank&>().create_window(dcuda::world, nullptr, 0)) window_;
 };
 

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <cstddef>
 
-#include "dcuda/config.hpp"
+#include "decomposition.hpp"
 
 namespace sparse {
 
@@ -34,7 +34,7 @@ struct check {
     double along = 0.0; // x y, which estimates the eigenvalue
     double off = 0.0;   // (y - estimate x)^2
 
-    DCUDA_HOST_DEVICE void add(const check& other) {
+    DCUDA_HOST_DEVICE void operator+=(const check& other) {
         along += other.along;
         off += other.off;
     }
@@ -83,26 +83,38 @@ struct findings {
     }
 };
 
-// What a device notes, at the start of its memory. Followed by the ranks' squares, and twice their checks.
+// What a device notes, at the start of its memory: in the end what came out, for the host; before, sums.
 struct board {
-    static constexpr int most_levels = 31;
+    control told; // last
+    findings found;
 
-    control told[2]; // in turn
-    findings found;  // device 0
-    double square_sum = 0.0;
-    double square_sums[most_levels] = {}; // received
-    check check_sum;
-    check check_sums[most_levels] = {}; // received
+    // Of a product. They follow the board, those of iterations in turn.
+    static constexpr int turns = 3;
+    struct sums {
+        double* squares;            // of each rank of the device
+        check* checks;              // alike
+        double* squares_of_devices; // in the first column; in the end the first is their sum
+        check* checks_of_devices;   // in the first row, alike
+        double* squares_to;         // each device: what it is told
+        check* check_to_all;
 
-    DCUDA_HOST_DEVICE double* squares() { return reinterpret_cast<double*>(this + 1); }
-    DCUDA_HOST_DEVICE check* checks(int ranks, int iteration) {
-        return reinterpret_cast<check*>(squares() + ranks) + iteration % 2 * ranks;
+        DCUDA_HOST_DEVICE sums(double* from, const decomposition& whole)
+            : squares(from), checks(reinterpret_cast<check*>(squares + whole.ranks_per_device)),
+              squares_of_devices(reinterpret_cast<double*>(checks + whole.ranks_per_device)),
+              checks_of_devices(reinterpret_cast<check*>(squares_of_devices + whole.devices.rows)),
+              squares_to(reinterpret_cast<double*>(checks_of_devices + whole.devices.columns)),
+              check_to_all(reinterpret_cast<check*>(squares_to + whole.devices.devices())) {}
+        static DCUDA_HOST_DEVICE int doubles(const decomposition& whole) {
+            return 3 * whole.ranks_per_device + whole.devices.rows + 2 * whole.devices.columns +
+                   whole.devices.devices() + 2;
+        }
+    };
+    DCUDA_HOST_DEVICE sums of_product(int t, const decomposition& whole) {
+        return {reinterpret_cast<double*>(this + 1) + t % turns * sums::doubles(whole), whole};
     }
-    // What the last iteration was told.
-    DCUDA_HOST_DEVICE const control& last_told() const { return told[told[0].state == outcome::none ? 1 : 0]; }
 
-    static DCUDA_HOST_DEVICE std::size_t bytes(int ranks) {
-        return sizeof(board) + static_cast<std::size_t>(ranks) * (sizeof(double) + 2 * sizeof(check));
+    static DCUDA_HOST_DEVICE std::size_t bytes(const decomposition& whole) {
+        return sizeof(board) + sizeof(double) * static_cast<std::size_t>(turns * sums::doubles(whole));
     }
 };
 

@@ -11,7 +11,9 @@ namespace sparse {
 DCUDA_HOST_DEVICE std::size_t bytes_of(int elements) { return static_cast<std::size_t>(elements) * sizeof(double); }
 
 // Where things lie in the memory of a device, in bytes from its start, each at a multiple of 16: first a program's own
-// `board`, then three vectors, two products, and a received product for each child in the tree along the row.
+// `board`, then three vectors, two products, and a received product for each child in the tree along the row. They have
+// room for what the first device has, which is the most, so they lie at the same place on all devices; and a vector has
+// room for a product.
 struct layout {
     static constexpr int vectors = 3;
     static constexpr int products = 2;
@@ -19,11 +21,13 @@ struct layout {
     std::size_t board_bytes = 0;
     std::size_t vector_bytes = 0;
     std::size_t product_bytes = 0;
-    int levels = 0;
+    int levels = 0; // of the tree
 
-    DCUDA_HOST_DEVICE layout(const decomposition& whole, place at, std::size_t board)
-        : board_bytes((board + 15) / 16 * 16), vector_bytes(bytes_of(whole.columns_at(at))),
-          product_bytes(bytes_of(whole.rows_at(at))), levels(tree{whole.devices.columns}.levels(at.column)) {}
+    DCUDA_HOST_DEVICE layout(const decomposition& whole, std::size_t board)
+        : board_bytes((board + 15) / 16 * 16), vector_bytes(bytes_of(whole.columns_at({0, 0}))),
+          product_bytes(bytes_of(whole.rows_at({0, 0}))), levels(tree{whole.devices.columns}.levels(0)) {
+        if (vector_bytes < product_bytes) vector_bytes = product_bytes;
+    }
 
     DCUDA_HOST_DEVICE std::size_t vector(int buffer) const {
         return board_bytes + static_cast<std::size_t>(buffer) * vector_bytes;
@@ -51,7 +55,7 @@ struct task {
     double progress_seconds = 0.0; // 0: none
 
     DCUDA_HOST_DEVICE place here() const { return whole.devices.place_of(device); }
-    DCUDA_HOST_DEVICE layout memory_at(place at) const { return {whole, at, board_bytes}; }
+    DCUDA_HOST_DEVICE layout places() const { return {whole, board_bytes}; }
 };
 
 } // namespace sparse

@@ -14,8 +14,7 @@
 
 namespace sparse {
 
-// The bound keeps registers at 64 per thread, so that any number of threads can be launched.
-__global__ void __launch_bounds__(1024) iterate(dcuda::context context, task work, goal wanted) {
+__global__ void __launch_bounds__(most_threads) iterate(dcuda::context context, task work, goal wanted) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
     common::progress reported(self, "power_iteration: iteration", wanted.iterations, work.progress_seconds);
@@ -52,7 +51,7 @@ public:
     solver(common::session& here, const power_options& chosen, const problem& from, const dcuda::launch_config& config)
         : here_(here), goal_{chosen.iterations, chosen.tolerance},
           part_(here, chosen, from, config,
-                chosen.has_ranks() ? board::bytes(config.ranks_per_device) : bytes_with_records(from.whole)) {
+                chosen.has_ranks() ? board::bytes(from.whole) : bytes_with_records(from.whole)) {
         if (chosen.model != "dcuda")
             model_ = models::make(chosen.model, {part_.work(), static_cast<int>(config.threads.x), 0, true, goal_});
     }
@@ -69,7 +68,7 @@ public:
             milliseconds_ = here_.runtime.timings().at(0);
         }
         const board after = part_.read<board>();
-        told_ = after.last_told();
+        told_ = after.told;
         return {told_, after.found, {}};
     }
 

@@ -1,30 +1,41 @@
 // What the ranks do in the power iteration. The six steps of an iteration:
-//     1. The vector goes down the columns of devices, and after it the factor that makes its length 1.
-//     2. The vector is scaled, where step 3 reads it. Before, the ranks of a device wait for each other: all have their
-//        parts of the vector then, and the factor, which only rank 0 of each device receives.
+//     1. The vector goes down the columns of devices, and what its factor, which makes its length 1, is made of.
+//     2. The vector is scaled, where step 3 reads it.
 //     3. Every device multiplies its block.
 //     4. The products are added along the rows of devices.
 //     5. The sums go from the first column to the first row: they are the next vector.
-//     6. Every device of the first column sums their squares; device 0 adds those up and makes the next factor.
-// Steps 5, 6 and the next 1 overlap: ranks pass the vector on while device 0 still waits for squares. And the ranks of
-// the first row, which have a vector and its product, check meanwhile how near they are to an eigenvector; that is used
+//     6. Every device of the first column sums their squares and tells all others. Every rank makes the next factor of
+//        these sums: all the same.
+// Steps 5, 6 and the next 1 overlap: ranks pass the vector on while the squares are added up. And the ranks of the
+// first row, which have a vector and its product, check how near they are to an eigenvector; what comes of it is used
 // an iteration later, and nobody waits for it.
 //
+// Between ranks of a device nothing is put: they write where the others read, and two of the device's barriers order
+// that. At the first, which is for the first column, all squares are there; at the second the next vector, and what the
+// factor is made of. Device 0 multiplies to where the next vector lies, since its rows are elements of its part; so it
+// puts only what is for other devices. A device that is alone needs the second barrier only.
+//
 // Nothing but notifications orders the devices. That no memory is overwritten that others still read, or that a put
-// still sends, follows from one thing: factor t + 1 exists only after every rank of every device has finished product
-// t, since device 0 waits for the squares of all rows of y(t), each of which waits for all devices of its row, and each
-// device for all of its ranks (even if a rank has no elements: it sends empty messages).
-//   - x(t) is overwritten by x(t + 3), which is made with factor t + 2. All ranks had received x(t + 1), passed it on
-//   and
-//     finished product t + 1 before, so they had done with x(t): its product, and the check in iteration t + 1. Two
-//     vectors would not do: x(t + 2) may come while a rank still checks x(t).
-//   - y(t) is overwritten by y(t + 2), with factor t + 2: x(t + 1) had arrived everywhere.
-//   - A received product is overwritten in iteration t + 1, with factor t + 1: y(t) had been added up.
-//   - Squares, and sums of checks on their way to device 0, are written anew with the next factor, which device 0 made
-//     after it had received what became of them.
-//   - A rank's check, and the control, lie in one of two places: they are read before the device's barrier of the next
-//     iteration, and overwritten after it.
-// Nor can a counter mix iterations: whoever sends message t + 1 of a kind has what was made from all messages t.
+// still sends, follows from one thing: whoever has passed the second barrier of iteration t knows that every rank of
+// every device has finished product t, and all that it did before: it has passed the second barrier of t - 1. For its
+// device has the squares of all rows of y(t), each of which waits for all devices of its row, and each device for all
+// of its ranks (even if a rank has no elements: it sends empty messages).
+//   - x(t - 1) is overwritten by x(t + 2) in iteration t + 1, by device 0 with its product. All ranks have passed the
+//     second barrier of t - 1; before, they received x(t), passed it on, and checked x(t - 1) with it. Two vectors
+//     would not do: x(t + 1) may come while a rank still checks x(t - 1).
+//   - y(t) is overwritten by y(t + 2), after the second barrier of t + 1: x(t + 1) has arrived everywhere.
+//   - A received product is overwritten in iteration t + 1: y(t) has been added up.
+//   - Squares, and what devices tell of them, are used before the second barrier of t, or after it but before product
+//     t + 1. They lie in three places in turn: those of t + 3 are made after the second barrier of t + 2.
+//   - Checks of product t are noted before the second barrier of t, told after it, received before that of t + 1 and
+//     used after it, but before product t + 2. Those of t + 3 are made after the second barrier of t + 2.
+//
+// Nor can a counter mix iterations:
+//   - Elements of x(t + 2) come from a rank that has its rows of y(t + 1). These were made of x(t + 1) on all devices
+//     of its row, so all ranks of the first row had received x(t + 1).
+//   - Products, and elements from above, have one source to each counter.
+//   - Squares and checks have two counters in turn. Who tells squares of t + 2, or checks of t + 1, has passed the
+//     second barrier of t + 1. So all ranks passed that of t, and before it took squares of t and checks of t - 1.
 #pragma once
 
 #include "exchange.hpp"
@@ -32,112 +43,190 @@
 
 namespace sparse {
 
+// PERF: 128 registers per thread; with fewer, sums wait for memory once for every two or three terms.
+inline constexpr int most_threads = 512;
+
+// Elements of the vector that a rank has as rows of the product, and another has as its own: counted from what either
+// device has first.
+struct piece {
+    int device, number;
+    int row, element;
+    int count;
+};
+
 // The part of an iteration that is about the vector as a whole.
 template <class Rank>
 class normalisation {
 public:
     DCUDA_DEVICE normalisation(Rank& self, const exchange<Rank>& messages, const task& work, const goal& wanted)
         : self_(self), messages_(messages), work_(work), wanted_(wanted), at_(messages.at()),
-          ranks_(work.whole.ranks_per_device), notes_(*reinterpret_cast<board*>(work.memory)) {}
-
-    // How many messages bring the rank its elements of the next vector.
-    DCUDA_DEVICE int vector_messages() const {
-        if (at_.row > 0) return 1;
-        int result = 0;
-        for_each_overlap(own_columns(), work_.whole.of_result(), [&](int, range) { ++result; });
-        return result;
+          ranks_(work.whole.ranks_per_device), devices_(work.whole.devices.devices()),
+          notes_(*reinterpret_cast<board*>(work.memory)) {
+        if (at_.column == 0) plan_transposition();
+        if (at_.row == 0)
+            for_each_overlap(work.whole.columns_of(at_, messages.number()), work.whole.of_result(),
+                             [&](int part, range) { elements_come_in_ += part / ranks_ != work_.device ? 1 : 0; });
+        else
+            elements_come_in_ = 1;
+        if (thread() == 0) known() = board{};
+        __syncthreads();
     }
 
-    // Step 5: the rank's rows of the product to where they are elements of the vector.
-    DCUDA_DEVICE void transpose(int product, int vector) const {
-        const range rows = work_.whole.rows_of(at_, messages_.number());
-        const double* const source = messages_.product(product) + messages_.rows().first;
-        for_each_overlap(rows, work_.whole.of_vector(), [&](int owner, range overlap) {
+    // Where product `t` lies.
+    DCUDA_DEVICE double* product(int t) const {
+        return work_.device == 0 ? messages_.vector((t + 1) % layout::vectors)
+                                 : messages_.product(t % layout::products);
+    }
+
+    // Step 5: the rank's rows of product `t` to other devices, where they are elements of the next vector.
+    DCUDA_DEVICE void transpose(int t) const {
+        const double* const y = product(t);
+        const std::size_t vector = messages_.memory().vector((t + 1) % layout::vectors);
+        const auto send = [&](const piece& one) {
+            messages_.put(one.device, one.number, vector + bytes_of(one.element), bytes_of(one.count), y + one.row,
+                          vector_tag);
+        };
+        for (int i = 0; i < planned_; ++i) send(plan()[i]);
+        for_each_piece(unplanned_, send);
+    }
+    // How many messages bring the rank its elements.
+    DCUDA_DEVICE int elements_come_in() const { return elements_come_in_; }
+
+    // Step 6, on every rank of the first column.
+    DCUDA_DEVICE void note_squares(int t) const {
+        const double* const y = product(t) + messages_.rows().first;
+        double* const own = sums(t).squares + messages_.number();
+        add_up(
+            0, messages_.rows().count(), [&](int i) { return y[i] * y[i]; }, [&](double sum) { *own = sum; });
+    }
+
+    // Step 6, on a device of the first column that has all its ranks' squares: they are added up, and told to all other
+    // devices. PERF: by a rank for each of them.
+    DCUDA_DEVICE void tell_squares(int t) const {
+        const board::sums of = sums(t);
+        for (int i = messages_.number(); i < devices_; i += ranks_) {
+            const int device = work_.device + i < devices_ ? work_.device + i : work_.device + i - devices_;
+            double* const there = of.squares_of_devices + at_.row;
+            double* const here = i == 0 ? there : of.squares_to + device;
+            add_up(
+                0, ranks_, [&](int rank) { return of.squares[rank]; }, [&](double sum) { *here = sum; });
+            if (i > 0) messages_.put(device, 0, offset_of(there), sizeof(double), here, square_tags + t % 2);
+        }
+    }
+
+    // On the first row: checks vector and product `t`, as far as the rank has them.
+    DCUDA_DEVICE void note_check(int t, const control& with) const {
+        const int first = messages_.columns().first, count = messages_.columns().count();
+        const double* const x = messages_.vector(t % layout::vectors) + first;
+        const double* const y = messages_.vector((t + 1) % layout::vectors) + first;
+        check* const own = sums(t).checks + messages_.number();
+        const double factor = with.factor, eigenvalue = with.eigenvalue;
+        add_up(
+            1, count, [&](int i) { return factor * x[i] * y[i]; }, [&](double sum) { own->along = sum; });
+        add_up(
+            2, count, [&](int i) { return off_eigenvector(factor * x[i], y[i], eigenvalue); },
+            [&](double sum) { own->off = sum; });
+    }
+
+    // On a device of the first row that has all its ranks' checks: the last rank adds them up, and tells all devices.
+    // PERF: not rank 0, which has the squares; and by other warps than make the factor.
+    DCUDA_DEVICE void tell_checks(int t) const {
+        if (messages_.number() != ranks_ - 1) return;
+        const board::sums of = sums(t);
+        check* const there = of.checks_of_devices + at_.column;
+        check* const here = of.check_to_all;
+        add_up(
+            1, ranks_, [&](int rank) { return of.checks[rank].along; },
+            [&](double sum) { there->along = here->along = sum; });
+        add_up(
+            2, ranks_, [&](int rank) { return of.checks[rank].off; },
+            [&](double sum) { there->off = here->off = sum; });
+        for (int i = 1; i < devices_; ++i) {
+            const int device = work_.device + i < devices_ ? work_.device + i : work_.device + i - devices_;
+            messages_.put(device, ranks_ - 1, offset_of(there), sizeof(check), here, check_tags + t % 2);
+        }
+    }
+
+    // What other devices tell of product `t`, on the rank that is told, is added up in the order of the tree.
+    DCUDA_DEVICE void hear_squares(int t) const {
+        if (messages_.number() != 0) return;
+        const grid& devices = work_.whole.devices;
+        hear(devices.rows, at_.column == 0, square_tags + t % 2, sums(t).squares_of_devices);
+    }
+    DCUDA_DEVICE void hear_checks(int t) const {
+        if (messages_.number() != ranks_ - 1) return;
+        hear(work_.whole.devices.columns, at_.row == 0, check_tags + t % 2, sums(t).checks_of_devices);
+    }
+
+    // What goes with vector `t`, on every rank.
+    DCUDA_DEVICE control decide(int t) const {
+        check seen; // PERF: asked for before the squares
+        if (t >= 2) seen = *sums(t - 2).checks_of_devices;
+        const auto conclude = [&](double squares) {
+            if (t >= 2) known().found.see(seen, t - 2, wanted_);
+            known().told = known().found.next(t, squares, wanted_);
+        };
+        const board::sums last = sums(t - 1);
+        if (devices_ == 1)
+            add_up(
+                0, ranks_, [&](int rank) { return last.squares[rank]; }, conclude);
+        else if (thread() == 0)
+            conclude(*last.squares_of_devices);
+        __syncthreads();
+        return known().told;
+    }
+
+    // The iteration has ended with vector `t`.
+    DCUDA_DEVICE void finish(int t) const {
+        if (messages_.number() != 0 || thread() != 0) return;
+        known().found.see(*sums(t - 1).checks_of_devices, t - 1, wanted_);
+        notes_ = known();
+    }
+
+private:
+    // PERF: worked out once; the divisions that it takes would cost more than a put. There is room for as many as ranks
+    // have with a usual grid.
+    static constexpr int room = 4;
+    static DCUDA_DEVICE piece* plan() {
+        __shared__ piece pieces[room];
+        return pieces;
+    }
+    DCUDA_DEVICE void plan_transposition() {
+        unplanned_ = work_.whole.rows_of(at_, messages_.number());
+        int last = unplanned_.last;
+        for_each_piece(unplanned_, [&](const piece& one) {
+            if (planned_ == room) return;
+            if (thread() == 0) plan()[planned_] = one;
+            if (++planned_ == room) last = work_.whole.rows_at(at_).first + one.row + one.count;
+        });
+        unplanned_.first = last;
+    }
+    template <class Body>
+    DCUDA_DEVICE void for_each_piece(range rows, const Body& body) const {
+        const decomposition& whole = work_.whole;
+        for_each_overlap(rows, whole.of_vector(), [&](int owner, range overlap) {
             const place there{0, owner / ranks_};
-            const int first_there = work_.whole.columns_at(there).first;
-            messages_.put(there, owner % ranks_,
-                          work_.memory_at(there).vector(vector) + bytes_of(overlap.first - first_there),
-                          bytes_of(overlap.count()), source + (overlap.first - rows.first), vector_tag);
+            const int device = whole.devices.device_at(there);
+            if (device != work_.device)
+                body({device, owner % ranks_, overlap.first - whole.rows_at(at_).first,
+                      overlap.first - whole.columns_at(there).first, overlap.count()});
         });
     }
 
-    // Step 6, on every rank: its squares to rank 0 of the device, which has the same memory, so that nothing is copied.
-    DCUDA_DEVICE void send_squares(int product) const {
-        const double* const y = messages_.product(product) + messages_.rows().first;
-        const double sum = sum_of(messages_.rows().count(), [&](int i) { return y[i] * y[i]; });
-        double* const own = notes_.squares() + messages_.number();
-        if (thread() == 0) *own = sum;
-        messages_.put(at_, 0, offset_of(own), sizeof(double), own, square_tag);
+    // What a rank knows at last: its own, since all find out the same.
+    static DCUDA_DEVICE board& known() {
+        __shared__ board result;
+        return result;
     }
 
-    // Step 6, on rank 0 of a device of the first column: adds up, and on device 0 makes what goes with vector `t`.
-    DCUDA_DEVICE void add_squares(int t) const {
-        self_.wait_notifications(square_tag, ranks_);
-        const double* const squares = notes_.squares();
-        double sum = sum_of(ranks_, [&](int i) { return squares[i]; });
-        const tree down{work_.whole.devices.rows};
-        for (int level = 0; level < down.levels(at_.row); ++level) {
-            self_.wait_notifications(square_tags + level, 1);
-            sum += notes_.square_sums[level];
-        }
-        if (at_.row > 0) {
-            if (thread() == 0) notes_.square_sum = sum;
-            const int level = down.level(at_.row);
-            messages_.put({down.parent(at_.row), 0}, 0, offset_of(&notes_.square_sums[level]), sizeof(double),
-                          &notes_.square_sum, square_tags + level);
-        } else if (thread() == 0) {
-            if (t >= 2) notes_.found.see(notes_.check_sum, t - 2, wanted_);
-            told(t) = notes_.found.next(t, sum, wanted_);
-        }
+    template <class Value>
+    DCUDA_DEVICE void hear(int count, bool has_one, int what, Value* values) const {
+        const int come_in = has_one ? count - 1 : count;
+        if (come_in > 0) self_.wait_notifications(what, come_in);
+        if (thread() == 0) sum_of_tree(values, count);
     }
 
-    // Step 1, on rank 0 of every device: the control along the first row, and down the columns.
-    DCUDA_DEVICE void hand_on_control(int t) const {
-        if (at_.row > 0 || at_.column > 0) self_.wait_notifications(factor_tag, 1);
-        const auto hand_to = [&](place there) {
-            messages_.put(there, 0, offset_of(&told(t)), sizeof(control), &told(t), factor_tag);
-        };
-        if (at_.row == 0)
-            for (int level = tree{work_.whole.devices.columns}.levels(at_.column) - 1; level >= 0; --level)
-                hand_to({0, at_.column + (1 << level)});
-        for (int level = tree{work_.whole.devices.rows}.levels(at_.row) - 1; level >= 0; --level)
-            hand_to({at_.row + (1 << level), at_.column});
-    }
-
-    // On the first row: checks the vector and its product, as far as the rank has them.
-    DCUDA_DEVICE void note_check(int t, const control& before, int vector, int product) const {
-        const double* const x = messages_.vector(vector) + messages_.columns().first;
-        const double* const y = messages_.vector(product) + messages_.columns().first;
-        const int count = messages_.columns().count();
-        const double factor = before.factor, eigenvalue = before.eigenvalue;
-        const double along = sum_of(count, [&](int i) { return factor * x[i] * y[i]; });
-        const double off = sum_of(count, [&](int i) { return off_eigenvector(factor * x[i], y[i], eigenvalue); });
-        if (thread() == 0) notes_.checks(ranks_, t)[messages_.number()] = {along, off};
-    }
-
-    // On rank 0 of a device of the first row, after a barrier of the device: adds up towards device 0.
-    DCUDA_DEVICE void add_checks(int t) const {
-        const check* const checks = notes_.checks(ranks_, t);
-        check sum;
-        sum.along = sum_of(ranks_, [&](int i) { return checks[i].along; });
-        sum.off = sum_of(ranks_, [&](int i) { return checks[i].off; });
-        const tree along{work_.whole.devices.columns};
-        for (int level = 0; level < along.levels(at_.column); ++level) {
-            self_.wait_notifications(check_tags + level, 1);
-            sum.add(notes_.check_sums[level]);
-        }
-        if (thread() == 0) notes_.check_sum = sum;
-        if (at_.column == 0) return;
-        const int level = along.level(at_.column);
-        messages_.put({0, along.parent(at_.column)}, 0, offset_of(&notes_.check_sums[level]), sizeof(check),
-                      &notes_.check_sum, check_tags + level);
-    }
-
-    DCUDA_DEVICE board& notes() const { return notes_; }
-    DCUDA_DEVICE control& told(int t) const { return notes_.told[t % 2]; }
-
-private:
-    DCUDA_DEVICE range own_columns() const { return work_.whole.columns_of(at_, messages_.number()); }
+    DCUDA_DEVICE board::sums sums(int t) const { return notes_.of_product(t, work_.whole); }
     // All devices have their board at the same place.
     DCUDA_DEVICE std::size_t offset_of(const void* note) const {
         return static_cast<std::size_t>(static_cast<const std::byte*>(note) - work_.memory);
@@ -148,8 +237,11 @@ private:
     const task& work_;
     const goal& wanted_;
     place at_;
-    int ranks_;
+    int ranks_, devices_;
     board& notes_;
+    int planned_ = 0;
+    range unplanned_; // rows beyond
+    int elements_come_in_ = 0;
 };
 
 // Iterates from the vector that the first row of devices holds in buffer 0, and calls report(iterations) after each.
@@ -158,42 +250,40 @@ DCUDA_DEVICE void iterate_as(Rank& self, const task& work, const goal& wanted, c
     const exchange messages(self, work);
     const normalisation norm(self, messages, work, wanted);
     const bool first_row = messages.at().row == 0, first_column = messages.at().column == 0;
-    const bool leads = messages.number() == 0;
-    const int vector_messages = norm.vector_messages();
+    const bool alone = work.whole.devices.devices() == 1;
 
     self.barrier(dcuda::world); // windows are open everywhere
     self.start_timer();
+    messages.pass_down(0, first_row ? 0 : 1);
+    if (!first_row) self.barrier(dcuda::device);
     control told;
     int t = 0;
     for (;; ++t) {
-        const int vector = t % layout::vectors, product = t % layout::products;
-        messages.pass_down(vector, first_row && t == 0 ? 0 : vector_messages);
-        if (leads && t > 0) {
-            if (first_column) norm.add_squares(t);
-            norm.hand_on_control(t);
-        }
-        if (first_row && t > 0) norm.note_check(t, told, (t + layout::vectors - 1) % layout::vectors, vector);
-        self.barrier(dcuda::device);
-        told = norm.told(t);
-        if (told.state != outcome::none) break;
-
-        messages.multiply(vector, product, told.factor);
-        messages.add_along_row(product);
+        messages.multiply(messages.vector(t % layout::vectors), norm.product(t), told.factor);
+        messages.add_along_row(norm.product(t));
         if (first_column) {
-            norm.transpose(product, (t + 1) % layout::vectors);
-            norm.send_squares(product);
+            norm.transpose(t);
+            norm.note_squares(t);
         }
-        if (first_row && leads && t > 0) norm.add_checks(t);
+        if (first_column && !alone) {
+            self.barrier(dcuda::device);
+            norm.tell_squares(t);
+        }
+        if (!alone) messages.pass_down((t + 1) % layout::vectors, norm.elements_come_in());
+        if (first_row) norm.note_check(t, told);
+        norm.hear_squares(t);
+        if (t > 0) norm.hear_checks(t - 1);
+        self.barrier(dcuda::device);
+
+        told = norm.decide(t + 1);
+        if (first_row) norm.tell_checks(t);
+        if (told.state != outcome::none) break;
         report(t + 1);
     }
+    norm.hear_checks(t);
     self.barrier(dcuda::world);
     self.stop_timer();
-
-    // The last product's check.
-    if (first_row && leads) {
-        norm.add_checks(t);
-        if (first_column && thread() == 0) norm.notes().found.see(norm.notes().check_sum, t - 1, wanted);
-    }
+    norm.finish(t + 1);
     messages.close();
 }
 

@@ -9,16 +9,11 @@ namespace sparse {
 
 namespace {
 
-// The sum over the members of a tree, as each adds its children's sums in ascending levels.
-template <class Value, class Add>
-Value sum_of_tree(std::vector<Value> members, const Add& add) {
-    for (std::size_t step = 1; step < members.size(); step *= 2)
-        for (std::size_t to = 0; to + step < members.size(); to += 2 * step) add(members[to], members[to + step]);
+template <class Value>
+Value sum_over_devices(std::vector<Value> members) {
+    sum_of_tree(members.data(), static_cast<int>(members.size()));
     return members[0];
 }
-
-const auto add_numbers = [](double& sum, double other) { sum += other; };
-const auto add_checks = [](check& sum, const check& other) { sum.add(other); };
 
 // The sum of term(element) over the parts of a vector, as ranks and devices add it.
 double sum_of_device(const partition& parts, int device, const auto& term) {
@@ -35,7 +30,7 @@ double sum_of_squares(const partition& parts, const std::vector<double>& y) {
     std::vector<double> of_devices;
     for (int device = 0; device < parts.devices; ++device)
         of_devices.push_back(sum_of_device(parts, device, [&](std::size_t i) { return y[i] * y[i]; }));
-    return sum_of_tree(of_devices, add_numbers);
+    return sum_over_devices(of_devices);
 }
 
 check check_of(const partition& parts, const control& told, const std::vector<double>& x,
@@ -48,7 +43,7 @@ check check_of(const partition& parts, const control& told, const std::vector<do
             parts, device, [&](std::size_t i) { return off_eigenvector(told.factor * x[i], y[i], told.eigenvalue); });
         of_devices.push_back(sum);
     }
-    return sum_of_tree(of_devices, add_checks);
+    return sum_over_devices(of_devices);
 }
 
 } // namespace
@@ -62,7 +57,7 @@ std::vector<double> multiply_serially(const strips& matrix, const decomposition&
             const int first = whole.columns_at({0, static_cast<int>(strip)}).first;
             of_strips[strip] = product_of_row(matrix[strip].view(), row, x.data() + first, factor);
         }
-        y.push_back(sum_of_tree(of_strips, add_numbers));
+        y.push_back(sum_over_devices(of_strips));
     }
     return y;
 }

@@ -156,19 +156,16 @@ traffic traffic_per_iteration(const decomposition& whole) {
         result.puts_between_devices += puts;
         result.bytes_between_devices += puts * static_cast<long long>(bytes);
     };
-    // The transposition, most of which is between devices.
+    // The transposition, and the sums that devices tell all others.
     const int ranks = whole.ranks_per_device;
     for (int part = 0; part < devices.rows * ranks; ++part)
         for_each_overlap(whole.of_result().of_rank(part), whole.of_vector(), [&](int owner, range overlap) {
-            ++result.puts;
             if (devices.device_at({part / ranks, 0}) == devices.device_at({0, owner / ranks})) return;
-            ++result.puts_between_devices;
-            result.bytes_between_devices += overlap.count() * static_cast<long long>(sizeof(double));
+            add_between(1, static_cast<std::size_t>(overlap.count()) * sizeof(double));
         });
-    result.puts += long{devices.rows} * ranks; // squares, within a device
-    add_between(devices.rows - 1, sizeof(double));
-    add_between(devices.columns - 1, sizeof(check));
-    add_between(devices.devices() - 1, sizeof(control));
+    const long others = devices.devices() - 1;
+    add_between(devices.rows * others, sizeof(double));
+    add_between(devices.columns * others, sizeof(check));
     return result;
 }
 

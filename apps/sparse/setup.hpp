@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(1024)
     const range mine = of_vector ? whole.columns_of(at, number) : whole.rows_of(at, number);
     const range of_device = of_vector ? whole.columns_at(at) : whole.rows_at(at);
     const bool has_part = (of_vector ? at.row : at.column) == 0;
-    const layout memory = work.memory_at(at);
+    const layout memory = work.places();
     const std::byte* const source = work.memory + (of_vector ? memory.vector(buffer) : memory.product(buffer)) +
                                     bytes_of(mine.first - of_device.first);
 
@@ -174,7 +174,7 @@ public:
         columns_ = upload(from.block.columns);
         values_ = upload(from.block.values);
         work_.matrix = {starts_.data(), columns_.data(), values_.data()};
-        const std::vector<std::byte> zeros(work_.memory_at(work_.here()).bytes());
+        const std::vector<std::byte> zeros(work_.places().bytes());
         memory_ = upload(zeros);
         work_.memory = memory_.data();
         if (here.first())
@@ -192,7 +192,7 @@ public:
         const range columns = work_.whole.columns_at(work_.here());
         std::vector<double> part;
         for (int column = columns.first; column < columns.last; ++column) part.push_back(element(column));
-        write(work_.memory_at(work_.here()).vector(0), part.data(), part.size());
+        write(work_.places().vector(0), part.data(), part.size());
     }
 
     template <class Element>

@@ -16,16 +16,16 @@ __global__ void __launch_bounds__(1024) multiply(dcuda::context context, task wo
     dcuda::rank self(context, state);
 
     const exchange messages(self, work);
-    const int vector_messages = messages.at().row == 0 ? 0 : 1;
+    const bool receives = messages.at().row > 0; // the first row has the vector
     common::progress reported(self, "spmv: repetition", repetitions, work.progress_seconds);
 
     self.barrier(dcuda::world); // windows are open everywhere
     self.start_timer();
     for (int repetition = 0; repetition < repetitions; ++repetition) {
-        messages.pass_down(0, vector_messages);
-        self.barrier(dcuda::device); // every rank's part of the vector is there
-        messages.multiply(0, 0, 1.0);
-        messages.add_along_row(0);
+        messages.pass_down(0, receives ? 1 : 0);
+        if (receives) self.barrier(dcuda::device); // every rank's part of the vector is there
+        messages.multiply(messages.vector(0), messages.product(0), 1.0);
+        messages.add_along_row(messages.product(0));
         self.barrier(dcuda::world);
         reported.done(repetition + 1);
     }

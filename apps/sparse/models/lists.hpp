@@ -15,7 +15,7 @@ using messages = std::vector<common::message>;
 
 class lists {
 public:
-    explicit lists(const task& work) : work_(work), at_(work.here()), memory_(work.memory_at(at_)) {}
+    explicit lists(const task& work) : work_(work), at_(work.here()), memory_(work.places()) {}
 
     std::byte* at(std::size_t offset) const { return work_.memory + offset; }
     double* vector(int buffer) const { return reinterpret_cast<double*>(at(memory_.vector(buffer))); }
@@ -23,7 +23,7 @@ public:
     // Those of further children follow at the same distance, in doubles.
     double* received() const { return reinterpret_cast<double*>(at(memory_.received(0))); }
     std::size_t received_distance() const { return memory_.product_bytes / sizeof(double); }
-    int children_along_row() const { return memory_.levels; }
+    int children_along_row() const { return tree{work_.whole.devices.columns}.levels(at_.column); }
 
     // The vector, from the parent in the column of devices.
     messages from_above(int buffer) const {
@@ -36,7 +36,7 @@ public:
         messages result;
         for (int level = tree{work_.whole.devices.rows}.levels(at_.row) - 1; level >= 0; --level) {
             const place child{at_.row + (1 << level), at_.column};
-            result.push_back(outgoing(child, vector(buffer), columns(), work_.memory_at(child).vector(buffer)));
+            result.push_back(outgoing(child, vector(buffer), columns(), memory_.vector(buffer)));
         }
         return result;
     }
@@ -44,7 +44,7 @@ public:
     // Products, from all children in the row of devices.
     messages from_behind() const {
         messages result;
-        for (int level = 0; level < memory_.levels; ++level)
+        for (int level = 0; level < children_along_row(); ++level)
             result.push_back(
                 incoming({at_.row, at_.column + (1 << level)}, at(memory_.received(level)), work_.whole.rows_at(at_)));
         return result;
@@ -54,8 +54,7 @@ public:
         if (at_.column == 0) return {};
         const tree along{work_.whole.devices.columns};
         const place parent{at_.row, along.parent(at_.column)};
-        return {outgoing(parent, product(buffer), work_.whole.rows_at(at_),
-                         work_.memory_at(parent).received(along.level(at_.column)))};
+        return {outgoing(parent, product(buffer), work_.whole.rows_at(at_), memory_.received(along.level(at_.column)))};
     }
 
     // A product in the first column of devices, to where it is the vector in the first row.
@@ -69,7 +68,7 @@ public:
                 const range common = intersection(mine, theirs);
                 if (common.empty()) continue;
                 result.push_back(outgoing(there, product(from) + (common.first - mine.first), common,
-                                          work_.memory_at(there).vector(to) + bytes_of(common.first - theirs.first)));
+                                          memory_.vector(to) + bytes_of(common.first - theirs.first)));
             }
         if (at_.row == 0)
             for (int row = at_.column == 0 ? 1 : 0; row < whole.devices.rows; ++row) {

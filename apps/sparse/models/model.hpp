@@ -27,7 +27,7 @@ struct record {
 
 // The board at the start of the memory is followed by two records of each device, in turn.
 DCUDA_HOST_DEVICE std::size_t offset_of_records(const decomposition& whole) {
-    return (board::bytes(whole.ranks_per_device) + 15) / 16 * 16;
+    return (board::bytes(whole) + 15) / 16 * 16;
 }
 DCUDA_HOST_DEVICE std::size_t bytes_with_records(const decomposition& whole) {
     return offset_of_records(whole) + 2 * static_cast<std::size_t>(whole.devices.devices()) * sizeof(record);

@@ -15,7 +15,7 @@ namespace sparse {
 
 namespace {
 
-constexpr int tags = check_tags + 32;
+constexpr int tags = product_tags + 32;
 
 struct job {
     task work;
@@ -57,28 +57,17 @@ public:
     __device__ memory create_window(dcuda::communicator, void*, std::size_t) const { return {}; }
     __device__ void free_window(memory) const {}
 
+    // To another device: ranks put nothing within theirs.
     __device__ void put_notify(memory, int target, std::size_t offset, std::size_t bytes, const void* source,
                                int tag) const {
         const int pe = target / of_.blocks();
         std::uint64_t* const signal = &of_.signals[of_.number(tag, target % of_.blocks())];
         std::byte* const there = of_.work.memory + offset;
         __syncthreads();
-        if (pe != of_.work.device && bytes > 0) {
+        if (bytes > 0)
             nvshmemx_putmem_signal_nbi_block(there, source, bytes, signal, 1, NVSHMEM_SIGNAL_ADD, pe);
-            return;
-        }
-        if (pe != of_.work.device) {
-            if (thread() == 0) nvshmemx_signal_op(signal, 1, NVSHMEM_SIGNAL_ADD, pe);
-            return;
-        }
-        if (there != source) {
-            const auto* const from = static_cast<const double*>(source);
-            for (int i = thread(); i < static_cast<int>(bytes / sizeof(double)); i += threads())
-                reinterpret_cast<double*>(there)[i] = from[i];
-            __syncthreads();
-        }
-        // Other devices add to the same signal.
-        if (thread() == 0) cuda::atomic_ref<std::uint64_t>(*signal).fetch_add(1, cuda::memory_order_release);
+        else if (thread() == 0)
+            nvshmemx_signal_op(signal, 1, NVSHMEM_SIGNAL_ADD, pe);
     }
 
     __device__ void wait_notifications(int tag, int count) const {
@@ -103,7 +92,7 @@ private:
     std::uint64_t* received_;
 };
 
-__global__ void __launch_bounds__(1024) iterate_with_nvshmem(const __grid_constant__ job of) {
+__global__ void __launch_bounds__(most_threads) iterate_with_nvshmem(const __grid_constant__ job of) {
     __shared__ std::uint64_t received[tags];
     block self(of, received);
     iterate_as(self, of.work, of.wanted, [](int) {});
@@ -113,9 +102,8 @@ __global__ void __launch_bounds__(1024) iterate_with_nvshmem(const __grid_consta
 class nvshmem_model final : public common::model {
 public:
     explicit nvshmem_model(const setting& with)
-        : with_(with), library_(processes_), bytes_(with.work.memory_at(with.work.here()).bytes()),
-          // The same size everywhere: the first device has the most rows, columns and children.
-          memory_(common::allocate_symmetric<std::byte>(with.work.memory_at({0, 0}).bytes())),
+        : with_(with), library_(processes_), bytes_(with.work.places().bytes()),
+          memory_(common::allocate_symmetric<std::byte>(bytes_)),
           signals_(common::allocate_symmetric<std::uint64_t>(words())), received_(words()), stamps_(2) {
         common::check(cudaMemset(received_.data(), 0, received_.bytes()), "clearing memory");
         common::check(cudaDeviceSynchronize(), "clearing memory");

@@ -34,30 +34,21 @@ using common::stream;
 constexpr int most_in_line = 16; // devices in a row or a column of them
 constexpr int turns = 4;         // of what the host is told
 
-// Adds up what devices gave, as the tree of them does.
-template <class Value, class Get, class Add>
-DCUDA_HOST_DEVICE Value sum_of_members(int count, const Get& get, const Add& add) {
+// Adds up what devices gave.
+template <class Value, class Get>
+DCUDA_HOST_DEVICE Value sum_of_members(int count, const Get& get) {
     Value members[most_in_line];
     for (int i = 0; i < count; ++i) members[i] = get(i);
-    for (int step = 1; step < count; step *= 2)
-        for (int to = 0; to + step < count; to += 2 * step) add(members[to], members[to + step]);
+    sum_of_tree(members, count);
     return members[0];
 }
 DCUDA_HOST_DEVICE check sum_of_checks(const record* records, const grid& devices) {
-    return sum_of_members<check>(
-        devices.columns,
-        [&](int column) {
-            return records[devices.device_at({0, column})].seen;
-        },
-        [](check& sum, const check& other) { sum.add(other); });
+    return sum_of_members<check>(devices.columns, [&](int column) {
+        return records[devices.device_at({0, column})].seen;
+    });
 }
 DCUDA_HOST_DEVICE double sum_of_squares(const record* records, const grid& devices) {
-    return sum_of_members<double>(
-        devices.rows,
-        [&](int row) {
-            return records[devices.device_at({row, 0})].square;
-        },
-        [](double& sum, double other) { sum += other; });
+    return sum_of_members<double>(devices.rows, [&](int row) { return records[devices.device_at({row, 0})].square; });
 }
 
 // What goes with vector `t`: from the records of the iteration before.
@@ -209,8 +200,8 @@ class power_model final : public common::model {
 public:
     power_model(const setting& with, const std::string& carrier)
         : with_(with), lists_(with.work), exchanges_(prepare(with.work, lists_)),
-          carrier_(common::carriers::make(
-              carrier, {processes_, with.work.memory, with.work.memory_at(with.work.here()).bytes(), routes()})),
+          carrier_(
+              common::carriers::make(carrier, {processes_, with.work.memory, with.work.places().bytes(), routes()})),
           told_(2), found_(2), partial_(3 * static_cast<std::size_t>(with.work.whole.ranks_per_device)), finished_(1),
           host_(common::allocate_pinned<control>(turns)) {
         const grid& devices = with.work.whole.devices;
@@ -357,7 +348,7 @@ private:
         findings found[2];
         found_.download(found, 2);
         board result;
-        result.told[0] = host_[static_cast<std::size_t>(iterations_ % turns)];
+        result.told = host_[static_cast<std::size_t>(iterations_ % turns)];
         result.found = found[iterations_ % 2];
         result.found.see(sum_of_checks(last.data(), mine.whole.devices), iterations_ - 1, with_.wanted);
         common::check(cudaMemcpy(mine.memory, &result, sizeof result, cudaMemcpyHostToDevice),

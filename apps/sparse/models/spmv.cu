@@ -43,7 +43,7 @@ public:
 private:
     enum class work { all, exchanges };
 
-    static std::size_t memory_bytes(const task& work) { return work.memory_at(work.here()).bytes(); }
+    static std::size_t memory_bytes(const task& work) { return work.places().bytes(); }
 
     double timed(work what) {
         carrier_->meet(messages_.get());

@@ -113,6 +113,15 @@ TEST(arithmetic, ordered_sum_adds_all) {
         EXPECT_EQ(ordered_sum(count, [](int i) { return double(i); }), 0.5 * count * (count - 1.0));
 }
 
+TEST(arithmetic, members_of_a_team_have_a_sum_in_the_same_order) {
+    const auto term = [](int i) { return random_element(3, 0, i); };
+    for (const int count : {0, 1, 23, 255, 256, 257, 464, 5000}) {
+        double of_members[32];
+        for (int member = 0; member < 32; ++member) of_members[member] = sum_of_member<bins, 32>(count, term, member);
+        EXPECT_EQ(sum_by_halves<32>(of_members), ordered_sum(count, term));
+    }
+}
+
 // --- Random matrices -------------------------------------------------------------------------------------------------
 
 void expect_equal(const csr& a, const csr& b) {
@@ -386,13 +395,13 @@ TEST(report, counts_messages) {
     EXPECT_EQ(product.puts_between_devices, product.puts);
     EXPECT_EQ(product.bytes_between_devices, (2 * 20 + 1 * 10) * 8);
 
-    const traffic alone = traffic_per_iteration({12, 12, {1, 1}, 4});
-    EXPECT_EQ(alone.puts, 4 + 4); // transposition and squares
-    EXPECT_EQ(alone.puts_between_devices, 0);
+    EXPECT_EQ(traffic_per_iteration({12, 12, {1, 1}, 4}).puts, 0);
     const traffic square = traffic_per_iteration({16, 16, {2, 2}, 4});
-    // Product, transposition, squares, and for the devices a sum, a check, three factors.
-    EXPECT_EQ(square.puts, 4 * 4 + 8 + 8 + 1 + 1 + 3);
-    EXPECT_EQ(square.puts_between_devices, 4 * 4 + 4 + 1 + 1 + 3);
+    // Product; transposition, half of which stays on the device; what two devices tell three others of squares and
+    // checks.
+    EXPECT_EQ(square.puts, 4 * 4 + 4 + 2 * 3 + 2 * 3);
+    EXPECT_EQ(square.puts_between_devices, square.puts);
+    EXPECT_EQ(square.bytes_between_devices, 8 * (16 + 16 + 8) + 6 * 8 + 6 * 16);
 }
 
 TEST(report, ranks_rows) {

@@ -7,7 +7,8 @@ namespace common {
 void add_run_options(CLI::App& app, run_options& chosen, const std::string& parts) {
     CLI::Range at_least_one(1, 1 << 30);
     at_least_one.description(""); // it is said with the option's name when it matters
-    app.add_option("--threads", chosen.threads, "threads of a rank (default: 256 on a GPU, 8 on the CPU backend)")
+    app.add_option("--threads", chosen.threads,
+                   "threads of a rank (default: as suits the program, on a GPU 256 to 1024; 8 on the CPU backend)")
         ->check(arguments::check_threads);
     app.add_option("--ranks", chosen.ranks, "ranks per device (default: all that fit, but no more than " + parts + ")")
         ->check(at_least_one)

@@ -28,18 +28,16 @@ DCUDA_HOST_DEVICE double sum_by_halves(double* values) {
 
 // Of a sum in `Sums` partial sums, to which term(0), ..., term(count - 1) are added in turn, what one of `Team`
 // threads that share it has: the sum of partial sums member, member + Team, ... The sum is what sum_by_halves makes of
-// the members' sums. PERF: all terms of a round are asked for before any is added; memory takes long to answer.
+// the members' sums. PERF: all terms of a round are asked for before any is added, as memory takes long to answer;
+// zeros that are added change nothing, since no sum is -0.
 template <int Sums, int Team, class Term>
 DCUDA_HOST_DEVICE double sum_of_member(int count, const Term& term, int member) {
     constexpr int own = Sums / Team, round = own < 8 ? 8 : own;
     double sums[own] = {};
     for (int e = member; e < count; e += round * Team) {
         double terms[round];
-        DCUDA_UNROLL
         for (int i = 0; i < round; ++i) terms[i] = term(e + i * Team < count ? e + i * Team : e);
-        DCUDA_UNROLL
-        for (int i = 0; i < round; ++i)
-            if (e + i * Team < count) sums[i % own] += terms[i];
+        for (int i = 0; i < round; ++i) sums[i % own] += e + i * Team < count ? terms[i] : 0.0;
     }
     return sum_by_halves<own>(sums);
 }

@@ -14,8 +14,7 @@
 
 namespace sparse {
 
-// The bound keeps registers at 64 per thread, so that any number of threads can be launched.
-__global__ void __launch_bounds__(1024) iterate(dcuda::context context, task work, goal wanted) {
+__global__ void __launch_bounds__(most_threads) iterate(dcuda::context context, task work, goal wanted) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
     common::progress reported(self, "power_iteration: iteration", wanted.iterations, work.progress_seconds);
@@ -141,7 +140,7 @@ int run(common::session& here, const power_options& chosen) {
         labels = read_labels(chosen, read.whole.rows);
     });
     const decomposition& whole = from.whole;
-    const dcuda::launch_config config = choose_launch(here, chosen, from.whole, iterate);
+    const dcuda::launch_config config = choose_launch(here, chosen, from.whole, iterate, most_threads);
     solver solve(here, chosen, from, config);
 
     report about{

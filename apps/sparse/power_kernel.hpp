@@ -4,8 +4,8 @@
 //     3. Every device multiplies its block.
 //     4. The products are added along the rows of devices.
 //     5. The sums go from the first column to the first row: they are the next vector.
-//     6. Every device of the first column sums their squares and tells all others. Every rank adds these up and makes
-//        the next factor of them: all the same.
+//     6. Every device of the first column sums their squares and tells all others. Every rank makes the next factor of
+//        these sums: all the same.
 // Steps 5, 6 and the next 1 overlap: ranks pass the vector on while the squares are added up. And the ranks of the
 // first row, which have a vector and its product, check how near they are to an eigenvector; what comes of it is used
 // an iteration later, and nobody waits for it.
@@ -20,29 +20,31 @@
 // every device has finished product t, and all that it did before: it has passed the second barrier of t - 1. For its
 // device has the squares of all rows of y(t), each of which waits for all devices of its row, and each device for all
 // of its ranks (even if a rank has no elements: it sends empty messages).
-//   - x(t - 1) is overwritten by x(t + 2), where device 0 makes product t + 1, and which others get in iteration t + 1:
-//   all
-//     ranks have passed the second barrier of t - 1, and before it received x(t), passed it on, and checked x(t - 1)
-//     with it. Two vectors would not do: x(t + 1) may come while a rank still checks x(t - 1).
+//   - x(t - 1) is overwritten by x(t + 2) in iteration t + 1, by device 0 with its product. All ranks have passed the
+//     second barrier of t - 1; before, they received x(t), passed it on, and checked x(t - 1) with it. Two vectors
+//     would not do: x(t + 1) may come while a rank still checks x(t - 1).
 //   - y(t) is overwritten by y(t + 2), after the second barrier of t + 1: x(t + 1) has arrived everywhere.
-//   - A received product is overwritten in iteration t + 1: y(t) had been added up.
-//   - Squares, and what devices tell of them, are used before the second barrier of t or right after it, before the
-//   rank
-//     goes on to product t + 1. There are three of each, in turn; those of t + 3 are made after the second barrier of
-//     t + 2. So with checks: those of product t are noted before the second barrier of t, told after it, received
-//     before that of t + 1, and used right after it; those of t + 3 are noted, at the earliest, after the second
-//     barrier of t + 2.
-// Nor can a counter mix iterations. Elements of x(t + 2) come from a rank that has its rows of y(t + 1), made of x(t +
-// 1) on all devices of its row: so all ranks of the first row had received that. Products and elements from above have
-// one source to each counter. Squares and checks have two counters, in turn: who tells squares of t + 2, or checks of t
-// + 1, has passed the second barrier of t + 1, so all ranks passed that of t, and took those of t, or of t - 1, before
-// it.
+//   - A received product is overwritten in iteration t + 1: y(t) has been added up.
+//   - Squares, and what devices tell of them, are used before the second barrier of t, or after it but before product
+//     t + 1. They lie in three places in turn: those of t + 3 are made after the second barrier of t + 2.
+//   - Checks of product t are noted before the second barrier of t, told after it, received before that of t + 1 and
+//     used after it, but before product t + 2. Those of t + 3 are made after the second barrier of t + 2.
+//
+// Nor can a counter mix iterations:
+//   - Elements of x(t + 2) come from a rank that has its rows of y(t + 1). These were made of x(t + 1) on all devices
+//     of its row, so all ranks of the first row had received x(t + 1).
+//   - Products, and elements from above, have one source to each counter.
+//   - Squares and checks have two counters in turn. Who tells squares of t + 2, or checks of t + 1, has passed the
+//     second barrier of t + 1. So all ranks passed that of t, and before it took squares of t and checks of t - 1.
 #pragma once
 
 #include "exchange.hpp"
 #include "iteration.hpp"
 
 namespace sparse {
+
+// PERF: 128 registers per thread; with fewer, sums wait for memory once for every two or three terms.
+inline constexpr int most_threads = 512;
 
 // Elements of the vector that a rank has as rows of the product, and another has as its own: counted from what either
 // device has first.
@@ -158,8 +160,10 @@ public:
 
     // What goes with vector `t`, on every rank.
     DCUDA_DEVICE control decide(int t) const {
+        check seen; // PERF: asked for before the squares
+        if (t >= 2) seen = *sums(t - 2).checks_of_devices;
         const auto conclude = [&](double squares) {
-            if (t >= 2) known().found.see(*sums(t - 2).checks_of_devices, t - 2, wanted_);
+            if (t >= 2) known().found.see(seen, t - 2, wanted_);
             known().told = known().found.next(t, squares, wanted_);
         };
         const board::sums last = sums(t - 1);

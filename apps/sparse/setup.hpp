@@ -114,10 +114,12 @@ problem make_problem(common::session& here, const matrix_options& chosen, int co
 
 // How ranks are launched; how many there are is decided here, at most one for each row of a device. Without ranks that
 // is the number of parts in which sums are added up: of as many elements as there are partial sums.
+// PERF: few large ranks on a GPU, as all of them meet in barriers.
 template <class... Params>
 dcuda::launch_config choose_launch(common::session& here, const matrix_options& chosen, decomposition& whole,
-                                   void (*kernel)(dcuda::context, Params...)) {
-    const int threads = chosen.threads > 0 ? chosen.threads : common::default_threads;
+                                   void (*kernel)(dcuda::context, Params...), int most_threads) {
+    const int usual = DCUDA_BACKEND_CUDA && chosen.has_ranks() ? most_threads : common::default_threads;
+    const int threads = chosen.threads > 0 ? chosen.threads : usual;
     dcuda::launch_config config{dim3(static_cast<unsigned>(threads)), 0, chosen.ranks};
     const int rows = whole.rows_at({0, 0}).count(), parts = chosen.has_ranks() ? rows : (rows + bins - 1) / bins;
     config.ranks_per_device = common::choose_ranks(here, kernel, config, parts);

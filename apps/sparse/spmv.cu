@@ -9,9 +9,11 @@
 
 namespace sparse {
 
-// Multiplies the vector that the first row of devices holds. The bound keeps registers at 64 per thread, so that any
-// number of threads can be launched.
-__global__ void __launch_bounds__(1024) multiply(dcuda::context context, task work, int repetitions) {
+// Keeps registers at 64 per thread, so that any number of threads can be launched.
+constexpr int most_threads = 1024;
+
+// Multiplies the vector that the first row of devices holds.
+__global__ void __launch_bounds__(most_threads) multiply(dcuda::context context, task work, int repetitions) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
 
@@ -52,7 +54,7 @@ void verify(report& about, const spmv_options& chosen, const problem& from, std:
 
 int run(common::session& here, const spmv_options& chosen) {
     problem from = make_problem(here, chosen, chosen.columns, [](const problem&) {});
-    const dcuda::launch_config config = choose_launch(here, chosen, from.whole, multiply);
+    const dcuda::launch_config config = choose_launch(here, chosen, from.whole, multiply, most_threads);
     device_part part(here, chosen, from, config, 0);
     part.set_vector([&](int column) { return random_element(chosen.seed, 0, column); });
 

@@ -199,10 +199,12 @@ __global__ void __launch_bounds__(most_threads) diffuse_on_chip(dcuda::context c
         self.wait_notifications(flux_tag, puts_of(mine.previous));
 
         update(0, ends);
-        send(mine.previous, first_in, received::in_after, field_tag);
-        send(mine.next, last_in, received::in_before, field_tag);
+        send(mine.previous, first_in, received::in_after, from_next_tag);
+        send(mine.next, last_in, received::in_before, from_previous_tag);
         update(ends, all);
-        self.wait_notifications(field_tag, puts_of(mine.previous) + puts_of(mine.next));
+        // PERF: a tag for each neighbour, so that the library foresees where the next message comes from.
+        self.wait_notifications(from_previous_tag, puts_of(mine.previous));
+        self.wait_notifications(from_next_tag, puts_of(mine.next));
 
         reported.done(iteration + 1);
     }

@@ -92,7 +92,7 @@ private:
     std::uint64_t* received_;
 };
 
-__global__ void __launch_bounds__(1024) iterate_with_nvshmem(const __grid_constant__ job of) {
+__global__ void __launch_bounds__(most_threads) iterate_with_nvshmem(const __grid_constant__ job of) {
     __shared__ std::uint64_t received[tags];
     block self(of, received);
     iterate_as(self, of.work, of.wanted, [](int) {});

@@ -117,8 +117,8 @@ problem make_problem(common::session& here, const matrix_options& chosen, int co
 // PERF: few large ranks on a GPU, as all of them meet in barriers.
 template <class... Params>
 dcuda::launch_config choose_launch(common::session& here, const matrix_options& chosen, decomposition& whole,
-                                   void (*kernel)(dcuda::context, Params...), int most_threads) {
-    const int usual = DCUDA_BACKEND_CUDA && chosen.has_ranks() ? most_threads : common::default_threads;
+                                   void (*kernel)(dcuda::context, Params...), int threads_on_gpu) {
+    const int usual = DCUDA_BACKEND_CUDA && chosen.has_ranks() ? threads_on_gpu : common::default_threads;
     const int threads = chosen.threads > 0 ? chosen.threads : usual;
     dcuda::launch_config config{dim3(static_cast<unsigned>(threads)), 0, chosen.ranks};
     const int rows = whole.rows_at({0, 0}).count(), parts = chosen.has_ranks() ? rows : (rows + bins - 1) / bins;

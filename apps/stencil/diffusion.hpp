@@ -89,7 +89,8 @@ DCUDA_HOST_DEVICE double diffused(const Field& in, const FluxX& fx, const Field&
 
 // All three at one point: the same operations in the same order, with the stencils in between computed where they are
 // needed.
-DCUDA_HOST_DEVICE double diffused_at_once(const field_view& in, double coefficient, int x, int y, int k) {
+template <class Field>
+DCUDA_HOST_DEVICE double diffused_at_once(const Field& in, double coefficient, int x, int y, int k) {
     const double here = in(x, y, k), lap = laplacian(in, x, y, k);
     const double east = limited(laplacian(in, x + 1, y, k) - lap, in(x + 1, y, k) - here);
     const double west = limited(lap - laplacian(in, x - 1, y, k), here - in(x - 1, y, k));

@@ -1,57 +1,53 @@
-// The iterations of `diffuse` by ranks that keep their part of the fields in shared memory, from the first iteration to
-// the last. A kernel that ends after each step cannot: shared memory ends with it.
+// The iterations of `diffuse` and `diffuse_at_once` by ranks that keep their part of the fields in shared memory, from
+// the first iteration to the last. A kernel that ends after each step cannot: shared memory ends with it.
 //
-// A rank has its rows of in, lap and fy there. fx is computed where it is used, twice, since a line of it needs nothing
-// but that line. What comes from the neighbours lands in the rank's window, which is in device memory: the row of lap
-// and of in after its last, the row of fy and of in before its first. Everything else about exchanges is as in
-// `diffuse` (kernels.hpp), and so is the argument why nobody overwrites what is still needed: a neighbour's row in the
-// window is what is a halo row there, and a rank's own rows are read by itself alone, and by its puts.
+// What comes from the neighbours lands in the rank's window, which is in device memory, and stands for the rows before
+// the rank's first and after its last. Its own rows are read by itself alone, and by its puts. A warp computes a line
+// (a row of one level) at a time; lines of the first and the last rows come first, so that they can leave.
 //
-// A warp computes a line (a row of one level) at a time. The lines of the first and the last row come first, so that
-// they can leave.
+// Of three steps, everything about exchanges is as in `diffuse` (kernels.hpp), and so is the argument why nobody
+// overwrites what is still needed: a neighbour's row in the window is what is a halo row there. fx is computed where it
+// is used, since a line of it needs nothing but that line.
+// Of all at once, a neighbour may be an iteration ahead: it sends rows of the next while the last ones are still
+// needed. So the window has two places, in turn, as `diffuse_at_once` has two arrays.
 #pragma once
 
 #include "kernels.hpp"
 
 namespace stencil {
 
-// What the neighbours put, in the order of the window.
-enum class received : int { lap_after, fy_before, in_before, in_after, count };
-
-// What a rank needs of shared memory, and in its window: `rows` rows of `levels` levels.
-inline constexpr int fields_on_chip = 3;
-DCUDA_HOST_DEVICE std::size_t bytes_on_chip(int nx, int rows, int levels) {
-    return std::size_t(fields_on_chip) * static_cast<std::size_t>(rows) * static_cast<std::size_t>(levels) *
-           static_cast<std::size_t>(nx) * sizeof(double);
-}
-DCUDA_HOST_DEVICE std::size_t points_received(int nx, int levels) {
-    return static_cast<std::size_t>(received::count) * static_cast<std::size_t>(levels) * static_cast<std::size_t>(nx);
-}
-
-// A line, and those before and after it. Stands for a field at the points around the line.
+// A line and `Halo` lines on either side, of the same level. Stands for a field at the points around the line.
+template <int Halo>
 struct line_view {
     int y;
-    const double* before;
-    const double* at;
-    const double* after;
+    const double* lines[2 * Halo + 1];
 
-    DCUDA_DEVICE double operator()(int x, int row, int) const { return (row < y ? before : row > y ? after : at)[x]; }
+    DCUDA_DEVICE double operator()(int x, int row, int) const { return lines[row - y + Halo][x]; }
 };
 
-// A rank's rows and levels of a field, and the rows beside them.
+// A rank's rows and levels of a field in shared memory, and `Halo` rows before and after them elsewhere.
+template <int Halo>
 struct rows_on_chip {
     double* data;
-    const double* before; // the row before the first, or null
-    const double* after;  // the row after the last, or null
+    const double* before; // the first of them; or null, if nobody asks for them
+    const double* after;
     range rows, levels;
     int nx;
 
-    DCUDA_DEVICE double* row(int y) const { return data + (y - rows.first) * levels.count() * nx; }
+    DCUDA_DEVICE int row_points() const { return levels.count() * nx; }
+    DCUDA_DEVICE double* row(int y) const { return data + (y - rows.first) * row_points(); }
     DCUDA_DEVICE double* line(int y, int k) const { return row(y) + (k - levels.first) * nx; }
-    DCUDA_DEVICE line_view around(int y, int k) const {
-        const int level = (k - levels.first) * nx;
-        return {y, (y == rows.first ? before : row(y - 1)) + level, row(y) + level,
-                (y + 1 == rows.last ? after : row(y + 1)) + level};
+    DCUDA_DEVICE line_view<Halo> around(int y, int k) const {
+        line_view<Halo> result{y, {}};
+        DCUDA_UNROLL
+        for (int i = 0; i <= 2 * Halo; ++i) {
+            const int at = y + i - Halo;
+            const double* const from = at < rows.first   ? before + (at - rows.first + Halo) * row_points()
+                                       : at >= rows.last ? after + (at - rows.last) * row_points()
+                                                         : row(at);
+            result.lines[i] = from + (k - levels.first) * nx;
+        }
+        return result;
     }
 };
 
@@ -60,9 +56,9 @@ struct lines_of_rank {
     range rows, levels;
 
     DCUDA_DEVICE int count() const { return rows.count() * levels.count(); }
-    // At least the first and the last row, and work for all warps.
-    DCUDA_DEVICE int ends() const {
-        const int warps = static_cast<int>(blockDim.y), of_rows = 2 * levels.count();
+    // At least those of `halo` rows at each end, and work for all warps.
+    DCUDA_DEVICE int ends(int halo) const {
+        const int warps = static_cast<int>(blockDim.y), of_rows = 2 * halo * levels.count();
         const int most = warps > of_rows ? warps : of_rows;
         return most < count() ? most : count();
     }
@@ -72,15 +68,91 @@ struct lines_of_rank {
     DCUDA_DEVICE void for_each(int first, int last, range where, const Body& body) const {
         for (int i = first + static_cast<int>(threadIdx.y); i < last; i += static_cast<int>(blockDim.y)) {
             const int line = i % 2 == 0 ? i / 2 : count() - 1 - i / 2;
+            // PERF: the usual rank has one level, and need not divide.
             const int row = levels.count() == 1 ? line : line / levels.count(), y = rows.first + row;
             if (y >= where.first && y < where.last) body(y, levels.first + line - row * levels.count());
         }
     }
 };
 
+// What `fields` fields take of a rank's shared memory.
+DCUDA_HOST_DEVICE std::size_t bytes_on_chip(int fields, int nx, int rows, int levels) {
+    return static_cast<std::size_t>(fields) * static_cast<std::size_t>(rows) * static_cast<std::size_t>(levels) *
+           static_cast<std::size_t>(nx) * sizeof(double);
+}
+inline constexpr int fields_in_steps = 3, fields_at_once = 2;
+
+// The rows of a rank's window. Of three steps: of lap, fy, in and in. Of all at once: two before and two after, twice.
+inline constexpr int lap_after = 0, fy_before = 1, in_before = 2, in_after = 3;
+inline constexpr int rows_received_in_steps = 4, rows_received_at_once = 8;
+
+// What a rank has beside its fields in shared memory: its window, and its rows in device memory.
+class rank_on_chip {
+public:
+    // `arrivals`: the windows of the device's ranks, `rows` rows each. Collective over all ranks.
+    DCUDA_DEVICE rank_on_chip(dcuda::rank& self, const task& work, const share& mine, double* arrivals, int rows)
+        : self_(self), mine_(mine), stored_(work.view(work.in)), row_points_(mine.levels.count() * work.whole.nx) {
+        const int most = work.ranks.levels_of(0).count() * work.whole.nx;
+        received_ = arrivals + static_cast<std::size_t>(self.id(dcuda::device)) * static_cast<std::size_t>(rows * most);
+        window_ =
+            self.create_window(dcuda::world, received_, static_cast<std::size_t>(rows * row_points_) * sizeof(double));
+    }
+
+    // A row of the window.
+    DCUDA_DEVICE double* received(int row) const { return received_ + row * row_points_; }
+
+    // The fields lie one after the other in the rank's dynamic shared memory.
+    template <int Halo>
+    DCUDA_DEVICE rows_on_chip<Halo> field(int number, const double* before, const double* after) const {
+        double* const data = dcuda::dynamic_shared<double>() + number * mine_.rows.count() * row_points_;
+        return {data, before, after, mine_.rows, mine_.levels, stored_.nx};
+    }
+
+    // Copies `rows` rows from device memory, from row y on; or all of the rank's rows back.
+    DCUDA_DEVICE void load(double* to, int y, int rows) const {
+        for (int i = 0; i < rows; ++i) copy_row(to + i * row_points_, stored_row(y + i));
+    }
+    DCUDA_DEVICE void store(const double* from) const {
+        for (int y = mine_.rows.first; y < mine_.rows.last; ++y, from += row_points_) copy_row(stored_row(y), from);
+    }
+
+    // Puts `rows` rows that lie together into the neighbour's window. Nothing if there is none.
+    DCUDA_DEVICE void send(const neighbour& to, const double* from, int rows, int received_row, tag what) const {
+        if (!to.exists()) return;
+        const auto* source = reinterpret_cast<const std::byte*>(from);
+        const std::size_t bytes =
+            mine_.pieces == 1 ? static_cast<std::size_t>(rows) * mine_.piece_bytes : mine_.piece_bytes; // of a put
+        std::size_t target = static_cast<std::size_t>(received_row * row_points_) * sizeof(double);
+        for (int i = 0; i < puts(rows); ++i, source += bytes, target += bytes)
+            self_.put_notify(window_, to.rank, target, bytes, source, what);
+    }
+    // Waits for so many rows of that neighbour.
+    DCUDA_DEVICE void receive(const neighbour& from, int rows, tag what) const {
+        self_.wait_notifications(what, from.exists() ? puts(rows) : 0);
+    }
+
+    DCUDA_DEVICE void close() const { self_.free_window(window_); }
+
+private:
+    DCUDA_DEVICE int puts(int rows) const { return mine_.pieces == 1 ? 1 : rows * mine_.pieces; }
+    DCUDA_DEVICE double* stored_row(int y) const { return stored_.row(y) + stored_.offset(0, mine_.levels.first); }
+    DCUDA_DEVICE void copy_row(double* to, const double* from) const {
+        for (int i = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x); i < row_points_;
+             i += static_cast<int>(blockDim.x * blockDim.y))
+            to[i] = from[i];
+    }
+
+    dcuda::rank& self_;
+    const share& mine_;
+    field_view stored_;
+    int row_points_;
+    double* received_;
+    dcuda::window window_;
+};
+
 // A line of the field after an iteration, in place. The threads of a row of the block, together: each has read what it
 // needs before any of them writes.
-DCUDA_DEVICE void update_line(const task& work, const line_view& in, const line_view& lap, const line_view& fy,
+DCUDA_DEVICE void update_line(const task& work, const line_view<1>& in, const line_view<1>& lap, const line_view<1>& fy,
                               double* out, int y, int k) {
     constexpr int flight = columns_in_flight;
     const int step = static_cast<int>(blockDim.x), lane = static_cast<int>(threadIdx.x);
@@ -90,9 +162,8 @@ DCUDA_DEVICE void update_line(const task& work, const line_view& in, const line_
     for (int first = columns.first; first < columns.last; first += flight * step) {
         double fluxes[flight], values[flight];
         DCUDA_UNROLL
-        for (int i = 0; i < flight; ++i) {
+        for (int i = 0; i < flight; ++i)
             fluxes[i] = flux_x(in, lap, at_most(first + i * step + lane, columns.last - 1), y, k);
-        }
         DCUDA_UNROLL
         for (int i = 0; i < flight; ++i) {
             const int x = at_most(first + i * step + lane, columns.last - 1);
@@ -110,57 +181,27 @@ DCUDA_DEVICE void update_line(const task& work, const line_view& in, const line_
     }
 }
 
-// Blocks have rows of at most 32 threads. `arrivals`: the windows of the device's ranks, points_received() each.
+// Blocks have rows of at most 32 threads.
 __global__ void __launch_bounds__(most_threads) diffuse_on_chip(dcuda::context context, task work, double* arrivals) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
 
     const grid& g = work.whole;
     const share mine(work, self.id());
-    const lines_of_rank lines{mine.rows, mine.levels};
-    const int row_points = mine.levels.count() * g.nx;
-
-    double* const window = arrivals + static_cast<std::size_t>(self.id(dcuda::device)) *
-                                          points_received(g.nx, work.ranks.levels_of(0).count());
-    const auto place_of = [&](received what) { return static_cast<std::size_t>(what) * row_points; };
-    const dcuda::window win = self.create_window(
-        dcuda::world, window, static_cast<std::size_t>(received::count) * row_points * sizeof(double));
-
-    const auto fields = dcuda::dynamic_shared<double>();
-    const auto field = [&](int number, const double* before, const double* after) {
-        return rows_on_chip{
-            fields + number * mine.rows.count() * row_points, before, after, mine.rows, mine.levels, g.nx};
-    };
-    const rows_on_chip in = field(0, window + place_of(received::in_before), window + place_of(received::in_after));
-    const rows_on_chip lap = field(1, nullptr, window + place_of(received::lap_after));
-    const rows_on_chip fy = field(2, window + place_of(received::fy_before), nullptr);
+    const rank_on_chip here(self, work, mine, arrivals, rows_received_in_steps);
+    const auto in = here.field<1>(0, here.received(in_before), here.received(in_after));
+    const auto lap = here.field<1>(1, nullptr, here.received(lap_after));
+    const auto fy = here.field<1>(2, here.received(fy_before), nullptr);
     common::progress reported(self, "stencil: iteration", work.iterations, work.progress_seconds);
 
-    // A row that neighbours need, to where it lies in their windows.
-    const auto send = [&](const neighbour& to, const double* row, received what, tag kind) {
-        if (!to.exists()) return;
-        std::size_t target = place_of(what) * sizeof(double);
-        const auto* source = reinterpret_cast<const std::byte*>(row);
-        for (int i = 0; i < mine.pieces; ++i, source += mine.piece_bytes, target += mine.piece_bytes)
-            self.put_notify(win, to.rank, target, mine.piece_bytes, source, kind);
-    };
-    const auto puts_of = [&](const neighbour& from) { return from.exists() ? mine.pieces : 0; };
+    here.load(in.data, mine.rows.first, mine.rows.count());
+    if (mine.previous.exists()) here.load(here.received(in_before), mine.rows.first - 1, 1);
+    if (mine.next.exists()) here.load(here.received(in_after), mine.rows.last, 1);
 
-    // The field comes from device memory, with the rows beside it, and goes back there.
-    const field_view stored = work.view(work.in);
-    const auto copy_row = [&](double* to, const double* from) {
-        for (int i = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x); i < row_points;
-             i += static_cast<int>(blockDim.x * blockDim.y))
-            to[i] = from[i];
-    };
-    const auto stored_row = [&](int y) { return stored.row(y) + stored.offset(0, mine.levels.first); };
-    for (int y = mine.rows.first; y < mine.rows.last; ++y) copy_row(in.row(y), stored_row(y));
-    if (mine.previous.exists()) copy_row(window + place_of(received::in_before), stored_row(mine.rows.first - 1));
-    if (mine.next.exists()) copy_row(window + place_of(received::in_after), stored_row(mine.rows.last));
-
+    const lines_of_rank lines{mine.rows, mine.levels};
     const auto compute_lap = [&](int first, int last) {
         lines.for_each(first, last, g.lap_rows(), [&](int y, int k) {
-            const line_view at = in.around(y, k);
+            const line_view<1> at = in.around(y, k);
             double* const out = lap.line(y, k);
             for_each_column(
                 g.lap_columns(), [&](int x) { return laplacian(at, x, y, k); },
@@ -169,7 +210,7 @@ __global__ void __launch_bounds__(most_threads) diffuse_on_chip(dcuda::context c
     };
     const auto compute_fy = [&](int first, int last) {
         lines.for_each(first, last, g.flux_rows(), [&](int y, int k) {
-            const line_view at = in.around(y, k), lap_at = lap.around(y, k);
+            const line_view<1> at = in.around(y, k), lap_at = lap.around(y, k);
             double* const out = fy.line(y, k);
             for_each_column(
                 g.flux_columns(), [&](int x) { return flux_y(at, lap_at, x, y, k); },
@@ -182,37 +223,90 @@ __global__ void __launch_bounds__(most_threads) diffuse_on_chip(dcuda::context c
         });
     };
 
-    const int ends = lines.ends(), all = lines.count();
-    double *const first_lap = lap.row(mine.rows.first), *const last_fy = fy.row(mine.rows.last - 1);
-    double *const first_in = in.row(mine.rows.first), *const last_in = in.row(mine.rows.last - 1);
+    const int ends = lines.ends(1), all = lines.count();
     self.barrier(dcuda::world);
     self.start_timer();
     for (int iteration = 0; iteration < work.iterations; ++iteration) {
         compute_lap(0, ends);
-        send(mine.previous, first_lap, received::lap_after, lap_tag);
+        here.send(mine.previous, lap.row(mine.rows.first), 1, lap_after, lap_tag);
         compute_lap(ends, all);
-        self.wait_notifications(lap_tag, puts_of(mine.next));
+        here.receive(mine.next, 1, lap_tag);
 
         compute_fy(0, ends);
-        send(mine.next, last_fy, received::fy_before, flux_tag);
+        here.send(mine.next, fy.row(mine.rows.last - 1), 1, fy_before, flux_tag);
         compute_fy(ends, all);
-        self.wait_notifications(flux_tag, puts_of(mine.previous));
+        here.receive(mine.previous, 1, flux_tag);
 
         update(0, ends);
-        send(mine.previous, first_in, received::in_after, from_next_tag);
-        send(mine.next, last_in, received::in_before, from_previous_tag);
+        here.send(mine.previous, in.row(mine.rows.first), 1, in_after, from_next_tag);
+        here.send(mine.next, in.row(mine.rows.last - 1), 1, in_before, from_previous_tag);
         update(ends, all);
-        // PERF: a tag for each neighbour, so that the library foresees where the next message comes from.
-        self.wait_notifications(from_previous_tag, puts_of(mine.previous));
-        self.wait_notifications(from_next_tag, puts_of(mine.next));
+        // PERF: a tag for each neighbour, so that the library foresees where the next message comes from. The next one
+        // sends to this rank before it sends to the other.
+        here.receive(mine.next, 1, from_next_tag);
+        here.receive(mine.previous, 1, from_previous_tag);
 
         reported.done(iteration + 1);
     }
     self.barrier(dcuda::world);
     self.stop_timer();
 
-    for (int y = mine.rows.first; y < mine.rows.last; ++y) copy_row(stored_row(y), in.row(y));
-    self.free_window(win);
+    here.store(in.data);
+    here.close();
+}
+
+__global__ void __launch_bounds__(most_threads)
+    diffuse_at_once_on_chip(dcuda::context context, task work, double* arrivals) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+
+    const grid& g = work.whole;
+    const share mine(work, self.id());
+    const rank_on_chip here(self, work, mine, arrivals, rows_received_at_once);
+    const auto before = [&](int turn) { return 4 * turn; };
+    const auto after = [&](int turn) { return 4 * turn + 2; };
+    const auto field = [&](int turn) {
+        return here.field<2>(turn, here.received(before(turn)), here.received(after(turn)));
+    };
+    common::progress reported(self, "stencil: iteration", work.iterations, work.progress_seconds);
+
+    // Rows and columns that never change are in both.
+    for (int turn = 0; turn < 2; ++turn) {
+        here.load(field(turn).data, mine.rows.first, mine.rows.count());
+        if (mine.previous.exists()) here.load(here.received(before(turn)), mine.rows.first - 2, 2);
+        if (mine.next.exists()) here.load(here.received(after(turn)), mine.rows.last, 2);
+    }
+
+    const lines_of_rank lines{mine.rows, mine.levels};
+    const int ends = lines.ends(2), all = lines.count();
+    self.barrier(dcuda::world);
+    self.start_timer();
+    for (int iteration = 0; iteration < work.iterations; ++iteration) {
+        const int turn = iteration % 2, next = 1 - turn;
+        const auto in = field(turn), out = field(next);
+        const auto compute = [&](int first, int last) {
+            lines.for_each(first, last, g.inner_rows(), [&](int y, int k) {
+                const line_view<2> at = in.around(y, k);
+                double* const to = out.line(y, k);
+                for_each_column(
+                    g.inner_columns(), [&](int x) { return diffused_at_once(at, work.coefficient, x, y, k); },
+                    [&](int x, double value) { to[x] = value; });
+            });
+        };
+        compute(0, ends);
+        here.send(mine.previous, out.row(mine.rows.first), 2, after(next), from_next_tag);
+        here.send(mine.next, out.row(mine.rows.last - 2), 2, before(next), from_previous_tag);
+        compute(ends, all);
+        here.receive(mine.next, 2, from_next_tag);
+        here.receive(mine.previous, 2, from_previous_tag);
+
+        reported.done(iteration + 1);
+    }
+    self.barrier(dcuda::world);
+    self.stop_timer();
+
+    here.store(field(work.iterations % 2).data);
+    here.close();
 }
 
 } // namespace stencil

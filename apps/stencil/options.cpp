@@ -51,7 +51,7 @@ void declare(CLI::App& app, options& chosen) {
         ->option_text("level|plane=level");
     app.add_option("--fields", chosen.fields,
                    "where ranks of dCUDA keep their fields while they iterate: in shared memory or in device memory "
-                   "(default: in shared memory if they fit, and not with --fused)")
+                   "(default: in shared memory if they fit)")
         ->transform(
             CLI::CheckedTransformer(std::map<std::string, place>{{"shared", place::shared}, {"device", place::device}}))
         ->option_text("shared|device");
@@ -87,12 +87,6 @@ command_line parse_command_line(int argc, char** argv) {
     if (taken.stores && taken.model != "nvshmem") return refuse("--stores", "nvshmem");
     if (app.count("--message") > 0 && taken.model != "dcuda") return refuse("--message", "dcuda");
     if (app.count("--fields") > 0 && taken.model != "dcuda") return refuse("--fields", "dcuda");
-    if (taken.fused && taken.fields == place::shared) {
-        result.chosen.reset();
-        result.text = "--fields shared is for iterations in three steps, not for --fused\n";
-        result.status = 2;
-        return result;
-    }
     if (taken.nz == 0) taken.nz = taken.input.empty() ? 26 : 1;
     return result;
 }

@@ -90,8 +90,9 @@ dim3 shape_of(int threads) {
     return dim3(along_x, count / along_x);
 }
 
-// The dCUDA kernel, with fields in device memory.
+// The dCUDA kernels, with fields in device memory or in shared memory.
 auto kernel_of(const options& chosen) { return chosen.fused ? diffuse_at_once : diffuse; }
+auto kernel_on_chip(const options& chosen) { return chosen.fused ? diffuse_at_once_on_chip : diffuse_on_chip; }
 
 // Who computes what, and how the kernels of ranks are launched.
 struct plan {
@@ -116,8 +117,10 @@ public:
             buffer->upload(zeros.data(), zeros.size());
         }
         if (with.on_chip)
-            arrivals_ = device_buffer<double>(static_cast<std::size_t>(with.ranks.ranks_per_device()) *
-                                              points_received(whole.nx, with.ranks.levels_of(0).count()));
+            arrivals_ = device_buffer<double>(
+                static_cast<std::size_t>(with.ranks.ranks_per_device()) *
+                static_cast<std::size_t>(chosen.fused ? rows_received_at_once : rows_received_in_steps) *
+                static_cast<std::size_t>(with.ranks.levels_of(0).count() * whole.nx));
         work_.in = in_.data();
         work_.lap = lap_.data();
         work_.fx = fx_.data();
@@ -139,10 +142,10 @@ public:
         in_.upload(initial_.values().data(), initial_.values().size(), above * work_.whole.plane());
         if (model_ != nullptr) return model_->run();
         // The rows that never change must be in both arrays of fused iterations.
-        if (work_.halo > 1)
+        if (work_.halo > 1 && !plan_.on_chip)
             check(cudaMemcpy(lap_.data(), in_.data(), in_.bytes(), cudaMemcpyDeviceToDevice), "copying the field");
         if (plan_.on_chip)
-            runtime_.run(diffuse_on_chip, plan_.config, work_, arrivals_.data());
+            runtime_.run(kernel_on_chip(chosen_), plan_.config, work_, arrivals_.data());
         else
             runtime_.run(kernel_of(chosen_), plan_.config, work_);
         return runtime_.timings().at(0);
@@ -155,7 +158,7 @@ public:
     // The whole field on process 0, an empty one elsewhere.
     field collect() {
         task done = work_;
-        if (work_.halo > 1 && work_.iterations % 2 == 1) done.in = work_.lap;
+        if (work_.halo > 1 && !plan_.on_chip && work_.iterations % 2 == 1) done.in = work_.lap;
         runtime_.run(gather, plan_.config, done, whole_.data());
         if (device_ != 0) return {};
         field result(work_.whole);
@@ -215,16 +218,18 @@ std::optional<plan> plan_on_chip(common::session& here, const options& chosen, c
                                  const grid& whole) {
     plan result{{{whole.ny, here.job.process_count, 1}, whole.nz, 1}, config, true};
     division& ranks = result.ranks;
-    const int planned = here.runtime.plan(diffuse_on_chip, config).rank_responsible;
+    const int planned = here.runtime.plan(kernel_on_chip(chosen), config).rank_responsible;
     ranks.level_parts = level_parts_of(here, chosen, whole, planned);
     const bool asked = asked_for_ranks(here, chosen);
-    const int rows = ranks.rows.of_device(0).count(), most = planned / ranks.level_parts;
-    for (int parts = asked ? most : std::min(most, std::max(1, rows)); parts > 0; --parts) {
+    const int rows = ranks.rows.of_device(0).count(), parts_of_rows = std::max(1, chosen.fused ? rows / 2 : rows);
+    const int most = planned / ranks.level_parts, fields = chosen.fused ? fields_at_once : fields_in_steps;
+    for (int parts = asked ? most : std::min(most, parts_of_rows); parts > 0; --parts) {
         ranks.rows.ranks_per_device = parts;
         result.config.ranks_per_device = ranks.ranks_per_device();
-        result.config.shared_bytes = bytes_on_chip(whole.nx, ranks.rows_of(0).count(), ranks.levels_of(0).count());
+        result.config.shared_bytes =
+            bytes_on_chip(fields, whole.nx, ranks.rows_of(0).count(), ranks.levels_of(0).count());
         try {
-            here.runtime.plan(diffuse_on_chip, result.config);
+            here.runtime.plan(kernel_on_chip(chosen), result.config);
             return result;
         } catch (const dcuda::error& problem) {
             if (problem.code() != dcuda::error_code::out_of_resources) throw;
@@ -237,7 +242,7 @@ std::optional<plan> plan_on_chip(common::session& here, const options& chosen, c
 plan make_plan(common::session& here, const options& chosen, const grid& whole) {
     const int threads = chosen.threads > 0 ? chosen.threads : common::default_threads;
     const dcuda::launch_config config{shape_of(threads), 0, chosen.ranks};
-    if (chosen.model == "dcuda" && !chosen.fused && chosen.fields != place::device) {
+    if (chosen.model == "dcuda" && chosen.fields != place::device) {
         if (const auto result = plan_on_chip(here, chosen, config, whole)) return *result;
         if (chosen.fields == place::shared)
             throw std::runtime_error("--fields shared: they do not fit into the shared memory of a device: use smaller "

@@ -309,7 +309,7 @@ DCUDA_DEVICE void init(context device, rank_state& state) {
         for (inbound_lane& lane : state.inbound) lane = {{start, start}, {start, start}, nullptr};
         for (target_entry& entry : state.targets) entry.window = 0;
         for (link& entry : state.links) entry.world_rank = no_rank;
-        for (unsigned tag = 0; tag < cached_tags; ++tag) state.tag_cache[tag] = {tag, {start, start}};
+        for (unsigned tag = 0; tag < cached_tags; ++tag) state.tag_cache[tag] = {tag, {start, start}, 0, 0};
     });
     cross_barrier(state, collective::init, world);
 }

@@ -16,7 +16,25 @@
 
 namespace stencil {
 
+// The threads that compute a line: a row of the block. PERF: on a GPU a warp, a constant for the compiler.
+DCUDA_DEVICE int lanes() { return DCUDA_BACKEND_CUDA ? 32 : static_cast<int>(blockDim.x); }
+
+// Whether a line and those around it are the rank's own, in shared memory. PERF: nearly all are. Then addresses are
+// constants apart; and behind the last column there is shared memory that may be read.
+template <bool IsInner>
+struct kind_of_line {
+    static constexpr bool is_inner = IsInner;
+    static constexpr bool is_padded = IsInner && DCUDA_BACKEND_CUDA;
+};
+
 // A line and `Halo` lines on either side, of the same level. Stands for a field at the points around the line.
+template <int Halo>
+struct inner_view {
+    int y, pitch;
+    const double* at;
+
+    DCUDA_DEVICE double operator()(int x, int row, int) const { return at[(row - y) * pitch + x]; }
+};
 template <int Halo>
 struct line_view {
     int y;
@@ -37,7 +55,10 @@ struct rows_on_chip {
     DCUDA_DEVICE int row_points() const { return levels.count() * nx; }
     DCUDA_DEVICE double* row(int y) const { return data + (y - rows.first) * row_points(); }
     DCUDA_DEVICE double* line(int y, int k) const { return row(y) + (k - levels.first) * nx; }
-    DCUDA_DEVICE line_view<Halo> around(int y, int k) const {
+    DCUDA_DEVICE inner_view<Halo> around(int y, int k, kind_of_line<true>) const {
+        return {y, row_points(), line(y, k)};
+    }
+    DCUDA_DEVICE line_view<Halo> around(int y, int k, kind_of_line<false>) const {
         line_view<Halo> result{y, {}};
         DCUDA_UNROLL
         for (int i = 0; i <= 2 * Halo; ++i) {
@@ -52,33 +73,42 @@ struct rows_on_chip {
 };
 
 // The lines of a rank, numbered from both ends: first, last, second, ... A warp goes over some of them.
+template <int Halo>
 struct lines_of_rank {
     range rows, levels;
 
     DCUDA_DEVICE int count() const { return rows.count() * levels.count(); }
-    // At least those of `halo` rows at each end, and work for all warps.
-    DCUDA_DEVICE int ends(int halo) const {
-        const int warps = static_cast<int>(blockDim.y), of_rows = 2 * halo * levels.count();
+    // At least those of `Halo` rows at each end, and work for all warps.
+    DCUDA_DEVICE int ends() const {
+        const int warps = static_cast<int>(blockDim.y), of_rows = 2 * Halo * levels.count();
         const int most = warps > of_rows ? warps : of_rows;
         return most < count() ? most : count();
     }
 
-    // body(y, k) for the lines first, ..., last - 1 in that order that lie in these rows.
+    // body(y, k, kind_of_line) for the lines first, ..., last - 1 in that order that lie in these rows.
     template <class Body>
     DCUDA_DEVICE void for_each(int first, int last, range where, const Body& body) const {
         for (int i = first + static_cast<int>(threadIdx.y); i < last; i += static_cast<int>(blockDim.y)) {
             const int line = i % 2 == 0 ? i / 2 : count() - 1 - i / 2;
             // PERF: the usual rank has one level, and need not divide.
             const int row = levels.count() == 1 ? line : line / levels.count(), y = rows.first + row;
-            if (y >= where.first && y < where.last) body(y, levels.first + line - row * levels.count());
+            const int k = levels.first + line - row * levels.count();
+            if (y < where.first || y >= where.last) continue;
+            if (row >= Halo && row < rows.count() - Halo)
+                body(y, k, kind_of_line<true>());
+            else
+                body(y, k, kind_of_line<false>());
         }
     }
 };
 
 // What `fields` fields take of a rank's shared memory.
 DCUDA_HOST_DEVICE std::size_t bytes_on_chip(int fields, int nx, int rows, int levels) {
-    return static_cast<std::size_t>(fields) * static_cast<std::size_t>(rows) * static_cast<std::size_t>(levels) *
-           static_cast<std::size_t>(nx) * sizeof(double);
+    constexpr std::size_t padding = columns_in_flight * 32 + 4;
+    return (static_cast<std::size_t>(fields) * static_cast<std::size_t>(rows) * static_cast<std::size_t>(levels) *
+                static_cast<std::size_t>(nx) +
+            padding) *
+           sizeof(double);
 }
 inline constexpr int fields_in_steps = 3, fields_at_once = 2;
 
@@ -152,21 +182,25 @@ private:
 
 // A line of the field after an iteration, in place. The threads of a row of the block, together: each has read what it
 // needs before any of them writes.
-DCUDA_DEVICE void update_line(const task& work, const line_view<1>& in, const line_view<1>& lap, const line_view<1>& fy,
-                              double* out, int y, int k) {
+template <class Kind, class Line>
+DCUDA_DEVICE void update_line(const task& work, Kind, const Line& in, const Line& lap, const Line& fy, double* out,
+                              int y, int k) {
     constexpr int flight = columns_in_flight;
-    const int step = static_cast<int>(blockDim.x), lane = static_cast<int>(threadIdx.x);
+    const int step = lanes(), lane = static_cast<int>(threadIdx.x);
     const unsigned all = step == 32 ? 0xffff'ffffu : (1u << step) - 1;
     const range columns = work.whole.flux_columns();
     double last = 0.0; // the flux out of the columns before
     for (int first = columns.first; first < columns.last; first += flight * step) {
         double fluxes[flight], values[flight];
+        const auto column = [&](int i) {
+            const int x = first + i * step + lane;
+            return Kind::is_padded ? x : at_most(x, columns.last - 1);
+        };
         DCUDA_UNROLL
-        for (int i = 0; i < flight; ++i)
-            fluxes[i] = flux_x(in, lap, at_most(first + i * step + lane, columns.last - 1), y, k);
+        for (int i = 0; i < flight; ++i) fluxes[i] = flux_x(in, lap, column(i), y, k);
         DCUDA_UNROLL
         for (int i = 0; i < flight; ++i) {
-            const int x = at_most(first + i * step + lane, columns.last - 1);
+            const int x = column(i);
             const double neighbour = __shfl_up_sync(all, fluxes[i], 1), from = lane == 0 ? last : neighbour;
             last = __shfl_sync(all, fluxes[i], step - 1);
             const auto fx = [&](int at, int, int) { return at == x ? fluxes[i] : from; };
@@ -181,7 +215,7 @@ DCUDA_DEVICE void update_line(const task& work, const line_view<1>& in, const li
     }
 }
 
-// Blocks have rows of at most 32 threads.
+// Blocks have rows of 32 threads; on the CPU backend at most that.
 __global__ void __launch_bounds__(most_threads) diffuse_on_chip(dcuda::context context, task work, double* arrivals) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
@@ -198,32 +232,33 @@ __global__ void __launch_bounds__(most_threads) diffuse_on_chip(dcuda::context c
     if (mine.previous.exists()) here.load(here.received(in_before), mine.rows.first - 1, 1);
     if (mine.next.exists()) here.load(here.received(in_after), mine.rows.last, 1);
 
-    const lines_of_rank lines{mine.rows, mine.levels};
+    const lines_of_rank<1> lines{mine.rows, mine.levels};
     const auto compute_lap = [&](int first, int last) {
-        lines.for_each(first, last, g.lap_rows(), [&](int y, int k) {
-            const line_view<1> at = in.around(y, k);
+        lines.for_each(first, last, g.lap_rows(), [&](int y, int k, auto kind) {
+            const auto at = in.around(y, k, kind);
             double* const out = lap.line(y, k);
-            for_each_column(
-                g.lap_columns(), [&](int x) { return laplacian(at, x, y, k); },
+            for_each_column<kind.is_padded>(
+                g.lap_columns(), lanes(), [&](int x) { return laplacian(at, x, y, k); },
                 [&](int x, double value) { out[x] = value; });
         });
     };
     const auto compute_fy = [&](int first, int last) {
-        lines.for_each(first, last, g.flux_rows(), [&](int y, int k) {
-            const line_view<1> at = in.around(y, k), lap_at = lap.around(y, k);
+        lines.for_each(first, last, g.flux_rows(), [&](int y, int k, auto kind) {
+            const auto at = in.around(y, k, kind), lap_at = lap.around(y, k, kind);
             double* const out = fy.line(y, k);
-            for_each_column(
-                g.flux_columns(), [&](int x) { return flux_y(at, lap_at, x, y, k); },
+            for_each_column<kind.is_padded>(
+                g.flux_columns(), lanes(), [&](int x) { return flux_y(at, lap_at, x, y, k); },
                 [&](int x, double value) { out[x] = value; });
         });
     };
     const auto update = [&](int first, int last) {
-        lines.for_each(first, last, g.inner_rows(), [&](int y, int k) {
-            update_line(work, in.around(y, k), lap.around(y, k), fy.around(y, k), in.line(y, k), y, k);
+        lines.for_each(first, last, g.inner_rows(), [&](int y, int k, auto kind) {
+            update_line(work, kind, in.around(y, k, kind), lap.around(y, k, kind), fy.around(y, k, kind), in.line(y, k),
+                        y, k);
         });
     };
 
-    const int ends = lines.ends(1), all = lines.count();
+    const int ends = lines.ends(), all = lines.count();
     self.barrier(dcuda::world);
     self.start_timer();
     for (int iteration = 0; iteration < work.iterations; ++iteration) {
@@ -277,19 +312,19 @@ __global__ void __launch_bounds__(most_threads)
         if (mine.next.exists()) here.load(here.received(after(turn)), mine.rows.last, 2);
     }
 
-    const lines_of_rank lines{mine.rows, mine.levels};
-    const int ends = lines.ends(2), all = lines.count();
+    const lines_of_rank<2> lines{mine.rows, mine.levels};
+    const int ends = lines.ends(), all = lines.count();
     self.barrier(dcuda::world);
     self.start_timer();
     for (int iteration = 0; iteration < work.iterations; ++iteration) {
         const int turn = iteration % 2, next = 1 - turn;
         const auto in = field(turn), out = field(next);
         const auto compute = [&](int first, int last) {
-            lines.for_each(first, last, g.inner_rows(), [&](int y, int k) {
-                const line_view<2> at = in.around(y, k);
+            lines.for_each(first, last, g.inner_rows(), [&](int y, int k, auto kind) {
+                const auto at = in.around(y, k, kind);
                 double* const to = out.line(y, k);
-                for_each_column(
-                    g.inner_columns(), [&](int x) { return diffused_at_once(at, work.coefficient, x, y, k); },
+                for_each_column<kind.is_padded>(
+                    g.inner_columns(), lanes(), [&](int x) { return diffused_at_once(at, work.coefficient, x, y, k); },
                     [&](int x, double value) { to[x] = value; });
             });
         };

@@ -13,15 +13,16 @@ namespace stencil {
 inline constexpr int columns_in_flight = DCUDA_BACKEND_CUDA ? 4 : 1;
 DCUDA_DEVICE int at_most(int x, int last) { return x < last ? x : last; }
 
-// Calls store(x, compute(x)) for the columns, shared among the threads along x. Threads do not wait for each other.
-template <class Compute, class Store>
-DCUDA_DEVICE void for_each_column(range columns, const Compute& compute, const Store& store) {
+// Calls store(x, compute(x)) for the columns, shared among `step` threads along x. Threads do not wait for each other.
+// IsPadded: compute may be called for columns behind the last one.
+template <bool IsPadded = false, class Compute, class Store>
+DCUDA_DEVICE void for_each_column(range columns, int step, const Compute& compute, const Store& store) {
     constexpr int flight = columns_in_flight;
-    const int step = static_cast<int>(blockDim.x);
     for (int x = columns.first + static_cast<int>(threadIdx.x); x < columns.last; x += flight * step) {
         decltype(compute(x)) values[flight];
         DCUDA_UNROLL
-        for (int i = 0; i < flight; ++i) values[i] = compute(at_most(x + i * step, columns.last - 1));
+        for (int i = 0; i < flight; ++i)
+            values[i] = compute(IsPadded ? x + i * step : at_most(x + i * step, columns.last - 1));
         DCUDA_UNROLL
         for (int i = 0; i < flight; ++i)
             if (x + i * step < columns.last) store(x + i * step, values[i]);
@@ -37,7 +38,8 @@ DCUDA_DEVICE void for_each_point(range columns, range rows, range levels, const 
     for (int line = static_cast<int>(threadIdx.y); line < lines; line += static_cast<int>(blockDim.y)) {
         for (; k >= levels.last; k -= levels.count()) ++y;
         for_each_column(
-            columns, [&](int x) { return compute(x, y, k); }, [&](int x, const auto& value) { store(x, y, k, value); });
+            columns, static_cast<int>(blockDim.x), [&](int x) { return compute(x, y, k); },
+            [&](int x, const auto& value) { store(x, y, k, value); });
         k += static_cast<int>(blockDim.y);
     }
 }

@@ -242,7 +242,11 @@ std::optional<plan> plan_on_chip(common::session& here, const options& chosen, c
 plan make_plan(common::session& here, const options& chosen, const grid& whole) {
     const int threads = chosen.threads > 0 ? chosen.threads : common::default_threads;
     const dcuda::launch_config config{shape_of(threads), 0, chosen.ranks};
-    if (chosen.model == "dcuda" && chosen.fields != place::device) {
+    // A line is computed by a warp.
+    const bool has_warps = !DCUDA_BACKEND_CUDA || config.threads.x == 32;
+    if (chosen.model == "dcuda" && chosen.fields == place::shared && !has_warps)
+        throw std::runtime_error("--fields shared: takes 32 threads or more on a GPU");
+    if (chosen.model == "dcuda" && chosen.fields != place::device && has_warps) {
         if (const auto result = plan_on_chip(here, chosen, config, whole)) return *result;
         if (chosen.fields == place::shared)
             throw std::runtime_error("--fields shared: they do not fit into the shared memory of a device: use smaller "

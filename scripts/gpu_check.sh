@@ -173,13 +173,15 @@ programs() {
         if [ ! -x "$bin/$name" ]; then fail "$name: not built"; continue; fi
         for count in "${counts[@]}"; do
             job "$count" "$bin/$name" --verify
-            attempt "$name --verify on $count GPU(s)" 60 programs.log "${command[@]}"
+            # The serial reference of particles takes 11 s for each device.
+            attempt "$name --verify on $count GPU(s)" 120 programs.log "${command[@]}"
         done
     done
     for count in "${counts[@]}"; do
         [ -x "$bin/stencil" ] || break
         job "$count" "$bin/stencil"
         attempt "stencil --fused on $count GPU(s)" 60 programs.log "${command[@]}" --fused --verify
+        attempt "stencil --fields device on $count GPU(s)" 60 programs.log "${command[@]}" --fields device --verify
     done
     models stencil --fused --fused "plain plain-graph" host nccl nccl-graph nvshmem "nvshmem --stores" mpi
     models spmv "" "--grid 1x2" "plain plain-graph" host nccl nccl-graph "nccl --no-barrier" mpi

@@ -23,7 +23,6 @@ DCUDA_DEVICE int lanes() { return DCUDA_BACKEND_CUDA ? 32 : static_cast<int>(blo
 // constants apart; and behind the last column there is shared memory that may be read.
 template <bool IsInner>
 struct kind_of_line {
-    static constexpr bool is_inner = IsInner;
     static constexpr bool is_padded = IsInner && DCUDA_BACKEND_CUDA;
 };
 
@@ -47,7 +46,7 @@ struct line_view {
 template <int Halo>
 struct rows_on_chip {
     double* data;
-    const double* before; // the first of them; or null, if nobody asks for them
+    const double* before; // the first of them
     const double* after;
     range rows, levels;
     int nx;
@@ -224,8 +223,9 @@ __global__ void __launch_bounds__(most_threads) diffuse_on_chip(dcuda::context c
     const share mine(work, self.id());
     const rank_on_chip here(self, work, mine, arrivals, rows_received_in_steps);
     const auto in = here.field<1>(0, here.received(in_before), here.received(in_after));
-    const auto lap = here.field<1>(1, nullptr, here.received(lap_after));
-    const auto fy = here.field<1>(2, here.received(fy_before), nullptr);
+    double* const unused = here.received(0); // rows that nobody asks for
+    const auto lap = here.field<1>(1, unused, here.received(lap_after));
+    const auto fy = here.field<1>(2, here.received(fy_before), unused);
     common::progress reported(self, "stencil: iteration", work.iterations, work.progress_seconds);
 
     here.load(in.data, mine.rows.first, mine.rows.count());

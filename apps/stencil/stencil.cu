@@ -202,9 +202,10 @@ int level_parts_of(const common::session& here, const options& chosen, const gri
 plan plan_in_memory(common::session& here, const options& chosen, const dcuda::launch_config& config,
                     const grid& whole) {
     plan result{{{whole.ny, here.job.process_count, 1}, whole.nz, 1}, config};
+    division& ranks = result.ranks;
+    result.config.ranks_per_device = ranks.ranks_per_device();
     if (!chosen.has_ranks()) return result;
     const int planned = here.runtime.plan(kernel_of(chosen), config).rank_responsible;
-    division& ranks = result.ranks;
     ranks.level_parts = level_parts_of(here, chosen, whole, planned);
     const int rows = ranks.rows.of_device(0).count(), most = std::max(1, chosen.fused ? rows / 2 : rows);
     const int parts = planned / ranks.level_parts;

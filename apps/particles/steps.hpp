@@ -51,7 +51,12 @@ struct block_team {
 template <class Places>
 DCUDA_DEVICE void note(const Places& places, const failure& what) {
     failure& noted = places.tally_of(what.segment).failed;
-    if (atomicCAS(&noted.what, failure::none, what.what) == failure::none) noted = what;
+    if (atomicCAS(&noted.what, failure::none, what.what) != failure::none) return;
+    noted.step = what.step; // not `what`, at which others look
+    noted.segment = what.segment;
+    noted.count = what.count;
+    noted.number = what.number;
+    noted.velocity = what.velocity;
 }
 
 // --- Advance ---------------------------------------------------------------------------------------------------------
@@ -249,33 +254,38 @@ DCUDA_DEVICE bool sort_segment(const Team& team, const Places& places, const sor
         if (count > capacity) note(places, {failure::overfull, places.number_of(step), segment, count, 0, {}});
     }
 
+    const auto with_velocity = [&](int i) {
+        return particle{load(stayed.at + i), is_mine ? load(velocities + i) : vector{}, stayed.numbers[i]};
+    };
+    const auto put_at = [&](int place, const particle& p) {
+        store(block.at() + place, p.at);
+        if (!is_mine) return;
+        const std::size_t slot = first_slot + static_cast<std::size_t>(place);
+        store(base.velocities[1 - turn] + slot, p.velocity);
+        base.numbers[1 - turn][slot] = p.number;
+    };
     // Any place in the cell for the number; and then, for the particle, the place that its number says. A cell has few.
+    const auto any_place = [&](int column) { return space.begins[column] + atomicAdd(&space.waiting[column], -1) - 1; };
+    if (count > capacity) { // the result is of no use, but each place has one particle
+        for_each_here(two, with_velocity, [&](const particle& p, int column) {
+            const int place = any_place(column);
+            if (place < capacity) put_at(place, p);
+        });
+        return false;
+    }
     for_each_here(
         four,
         [&](int i) {
             return particle{load(stayed.at + i), {}, stayed.numbers[i]};
         },
-        [&](const particle& p, int column) {
-            const int place = space.begins[column] + atomicAdd(&space.waiting[column], -1) - 1;
-            if (place < capacity) space.numbers[place] = p.number;
-        });
-    for_each_here(
-        two,
-        [&](int i) {
-            return particle{load(stayed.at + i), is_mine ? load(velocities + i) : vector{}, stayed.numbers[i]};
-        },
-        [&](const particle& p, int column) {
-            const int begin = space.begins[column], end = at_most(space.begins[column + 1], capacity);
-            int place = begin;
-            for (int other = begin; other < end; ++other) place += space.numbers[other] < p.number ? 1 : 0;
-            if (place >= capacity) return;
-            store(block.at() + place, p.at);
-            if (!is_mine) return;
-            const std::size_t slot = first_slot + static_cast<std::size_t>(place);
-            store(base.velocities[1 - turn] + slot, p.velocity);
-            base.numbers[1 - turn][slot] = p.number;
-        });
-    return count <= capacity;
+        [&](const particle& p, int column) { space.numbers[any_place(column)] = p.number; });
+    for_each_here(two, with_velocity, [&](const particle& p, int column) {
+        const int begin = space.begins[column], end = space.begins[column + 1];
+        int place = begin;
+        for (int other = begin; other < end; ++other) place += space.numbers[other] < p.number ? 1 : 0;
+        put_at(place, p);
+    });
+    return true;
 }
 
 } // namespace particles

@@ -51,7 +51,7 @@ void declare(CLI::App& app, options& chosen) {
         ->option_text("level|plane=level");
     app.add_option("--fields", chosen.fields,
                    "where ranks of dCUDA keep their fields while they iterate: in shared memory or in device memory "
-                   "(default: in shared memory if they fit)")
+                   "(default: on a GPU in shared memory if they fit)")
         ->transform(
             CLI::CheckedTransformer(std::map<std::string, place>{{"shared", place::shared}, {"device", place::device}}))
         ->option_text("shared|device");

@@ -247,7 +247,9 @@ plan make_plan(common::session& here, const options& chosen, const grid& whole) 
     const bool has_warps = !DCUDA_BACKEND_CUDA || config.threads.x == 32;
     if (chosen.model == "dcuda" && chosen.fields == place::shared && !has_warps)
         throw std::runtime_error("--fields shared: takes 32 threads or more on a GPU");
-    if (chosen.model == "dcuda" && chosen.fields != place::device && has_warps) {
+    // On the CPU backend it is memory like any other, and warps are slow.
+    const bool is_worth_it = DCUDA_BACKEND_CUDA || chosen.fields == place::shared;
+    if (chosen.model == "dcuda" && chosen.fields != place::device && has_warps && is_worth_it) {
         if (const auto result = plan_on_chip(here, chosen, config, whole)) return *result;
         if (chosen.fields == place::shared)
             throw std::runtime_error("--fields shared: they do not fit into the shared memory of a device: use smaller "

@@ -17,19 +17,21 @@ for processes in $(counts 1 2 4); do
     verified $processes --nx 6 --ny 6 --iterations 0 --ranks 2
     verified $processes --nx 16 --ny 8 --nz 2 --iterations 15 --repeat 5
     verified $processes --input "$map" --iterations 10 --ranks 5
-    # Fields in device memory; in shared memory several levels and several parts of them.
-    verified $processes --nx 20 --ny 13 --nz 3 --iterations 25 --ranks 3 --fields device
-    verified $processes --nx 33 --ny 8 --nz 2 --iterations 10 --ranks 8 --threads 64 --fields device --message plane
+    # Fields in shared memory: one row each, one thread, several levels and parts of them, several warps.
+    verified $processes --nx 20 --ny 13 --nz 3 --iterations 25 --ranks 3 --fields shared
+    verified $processes --nx 9 --ny 3 --nz 2 --iterations 20 --ranks 7 --fields shared
+    verified $processes --nx 7 --ny 5 --nz 1 --iterations 30 --ranks 5 --threads 1 --fields shared --message plane
     verified $processes --nx 35 --ny 11 --nz 5 --iterations 12 --ranks 6 --level-parts 2 --threads 64 --fields shared
     # All three stencils at once, with ranks of two rows and more.
     verified $processes --fused --nx 20 --ny 13 --nz 3 --iterations 25 --ranks 6 --repeat 2
     verified $processes --fused --nx 21 --ny 8 --nz 2 --iterations 10 --ranks 4 --message plane
     verified $processes --fused --input "$map" --iterations 5
-    verified $processes --fused --nx 20 --ny 13 --nz 3 --iterations 25 --ranks 6 --fields device
-    verified $processes --fused --nx 35 --ny 11 --nz 5 --iterations 7 --ranks 6 --level-parts 2 --threads 64
+    verified $processes --fused --nx 20 --ny 13 --nz 3 --iterations 25 --ranks 6 --fields shared
+    verified $processes --fused --nx 35 --ny 11 --nz 5 --iterations 7 --ranks 6 --level-parts 2 --threads 64 --fields shared
     refused 1 'exchanges two rows' $processes --fused --nx 20 --ny 13 --nz 3 --ranks 7
 done
 verified 2 --input "$map" --nz 3 --iterations 5 --message plane
+refused 1 'do not fit' 1 --input "$map" --ranks 5 --fields shared
 # Fewer rows than devices.
 printf 'P5 6 3 255\nabcdefghijklmnopqr' >"$work/small.pgm"
 verified 4 --input "$work/small.pgm" --iterations 5 --ranks 2

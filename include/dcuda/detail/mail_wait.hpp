@@ -271,11 +271,8 @@ DCUDA_COLD void take_arrivals(shared_state shared) {
         const packet* const lane = lane_at(state, number);
         for (std::uint32_t i = exec::thread_index(); i < packets_for(message.bytes()); i += exec::block_threads()) {
             const packet* const place = lane + rings.packet(position + i);
-            packet part = load_packet<order_tag::mail_observe>(place, position + i + 1);
-            if (await_packet<order_tag::mail_observe>(place, position + i + 1, part, state.device.aborted))
-                store_chunk(message.target() + i * mail_bytes, chunk_bytes(message.bytes(), i), part.payload);
-            else
-                store_relaxed(&state.ended, 1);
+            place_packet(state, place, position + i + 1, load_packet<order_tag::mail_observe>(place, position + i + 1),
+                         message, i);
         }
     }
     exec::sync_block();

@@ -131,6 +131,16 @@ DCUDA_DEVICE void foresee(rank_state& state, std::uint32_t tag, std::uint32_t la
     entry.packets = packets;
 }
 
+// Copies packet `number` of the message's payload to its place. It lies at `from`, with this sequence number; `part` is
+// what was seen there. Waits for it if it is still on its way. One thread.
+DCUDA_DEVICE void place_packet(rank_state& state, const packet* from, std::uint32_t sequence, packet part,
+                               const header& message, std::uint32_t number) {
+    if (await_packet<order_tag::mail_observe>(from, sequence, part, state.device.aborted))
+        store_chunk(message.target() + number * mail_bytes, chunk_bytes(message.bytes(), number), part.payload);
+    else
+        store_relaxed(&state.ended, 1);
+}
+
 // Takes all messages that have arrived in one lane. One thread, with few registers: this is called in the middle of
 // waits, whose registers it adds its own to. Its variables are in shared memory.
 DCUDA_COLD bool take_lane(lone_thread, shared_state shared, std::uint32_t number, bool) {
@@ -152,12 +162,8 @@ DCUDA_COLD bool take_lane(lone_thread, shared_state shared, std::uint32_t number
         while (at.number < packets_for(state.meanwhile.message.bytes())) {
             packet part{};
             part.sequence = at.position; // none that is expected
-            if (await_packet<order_tag::mail_observe>(lane_at(state, at.lane) + state.device.lanes.packet(at.position),
-                                                      at.position + 1, part, state.device.aborted))
-                store_chunk(state.meanwhile.message.target() + at.number * mail_bytes,
-                            chunk_bytes(state.meanwhile.message.bytes(), at.number), part.payload);
-            else
-                store_relaxed(&state.ended, 1);
+            place_packet(state, lane_at(state, at.lane) + state.device.lanes.packet(at.position), at.position + 1, part,
+                         state.meanwhile.message, at.number);
             at.position = at.position + 1;
             at.number = at.number + 1;
         }
@@ -271,12 +277,8 @@ DCUDA_DEVICE void place_packets(const team& all, rank_state& state, std::uint32_
                               broadcast(all, messages.mine.words[2], owner)}};
         const std::uint32_t after = broadcast(all, messages.packets, owner);
         if (at >= end) continue;
-        const std::uint32_t bytes = message.bytes(), which = at + packets_for(bytes) - after;
-        if (await_packet<order_tag::mail_observe>(lane + rings.packet(position + at), position + at + 1, part,
-                                                  state.device.aborted))
-            store_chunk(message.target() + which * mail_bytes, chunk_bytes(bytes, which), part.payload);
-        else
-            store_relaxed(&state.ended, 1);
+        place_packet(state, lane + rings.packet(position + at), position + at + 1, part, message,
+                     at + packets_for(message.bytes()) - after);
     }
 }
 

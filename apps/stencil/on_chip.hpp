@@ -26,8 +26,7 @@ struct kind_of_line {
     static constexpr bool is_padded = IsInner && DCUDA_BACKEND_CUDA;
 };
 
-// A line and `Halo` lines on either side, of the same level. Stands for a field at the points around the line.
-template <int Halo>
+// A line and those around it, of the same level. Stands for a field at the points around the line.
 struct inner_view {
     int y, pitch;
     const double* at;
@@ -54,9 +53,7 @@ struct rows_on_chip {
     DCUDA_DEVICE int row_points() const { return levels.count() * nx; }
     DCUDA_DEVICE double* row(int y) const { return data + (y - rows.first) * row_points(); }
     DCUDA_DEVICE double* line(int y, int k) const { return row(y) + (k - levels.first) * nx; }
-    DCUDA_DEVICE inner_view<Halo> around(int y, int k, kind_of_line<true>) const {
-        return {y, row_points(), line(y, k)};
-    }
+    DCUDA_DEVICE inner_view around(int y, int k, kind_of_line<true>) const { return {y, row_points(), line(y, k)}; }
     DCUDA_DEVICE line_view<Halo> around(int y, int k, kind_of_line<false>) const {
         line_view<Halo> result{y, {}};
         DCUDA_UNROLL

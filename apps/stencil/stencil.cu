@@ -142,7 +142,7 @@ public:
         in_.upload(initial_.values().data(), initial_.values().size(), above * work_.whole.plane());
         if (model_ != nullptr) return model_->run();
         // The rows that never change must be in both arrays of fused iterations.
-        if (work_.halo > 1 && !plan_.on_chip)
+        if (has_two_arrays())
             check(cudaMemcpy(lap_.data(), in_.data(), in_.bytes(), cudaMemcpyDeviceToDevice), "copying the field");
         if (plan_.on_chip)
             runtime_.run(kernel_on_chip(chosen_), plan_.config, work_, arrivals_.data());
@@ -158,7 +158,7 @@ public:
     // The whole field on process 0, an empty one elsewhere.
     field collect() {
         task done = work_;
-        if (work_.halo > 1 && !plan_.on_chip && work_.iterations % 2 == 1) done.in = work_.lap;
+        if (has_two_arrays() && work_.iterations % 2 == 1) done.in = work_.lap;
         runtime_.run(gather, plan_.config, done, whole_.data());
         if (device_ != 0) return {};
         field result(work_.whole);
@@ -167,6 +167,9 @@ public:
     }
 
 private:
+    // dCUDA's fused iterations write another array than they read; in shared memory, if fields are there.
+    bool has_two_arrays() const { return work_.halo > 1 && !plan_.on_chip; }
+
     dcuda::runtime& runtime_;
     const options& chosen_;
     const plan& plan_;
@@ -198,7 +201,12 @@ int level_parts_of(const common::session& here, const options& chosen, const gri
     return parts;
 }
 
-// As many ranks per device as asked for, else all that fit together, but none without the rows that are exchanged.
+// How many parts a device's rows have at most: none is without the rows that are exchanged.
+int most_parts(const options& chosen, const partition& rows) {
+    return std::max(1, rows.of_device(0).count() / (chosen.fused ? 2 : 1));
+}
+
+// As many ranks per device as asked for, else all that fit together, but none without rows.
 plan plan_in_memory(common::session& here, const options& chosen, const dcuda::launch_config& config,
                     const grid& whole) {
     plan result{{{whole.ny, here.job.process_count, 1}, whole.nz, 1}, config};
@@ -207,9 +215,9 @@ plan plan_in_memory(common::session& here, const options& chosen, const dcuda::l
     if (!chosen.has_ranks()) return result;
     const int planned = here.runtime.plan(kernel_of(chosen), config).rank_responsible;
     ranks.level_parts = level_parts_of(here, chosen, whole, planned);
-    const int rows = ranks.rows.of_device(0).count(), most = std::max(1, chosen.fused ? rows / 2 : rows);
     const int parts = planned / ranks.level_parts;
-    ranks.rows.ranks_per_device = asked_for_ranks(here, chosen) ? parts : std::min(parts, most);
+    ranks.rows.ranks_per_device =
+        asked_for_ranks(here, chosen) ? parts : std::min(parts, most_parts(chosen, ranks.rows));
     result.config.ranks_per_device = ranks.ranks_per_device();
     return result;
 }
@@ -222,9 +230,8 @@ std::optional<plan> plan_on_chip(common::session& here, const options& chosen, c
     const int planned = here.runtime.plan(kernel_on_chip(chosen), config).rank_responsible;
     ranks.level_parts = level_parts_of(here, chosen, whole, planned);
     const bool asked = asked_for_ranks(here, chosen);
-    const int rows = ranks.rows.of_device(0).count(), parts_of_rows = std::max(1, chosen.fused ? rows / 2 : rows);
     const int most = planned / ranks.level_parts, fields = chosen.fused ? fields_at_once : fields_in_steps;
-    for (int parts = asked ? most : std::min(most, parts_of_rows); parts > 0; --parts) {
+    for (int parts = asked ? most : std::min(most, most_parts(chosen, ranks.rows)); parts > 0; --parts) {
         ranks.rows.ranks_per_device = parts;
         result.config.ranks_per_device = ranks.ranks_per_device();
         result.config.shared_bytes =

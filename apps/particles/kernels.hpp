@@ -69,8 +69,8 @@ struct rank_places {
         return {base.block(segment).count(), base.moved + first, base.numbers[turn] + first};
     }
     DCUDA_DEVICE leavers left(int segment, leaving how, int) const { return {base.list(segment, how), base.capacity}; }
-    DCUDA_DEVICE void forget(const leavers&, const leavers&) const {
-    } // whose they are empties them, when they were read
+    // Whose they are empties them, when they were read.
+    DCUDA_DEVICE void forget(const leavers&, const leavers&) const {}
 };
 
 // A rank's segments. All threads of the rank call everything; what the others did they find after the rank's next

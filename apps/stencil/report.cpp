@@ -22,12 +22,13 @@ bool exchanges_known(const report& about) {
     return !about.exchange_milliseconds.empty() && about.exchange_milliseconds.front() > 0.0;
 }
 
-// What the models to compare with send is a plane in one message; or, with --fused, two of them.
+// What the models to compare with send is a plane in one message. With --fused they send two rows in one, and so do
+// ranks with fields in shared memory, where rows lie together.
 traffic traffic_of_model(const report& about, const options& chosen) {
-    if (chosen.model == "dcuda") return traffic_per_iteration(about.whole, about.ranks, chosen.message_kind);
-    traffic moved = traffic_per_iteration(about.whole, about.ranks, message::plane);
-    if (chosen.fused && about.ranks.level_parts == 1) moved.puts /= 2, moved.puts_between_devices /= 2;
-    return moved;
+    const bool is_dcuda = chosen.model == "dcuda";
+    const bool together = chosen.fused && (is_dcuda ? about.on_chip : about.ranks.level_parts == 1);
+    return traffic_per_iteration(about.whole, about.ranks, is_dcuda ? chosen.message_kind : message::plane,
+                                 together ? 2 : 1);
 }
 
 // Who computes what, and what is sent.
@@ -90,7 +91,7 @@ values survey(const field& before, const field& after) {
     return result;
 }
 
-traffic traffic_per_iteration(const grid& whole, const division& ranks, message kind) {
+traffic traffic_per_iteration(const grid& whole, const division& ranks, message kind, int rows_together) {
     // Across each border between two ranks go lap one way, fy the other, and the field both ways; or two rows of the
     // field both ways.
     constexpr long planes_per_border = 4;
@@ -100,7 +101,8 @@ traffic traffic_per_iteration(const grid& whole, const division& ranks, message 
         const int next = mine.empty() ? -1 : ranks.beside(rank, mine.last);
         if (next < 0) continue;
         const int levels = ranks.levels_of(rank).count();
-        const long puts = planes_per_border * (kind == message::level ? levels : 1);
+        const int pieces = kind == message::level ? levels : 1;
+        const long puts = pieces == 1 ? planes_per_border / rows_together : planes_per_border * pieces;
         result.puts += puts;
         if (ranks.device_of(next) == ranks.device_of(rank)) continue;
         result.puts_between_devices += puts;

@@ -38,13 +38,14 @@ struct report {
     std::optional<values> surveyed;
 };
 
-// Border planes and bytes that the ranks put in one iteration, and the part of them that leaves a device.
+// Border planes and bytes that the ranks put in one iteration, and the part of them that leaves a device. A put that
+// is not cut into pieces carries `rows_together` rows.
 struct traffic {
     long puts = 0;
     long puts_between_devices = 0;
     long long bytes_between_devices = 0;
 };
-traffic traffic_per_iteration(const grid& whole, const division& ranks, message kind);
+traffic traffic_per_iteration(const grid& whole, const division& ranks, message kind, int rows_together = 1);
 
 std::string in_words(const report& about, const options& chosen);
 std::string as_json(const report& about, const options& chosen);

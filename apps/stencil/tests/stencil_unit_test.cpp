@@ -187,6 +187,9 @@ TEST(report, counts_puts_between_owners_only) {
     EXPECT_EQ(by_level.bytes_between_devices, 4 * 8 * 3 * 8);
     EXPECT_EQ(traffic_per_iteration(g, {{10, 2, 8}, g.nz}, message::plane).puts, 9 * 4);
     EXPECT_EQ(traffic_per_iteration(g, {{10, 1, 1}, g.nz}, message::plane).puts, 0);
+    // Two rows in one put, unless it carries one of several levels.
+    EXPECT_EQ(traffic_per_iteration(g, {{10, 2, 8}, g.nz}, message::plane, 2).puts, 9 * 2);
+    EXPECT_EQ(traffic_per_iteration(g, {{10, 2, 8}, g.nz}, message::level, 2).puts, by_level.puts);
 }
 
 // --- Files

@@ -23,7 +23,7 @@ using support::env_string;
 using support::fail;
 using support::require;
 
-constexpr long max_processes = 32767; // barriers count arrivals of devices in 16 bits
+constexpr long max_processes = 32767; // docs/design/scale.md: more than one hub can serve
 
 bool has(const char* name) { return env_string(name).has_value(); }
 

@@ -123,7 +123,7 @@ bool device_delivery::put(std::uint64_t place, const std::byte* payload, std::si
     if (tag == no_tag) return true;
     const peer_view& inbox = state_.inbox();
     add_release<order_tag::notify_publish>(scope::system,
-                                           inbox.counters + std::size_t(rank) * state_.fields().tags + tag, 1);
+                                           inbox.counters + std::size_t(rank) * state_.fields().tags + tag, 1u);
     ring_bell(&inbox.status[rank].bell);
     return true;
 }

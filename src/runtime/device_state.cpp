@@ -129,7 +129,7 @@ device_state::inbox_layout device_state::layout() const {
     const auto ranks = static_cast<std::size_t>(ranks_);
     const std::size_t barrier_words = std::size_t(barrier_kinds) * 2 * fields_.barriers.words() * barrier_line;
     inbox_layout at{};
-    at.status = at.barriers + packets_of(barrier_words, sizeof(std::uint32_t));
+    at.status = at.barriers + packets_of(barrier_words, sizeof(std::uint64_t));
     at.credits = at.status + ranks;
     at.counters = at.credits + packets_of(ranks * links_per_rank, sizeof(std::uint32_t));
     at.mail = at.counters + packets_of(counter_count(), sizeof(std::uint32_t));
@@ -167,8 +167,8 @@ void device_state::share_inbox() {
             inbox = reinterpret_cast<packet*>(inboxes_.open(process, offer.memory) + offer.offset);
         }
         const auto words = [&](std::size_t part) { return reinterpret_cast<std::uint32_t*>(inbox + part); };
-        peers.push_back({words(at.counters), words(at.barriers), reinterpret_cast<mailbox_status*>(inbox + at.status),
-                         inbox + at.mail, words(at.credits)});
+        peers.push_back({words(at.counters), reinterpret_cast<std::uint64_t*>(inbox + at.barriers),
+                         reinterpret_cast<mailbox_status*>(inbox + at.status), inbox + at.mail, words(at.credits)});
         if (process == control_.index()) own_inbox_ = peers.back();
     }
     upload(peers_.get(), peers.data(), peers.size());

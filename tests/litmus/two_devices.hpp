@@ -79,7 +79,8 @@ private:
     static constexpr lane_shape lanes{8, 8};
     static constexpr std::size_t counter_count = ranks_per_device * tags;
     static constexpr barrier_shape shape{ranks_per_device, 1, ranks_per_device}; // each rank is a row
-    std::vector<std::uint32_t> counters_, barriers_;
+    std::vector<std::uint32_t> counters_;
+    std::vector<std::uint64_t> barriers_;
     std::vector<mailbox_status> status_;
     std::vector<packet> mail_;
     std::vector<std::uint32_t> credits_;

@@ -75,7 +75,9 @@ MUTATIONS = {
     "LINK_FORGETS_POSITION": ("two_targets", DEADLOCK),
     "LINK_FORGETS_PUTS": ("two_notified", WRONG_DATA),
     "NO_MAIL_AFTER_BARRIER": ("barriers", f"{WRONG_DATA}|{MISSING}"),
-    "DEVICE_BARRIER_FORGETS_MAIL": ("barriers", f"{WRONG_DATA}|{MISSING}"),
+    "NO_SECOND_MEETING": ("barriers", WRONG_DATA),
+    "DEVICE_BARRIER_COUNTS_ALL_MAIL": ("barriers", f"{WRONG_DATA}|{MISSING}"),
+    "DEVICE_BARRIER_FORGETS_MAIL": ("two_devices", WRONG_DATA),
     "DEVICE_BARRIER_FORGETS_PUTS": ("barriers", WRONG_DATA),
 }
 

@@ -75,7 +75,7 @@ byte mailed_places[PAIRS];
 bit direct[PAIRS];
 byte near_link[RANKS];
 byte unreleased[RANKS]; /* bit by reach */
-byte mailed[RANKS];     /* bit by reach */
+byte told[RANKS * 2];   /* unread messages as the last barrier of a device, of the world, has counted */
 
 byte received[RANKS * LANES];
 byte payload_received[RANKS * LANES];
@@ -90,8 +90,8 @@ byte consumed[PAIRS];
 byte owed[PAIRS * OPERATIONS];  /* both places' values at the time of a notification */
 
 byte arrived[DEVICES + 1]; /* barriers: of devices, of the world */
-byte arrived_mail[DEVICES + 1];
-byte mail_seen[RANKS * (DEVICES + 1)];
+byte arrived_unread[(DEVICES + 1) * 2]; /* in two sets in turn */
+byte unread_seen[RANKS * (DEVICES + 1) * 2];
 byte epoch[RANKS * (DEVICES + 1)];
 byte before[PAIRS * 4]; /* values put before a barrier, [source, target, of a device or the world, place] */
 
@@ -412,7 +412,6 @@ inline send_message(mask) {
         fi;
         /* count_as_sent */
         direct[pair(me, t)] = 0;
-        mailed[me] = mailed[me] | (1 << reach(me, t));
 #ifdef LAST_PUT_GROWS_OLD
         if
         :: mask != 0 && not_before(freed[pair(me, t)], last_put[pair(me, t)]) -> mailed_places[pair(me, t)] = 0
@@ -558,16 +557,72 @@ inline flush() {
 #define is_in(r, b) ((b) == DEVICES || device_of(r) == (b))
 #define members(b) ((b) == DEVICES -> RANKS : ((b) + 1 < DEVICES -> PER_DEVICE : RANKS - (b) * PER_DEVICE))
 /* A device's barrier has done nothing for other devices. */
-#ifdef DEVICE_BARRIER_FORGETS_MAIL
-#define mail_to_keep(b) 0
+#ifdef DEVICE_BARRIER_COUNTS_ALL_MAIL
+#define counts_for(r, b) true
 #else
-#define mail_to_keep(b) ((b) == DEVICES -> 0 : 2)
+#define counts_for is_in
+#endif
+#ifdef DEVICE_BARRIER_FORGETS_MAIL
+#define is_settled(r, b) true
+#else
+#define is_settled is_in
 #endif
 #ifdef DEVICE_BARRIER_FORGETS_PUTS
 #define puts_to_keep(b) 0
 #else
 #define puts_to_keep(b) ((b) == DEVICES -> 0 : 2)
 #endif
+#ifdef DEVICE_BARRIER_COUNTS_ALL_MAIL
+#define told_in(b) told[me]
+#else
+#define told_in(b) told[me * 2 + ((b) == DEVICES)]
+#endif
+#ifdef NO_SECOND_MEETING
+#define meets_again 0
+#else
+#define meets_again more
+#endif
+
+#define turn_of(b) ((b) * 2 + epoch[me * (DEVICES + 1) + b] % 2)
+#define seen_by(me, b) unread_seen[me * (DEVICES + 1) * 2 + turn_of(b)]
+#define is_full(b) (arrived[b] >= epoch[me * (DEVICES + 1) + b] * members(b))
+
+/* Tells by how much more messages this rank has sent than taken since it told so last. Mail that it has sent is no
+ * matter any more after the barrier. */
+inline arrive() {
+    value = 0; number = 0;
+    do
+    :: number < RANKS ->
+        if
+        :: counts_for(number, b) -> value = value + sent[pair(me, number)] - START
+        :: else
+        fi;
+        if
+        :: is_settled(number, b) && (!EVICT || near_link[me] == number) -> mailed_places[pair(me, number)] = 0
+        :: else
+        fi;
+        number++
+    :: else -> break
+    od;
+    number = 0;
+    do
+    :: number < LANES ->
+        if
+        :: source_of[lane_of(me, number)] != 0 && counts_for(source_of[lane_of(me, number)] - 1, b) ->
+            value = value - (received[lane_of(me, number)] - START)
+        :: else
+        fi;
+        number++
+    :: else -> break
+    od;
+    epoch[me * (DEVICES + 1) + b]++;
+    arrived_unread[turn_of(b)] = arrived_unread[turn_of(b)] + value - told_in(b);
+    told_in(b) = value;
+    arrived[b]++;
+    unreleased[me] = unreleased[me] & puts_to_keep(b);
+    value = 0; number = 0;
+    waits = 1
+}
 
 inline cross_barrier() {
     d_step {
@@ -581,18 +636,13 @@ inline cross_barrier() {
             number++
         :: else -> break
         od;
-        epoch[me * (DEVICES + 1) + b]++;
-        arrived[b]++;
-        arrived_mail[b] = arrived_mail[b] + ((mailed[me] & ((b) == DEVICES -> 3 : 1)) != 0);
-        mailed[me] = mailed[me] & mail_to_keep(b);
-        unreleased[me] = unreleased[me] & puts_to_keep(b);
-        value = 0; number = 0;
-        waits = 1
+        settled = 0;
+        arrive()
     }
     do
-    :: d_step { waits && arrived[b] >= epoch[me * (DEVICES + 1) + b] * members(b) ->
-        more = mailed_counts && arrived_mail[b] != mail_seen[me * (DEVICES + 1) + b];
-        mail_seen[me * (DEVICES + 1) + b] = arrived_mail[b];
+    :: d_step { waits && is_full(b) ->
+        more = mailed_counts && !settled && arrived_unread[turn_of(b)] != seen_by(me, b);
+        seen_by(me, b) = arrived_unread[turn_of(b)];
         number = 0;
         do
         :: number < RANKS ->
@@ -604,7 +654,10 @@ inline cross_barrier() {
         :: else -> break
         od;
         number = 0; waits = 0 }
-    :: d_step { !waits && !(more && (has_mail(0) || has_mail(LANES - 1))) ->
+    :: d_step { !waits && meets_again && !has_mail(0) && !has_mail(LANES - 1) && fence(me, (b) == DEVICES) ->
+        more = 0; settled = 1;
+        arrive() }
+    :: d_step { !waits && !meets_again && !(more && (has_mail(0) || has_mail(LANES - 1))) ->
         more = 0;
         value = (b) == DEVICES;
         number = 0;
@@ -613,7 +666,10 @@ inline cross_barrier() {
             if
             :: is_in(number, b) ->
                 assert(known[place(number, me, 0)] >= before[pair(number, me) * 4 + value * 2]);
-                assert(known[place(number, me, 1)] >= before[pair(number, me) * 4 + value * 2 + 1])
+                assert(known[place(number, me, 1)] >= before[pair(number, me) * 4 + value * 2 + 1]);
+                /* And what this rank has put has arrived there. */
+                assert(window[place(me, number, 0)] >= before[pair(me, number) * 4 + value * 2]);
+                assert(window[place(me, number, 1)] >= before[pair(me, number) * 4 + value * 2 + 1])
             :: else
             fi;
             number++
@@ -631,7 +687,7 @@ inline cross_barrier() {
 
 proctype rank(byte me) {
     byte operations, t, does, l, batch, done, skipped, rest, p, at, value, number, b;
-    bit waits, more, met;
+    bit waits, more, met, settled;
     operations = ((LINKS >> me * RANKS) % (1 << RANKS) -> OPERATIONS : 0);
 program:
     do

@@ -54,6 +54,12 @@ DCUDA_DEVICE void meet(rank_state& state, collective kind, const Action& action)
 // Barriers use two sets of words in turn: an arrival for the barrier after the next cannot come before everybody has
 // left this one, so a full word holds the arrivals of this barrier and no others, and all ranks see the same.
 //
+// After a barrier all mail that was sent before has been taken. Each arrival tells by how much more messages its rank
+// has sent than taken since its last one. The sum over all ranks is what was unread when they arrived: a message is
+// counted as sent by the first arrival of its source after it, and as taken by one of its target that is not earlier.
+// If that is nothing, all have been taken, and what was placed is ordered by the arrivals like all that ranks do. Else
+// all ranks take their mail and meet once more; then nothing is unread, because nobody has sent anything between.
+//
 // ORDER barrier-arrive -> barrier-observe (device scope): what a rank did, and what those did whose arrival it has
 // observed, is ordered before its own arrival. Additions form one release sequence, so who has seen a word full has
 // acquired all arrivals. Weaker: a rank may miss what another did before the barrier.
@@ -62,12 +68,12 @@ DCUDA_DEVICE void meet(rank_state& state, collective kind, const Action& action)
 // PERF: 132 ranks 1.1 us (one row), 2112 ranks 2.3 us; grid.sync 0.99 and 4.8 us. H200, 2026-11-21.
 
 struct barrier_words {
-    std::uint32_t* base;
+    std::uint64_t* base;
     barrier_shape shape;
-    DCUDA_DEVICE std::uint32_t* row(std::uint32_t index) const { return base + index * barrier_line; }
-    DCUDA_DEVICE std::uint32_t* column(std::uint32_t index) const { return row(shape.rows + index); }
-    DCUDA_DEVICE std::uint32_t* root() const { return column(shape.row_size); }
-    DCUDA_DEVICE std::uint32_t* release(std::uint32_t row) const { return root() + (1 + row) * barrier_line; }
+    DCUDA_DEVICE std::uint64_t* row(std::uint32_t index) const { return base + index * barrier_line; }
+    DCUDA_DEVICE std::uint64_t* column(std::uint32_t index) const { return row(shape.rows + index); }
+    DCUDA_DEVICE std::uint64_t* root() const { return column(shape.row_size); }
+    DCUDA_DEVICE std::uint64_t* release(std::uint32_t row) const { return root() + (1 + row) * barrier_line; }
 };
 
 // Where the words of the barrier with this number are in those of a device.
@@ -81,7 +87,7 @@ DCUDA_DEVICE std::uint32_t times_full(std::uint32_t epoch) { return (epoch + 1) 
 DCUDA_DEVICE barrier_words words_of(const rank_state& state, collective kind, std::uint32_t epoch,
                                     std::uint32_t process) {
     const barrier_shape& shape = state.device.barriers;
-    std::uint32_t* const base =
+    std::uint64_t* const base =
         process < near_processes ? state.near_barriers[process] : state.device.peers[process].barriers;
     return {base + barrier_offset(shape, kind, epoch), shape};
 }
@@ -91,18 +97,49 @@ DCUDA_DEVICE barrier_words words_of_device(const rank_state& state, collective k
     return {state.mine.barriers + barrier_offset(shape, kind, epoch), shape};
 }
 
-// Waits until `arrivals` have been counted in the word, over all barriers; the lower half of the word wraps around.
-// What its upper half counts is then in `mail`. False if the run ended. One thread.
+// Waits until `arrivals` have been counted in the word, over all barriers; the lower half of the word wraps around, and
+// then one message too many is counted in the upper half, which does no harm. What arrivals have added there since
+// `seen` is then in `unread`. False if the run ended. One thread.
 template <order_tag Tag>
-DCUDA_DEVICE bool await_arrivals(rank_state& state, scope reach, collective kind, const std::uint32_t* word,
-                                 std::uint32_t arrivals, std::uint32_t& mail) {
+DCUDA_DEVICE bool await_arrivals(rank_state& state, scope reach, collective kind, const std::uint64_t* word,
+                                 std::uint32_t arrivals, std::uint32_t& seen, std::uint32_t& unread) {
     return wait_for_word<Tag>(
         state, reach, word,
-        [&](std::uint32_t value) {
-            mail = value >> 16;
-            return static_cast<std::int16_t>(value - arrivals) >= 0;
+        [&](std::uint64_t value) {
+            if (static_cast<std::int32_t>(arrivals_of(value) - arrivals) < 0) return false;
+            unread = unread_of(value) - seen;
+            seen = unread_of(value);
+            return true;
         },
         reach == scope::device ? waiting::collective : waiting::other_devices, static_cast<std::uint32_t>(kind));
+}
+
+// By how much more messages this rank has sent than taken since the start, between ranks of the device or, by
+// scope::system, all: a difference that wraps around. One thread.
+DCUDA_DEVICE std::uint32_t unread_messages(const rank_state& state, scope reach) {
+    std::uint32_t messages = state.sent[0] + state.lanes * state.device.counter_start;
+    if (reach == scope::system) messages += state.sent[1];
+    for (std::uint32_t lane = 0; lane < state.lanes; ++lane) {
+        const bool counts = reach == scope::system || (state.remote_lanes >> lane & 1) == 0;
+        messages -= counts ? state.inbound[lane].taken.messages : state.device.counter_start;
+    }
+    return messages;
+}
+
+// What this rank's arrival adds. One thread.
+DCUDA_DEVICE std::uint64_t arrival_of(rank_state& state, scope reach) {
+    const std::uint32_t now = unread_messages(state, reach);
+    std::uint32_t& told = state.told[static_cast<unsigned>(reach)];
+    const std::uint32_t before = told;
+    told = now;
+    return barrier_word(1, now - before);
+}
+
+// When the barrier is over all mail to ranks of this reach will have been taken: straight puts after it need not wait
+// for that. One thread.
+DCUDA_DEVICE void forget_mail_within(rank_state& state, scope reach) {
+    for (link& to : state.links)
+        if (reach == scope::system || to.reach == scope::device) forget_mailed_puts(to);
 }
 
 // What a rank does in a barrier of its device; prepared before the block's threads meet.
@@ -112,62 +149,58 @@ public:
         : state_(state), kind_(kind), epoch_(state.generation[static_cast<std::uint32_t>(kind)] + 1),
           words_(words_of_device(state, kind, epoch_)), row_(words_.row(state.row.row)) {}
 
-    // One thread, after the block's barrier. True if any rank has sent mail since the barrier before, and then for all
-    // ranks; or if the run has ended.
+    // One thread, after the block's barrier. True if any rank's mail was unread, and then for all ranks; or if the run
+    // has ended.
     DCUDA_DEVICE bool meet() {
         const auto index = static_cast<std::uint32_t>(kind_);
         const auto [row, place, members] = state_.row;
         const std::uint32_t rows = words_.shape.rows, row_size = words_.shape.row_size;
-        std::uint32_t mail = 0;
-        add_release<order_tag::barrier_arrive>(scope::device, row_,
-                                               (state_.mailed & device_bit) != 0 ? barrier_mail + 1 : 1);
+        auto& seen = state_.unread_seen[index][epoch_ % 2];
+        std::uint32_t unread = 0;
+        add_release<order_tag::barrier_arrive>(scope::device, row_, arrival_of(state_, scope::device));
+        forget_mail_within(state_, scope::device);
         if (!await_arrivals<order_tag::barrier_observe>(state_, scope::device, kind_, row_,
-                                                        times_full(epoch_) * members, mail))
+                                                        times_full(epoch_) * members, seen[0], unread))
             return true;
-        bool any = mail != state_.mail_seen[index][epoch_ % 2][0];
-        state_.mail_seen[index][epoch_ % 2][0] = mail;
         if (rows > 1) {
-            const std::uint32_t arrival = any ? barrier_mail + 1 : 1;
+            const std::uint64_t arrival = barrier_word(1, unread);
             add_release<order_tag::barrier_arrive>(scope::device, words_.column(place), arrival);
             // A short last row speaks also in the columns where it has no rank.
             for (std::uint32_t other = place + members; other < row_size; other += members)
                 add_release<order_tag::barrier_arrive>(scope::device, words_.column(other), arrival);
             if (!await_arrivals<order_tag::barrier_observe>(state_, scope::device, kind_, words_.column(place),
-                                                            times_full(epoch_) * rows, mail))
+                                                            times_full(epoch_) * rows, seen[1], unread))
                 return true;
-            any = any || mail != state_.mail_seen[index][epoch_ % 2][1];
-            state_.mail_seen[index][epoch_ % 2][1] = mail;
         }
         state_.generation[index] = epoch_;
-        // What went to other devices is released and told by a barrier of the world.
-        state_.mailed &= ~device_bit;
-        state_.unreleased &= ~device_bit;
-        return any;
+        // What went to other devices is released by a barrier of the world.
+        state_.unreleased &= ~bit_of(scope::device);
+        return unread != 0;
     }
 
 private:
-    static constexpr std::uint32_t device_bit = bit_of(scope::device);
-
     rank_state& state_;
     collective kind_;
     std::uint32_t epoch_;
     barrier_words words_;
-    std::uint32_t* row_;
+    std::uint64_t* row_;
 };
 
-// Where some devices are reached over a network, the hosts of all processes meet for their ranks. The arrivals of all
-// devices, for the words of the rows; 0 if the run ended. One thread of rank 0.
+// Where some devices are reached over a network, the hosts of all processes meet for their ranks. They know only
+// whether some device has sent as much as it has taken: `unread` is 1 then if one has not. The number of devices that
+// have arrived, all; 0 if the run ended. One thread of rank 0.
 //
 // ORDER host-barrier: what this thread has observed is completed to the system before its host learns of the arrival
 // (command-publish); the host makes sure that what the device has sent over the network has arrived; the reply comes
 // after that of all processes (reply-publish), and is released to the rows.
-DCUDA_COLD std::uint32_t meet_by_host(shared_state shared, collective kind, std::uint32_t number, bool mail) {
+DCUDA_COLD std::uint32_t meet_by_host(shared_state shared, collective kind, std::uint32_t number,
+                                      std::uint32_t& unread) {
     rank_state& state = shared.get();
     const device_context& device = state.device;
     const auto index = static_cast<std::uint32_t>(kind);
     complete_writes();
     if (!send_command(state, command{{static_cast<std::uint32_t>(opcode::barrier), state.device_rank, number, index,
-                                      mail ? 1u : 0u}}))
+                                      unread != 0 ? 1u : 0u}}))
         return 0;
     std::uint32_t reply = 0;
     if (!wait_for_word<order_tag::reply_observe>(
@@ -179,51 +212,47 @@ DCUDA_COLD std::uint32_t meet_by_host(shared_state shared, collective kind, std:
             waiting::other_devices, index))
         return 0;
     fence_release<order_tag::device_arrive>(scope::device);
-    return device.process_count + ((reply & 1) != 0 ? barrier_mail : 0);
+    unread = reply & 1;
+    return device.process_count;
 }
 
-// The team; true in its first thread if any rank has sent mail since the barrier before, or if the run has ended. The
-// first rank of a row, and rank 0, do the work of others.
+// The team; true in its first thread if any rank's mail was unread, or if the run has ended. The first rank of a row,
+// and rank 0, do the work of others.
 DCUDA_DEVICE bool barrier_of_world(const team& all, rank_state& state, collective kind, std::uint32_t epoch) {
     const device_context& device = state.device;
     const auto index = static_cast<std::uint32_t>(kind);
     const barrier_words words = words_of_device(state, kind, epoch);
     const std::uint32_t rows = words.shape.rows;
     const auto [row, place, members] = state.row;
-    std::uint32_t mail = 0;
+    auto& seen = state.unread_seen[index][epoch % 2];
+    std::uint32_t unread = 0;
     bool going = true;
-    const auto arrival_after = [&](std::uint32_t& seen) {
-        const bool changed = mail != seen;
-        seen = mail;
-        return changed ? barrier_mail + 1 : 1;
-    };
     if (all.leads()) {
-        add_release<order_tag::barrier_arrive>(scope::device, words.row(row), state.mailed != 0 ? barrier_mail + 1 : 1);
+        add_release<order_tag::barrier_arrive>(scope::device, words.row(row), arrival_of(state, scope::system));
+        forget_mail_within(state, scope::system);
         if (place == 0) {
             going = await_arrivals<order_tag::barrier_observe>(state, scope::device, kind, words.row(row),
-                                                               times_full(epoch) * members, mail);
+                                                               times_full(epoch) * members, seen[0], unread);
             if (going && rows > 1)
-                add_release<order_tag::barrier_arrive>(scope::device, words.root(),
-                                                       arrival_after(state.mail_seen[index][epoch % 2][0]));
+                add_release<order_tag::barrier_arrive>(scope::device, words.root(), barrier_word(1, unread));
             if (going && rows > 1 && state.device_rank == 0)
                 going = await_arrivals<order_tag::barrier_observe>(state, scope::device, kind, words.root(),
-                                                                   times_full(epoch) * rows, mail);
+                                                                   times_full(epoch) * rows, seen[2], unread);
         }
     }
     if (state.device_rank == 0) {
-        std::uint32_t arrival = 0;
+        std::uint32_t arrivals = 0;
         if (all.leads() && going) {
-            // One row: nobody else has kept what its word counted.
-            arrival = arrival_after(state.mail_seen[index][epoch % 2][rows > 1 ? 2 : 0]);
+            arrivals = 1;
             fence_release<order_tag::device_arrive>(scope::system);
         }
         // What the hosts of all processes have met for, all devices at once.
-        if (all.leads() && arrival != 0 && device.network.in_use != 0)
-            arrival = exec::far(meet_by_host)(state, kind, epoch, arrival != 1);
-        arrival = broadcast(all, arrival, 0);
+        if (all.leads() && arrivals != 0 && device.network.in_use != 0)
+            arrivals = exec::far(meet_by_host)(state, kind, epoch, unread);
+        const std::uint64_t arrival = barrier_word(broadcast(all, arrivals, 0), broadcast(all, unread, 0));
         sync(all);
         const std::uint32_t processes = device.network.in_use != 0 ? 1 : device.process_count;
-        for (std::uint32_t i = 0; i < processes && arrival != 0; ++i) {
+        for (std::uint32_t i = 0; i < processes && arrivals_of(arrival) != 0; ++i) {
             const std::uint32_t process = device.network.in_use != 0 ? device.process_index : i;
             for (std::uint32_t row_index = all.index; row_index < rows; row_index += all.count)
                 add_after_fence<order_tag::device_arrive>(words_of(state, kind, epoch, process).release(row_index),
@@ -232,9 +261,9 @@ DCUDA_DEVICE bool barrier_of_world(const team& all, rank_state& state, collectiv
     }
     if (!all.leads()) return false;
     if (!going || !await_arrivals<order_tag::device_observe>(state, scope::system, kind, words.release(row),
-                                                             times_full(epoch) * device.process_count, mail))
+                                                             times_full(epoch) * device.process_count, seen[1], unread))
         return true;
-    return arrival_after(state.mail_seen[index][epoch % 2][1]) != 1;
+    return unread != 0;
 }
 
 // The same for all of the team.
@@ -247,15 +276,15 @@ DCUDA_COLD bool meet_world(team all, shared_state shared, collective kind) {
     sync(all);
     if (all.leads()) {
         state.generation[index] = epoch;
-        state.mailed = state.unreleased = 0;
+        state.unreleased = 0;
     }
     return vote(all, mail) != 0;
 }
 
 // All ranks of the device, or of the world: none returns before all have called it. Then all mail that was sent before
-// has been taken: if there was any, the ranks take it and meet once more.
+// has been taken: if some was unread, the ranks take it and meet once more.
 DCUDA_DEVICE void cross_barrier(rank_state& state, collective kind, communicator comm) {
-    for (;;) {
+    for (bool taken = false;; taken = true) {
         bool more = false; // mail, or the end of the run
         if (comm == world && state.device.process_count > 1) {
             exec::sync_block();
@@ -270,6 +299,7 @@ DCUDA_DEVICE void cross_barrier(rank_state& state, collective kind, communicator
         }
         if (!more) return;
         leave_if_ended(state);
+        if (taken) return; // what this meeting counted is what the first had found unread, taken
         exec::team_then_sync([&](const team& all) { exec::far(take_mail<team>)(all, state, 0); });
     }
 }
@@ -297,11 +327,12 @@ DCUDA_DEVICE void init(context device, rank_state& state) {
         state.tag_records = state.device.tag_records + rank * state.device.tags;
         state.status = state.mine.status + rank;
         state.mail = state.mine.mail + rank * lanes_per_rank * state.device.lanes.size();
-        state.unreleased = state.mailed = state.flushes = state.link_count = 0;
+        state.unreleased = state.flushes = state.link_count = 0;
+        for (unsigned reach = 0; reach < 2; ++reach) state.sent[reach] = state.told[reach] = 0;
         state.ring_head = state.networked = state.network_flushes = 0;
         state.lanes = state.remote_lanes = 0;
         state.usual_waits = state.called_off = state.counted = state.batch.count = 0;
-        for (auto& kind : state.mail_seen)
+        for (auto& kind : state.unread_seen)
             for (auto& turn : kind)
                 for (std::uint32_t& count : turn) count = 0;
         for (unsigned p = 0; p < near_processes && p < state.device.process_count; ++p)

@@ -84,7 +84,7 @@ DCUDA_DEVICE void deliver_small(const courier_task& task, courier_state& state) 
                 if (vote(all, notify != nullptr) == 0) return;
                 if (unreleased) fence_release<order_tag::notify_publish>(scope::device);
                 unreleased = false;
-                if (notify != nullptr) add_after_fence<order_tag::notify_publish>(notify, 1);
+                if (notify != nullptr) add_after_fence<order_tag::notify_publish>(notify, 1u);
                 notify = nullptr;
             };
             while (taken < there) {
@@ -170,7 +170,7 @@ DCUDA_DEVICE bool copy_part(std::byte* target, const std::byte* source, std::uin
 // All threads: the warps take the parts of all copies in turn.
 DCUDA_DEVICE void make_copies(const courier_state& state) {
     // ORDER command-observe: the payload lies in host memory, where other payload may have lain before.
-    acquire_after<order_tag::command_observe>(scope::system, nullptr);
+    acquire_packet<order_tag::command_observe>(scope::system);
     const unsigned lane = threadIdx.x % 32, warps = blockDim.x / 32;
     unsigned part = threadIdx.x / 32; // counted from the begin of copy i
     for (unsigned i = 0; i < state.count; ++i) {
@@ -202,7 +202,7 @@ __global__ void __launch_bounds__(most_courier_threads) courier_kernel(courier_t
         make_copies(state);
         __syncthreads();
         if (threadIdx.x < state.count && state.copies[threadIdx.x].counter != nullptr)
-            add_release<order_tag::notify_publish>(scope::device, state.copies[threadIdx.x].counter, 1);
+            add_release<order_tag::notify_publish>(scope::device, state.copies[threadIdx.x].counter, 1u);
         __syncthreads();
     }
     if (threadIdx.x == 0) store_release<order_tag::slot_free>(scope::system, task.done, state.next);

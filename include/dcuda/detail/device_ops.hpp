@@ -90,7 +90,7 @@ DCUDA_DEVICE void notify_by(rank_state& state, link& to, std::uint32_t tag) {
     exec::sync_then_team([&](const team& all) {
         if (!all.leads()) return;
         exec::complete_copies(state.staging, exec::is_leader());
-        add_release<order_tag::notify_publish>(to.reach, to.counters + tag, 1);
+        add_release<order_tag::notify_publish>(to.reach, to.counters + tag, 1u);
         if (DCUDA_BACKEND_CPU) ring_bell_of(state, to);
     });
 }

@@ -23,12 +23,6 @@ DCUDA_DEVICE bool has_room_for_payload(const rank_state& state, const link& to, 
     return to.sent.packets + packets - to.freed.packets <= state.device.lanes.packets;
 }
 
-// No put that went by mail can be placed late any more.
-DCUDA_DEVICE void forget_mailed_puts(link& to) {
-    to.mailed_from = reinterpret_cast<std::byte*>(~std::uintptr_t{0});
-    to.mailed_to = nullptr;
-}
-
 // Finds the link to a rank that is not near: in the rank's table, or a new one. All threads of the rank.
 DCUDA_COLD void load_link(shared_state shared, std::uint32_t world_rank) {
     rank_state& state = shared.get();
@@ -89,6 +83,7 @@ DCUDA_COLD void load_link(shared_state shared, std::uint32_t world_rank) {
                 store_packet<order_tag::mail_publish>(found.lane + device.lanes.header(start), record, mail_hello,
                                                       state.world_rank, start + 1);
                 ++found.sent.messages;
+                ++state.sent[static_cast<unsigned>(found.reach)];
             }
         }
         entry = found;
@@ -200,7 +195,7 @@ struct outgoing {
     // After that. One thread.
     DCUDA_DEVICE void count(rank_state& state, link& to) const {
         to.sent = after;
-        state.mailed |= bit_of(to.reach);
+        ++state.sent[static_cast<unsigned>(to.reach)];
         if (head.vouches()) {
             to.direct = 0;
             to.flushes = state.flushes;

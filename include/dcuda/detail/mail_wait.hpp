@@ -210,7 +210,7 @@ DCUDA_DEVICE look_outcome look_at_headers(const team& all, rank_state& state, st
                                       : all.index == 31 ? &state.status->lanes_taken
                                                         : nullptr;
     std::uint32_t found = 0, mailed = 0; // notifications of the tag; those by mail
-    unsigned last = 0;                   // lanes that brought the last ones
+    unsigned last = 0;                   // lanes that brought the last ones of the tag
     unsigned with_payload = 0;           // lanes
     bool vouched = false, enough = false, other = false;
     for (unsigned looks = 0; looks < most_looks && !enough && !other && with_payload == 0; ++looks) {
@@ -230,7 +230,7 @@ DCUDA_DEVICE look_outcome look_at_headers(const team& all, rank_state& state, st
             if (all.leads()) notifications(state, theirs).consumed -= bits_in(those);
             rest &= ~those;
         }
-        if (plain != 0) last = plain;
+        if (same != 0) last = same;
         mailed += bits_in(same);
         const std::uint32_t counted = broadcast(all, now, 30);
         if (counted != counter) vouched = vouched || all.leads();

@@ -12,6 +12,7 @@
 
 #if !defined(__CUDA_ARCH__)
 #include <atomic>
+#include <bit>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
@@ -81,6 +82,12 @@ __device__ __forceinline__ std::uint32_t load_relaxed(const std::uint32_t* word)
     return value;
 }
 
+__device__ __forceinline__ std::uint64_t load_relaxed(const std::uint64_t* word) {
+    std::uint64_t value;
+    asm volatile("ld.relaxed.sys.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+    return value;
+}
+
 __device__ __forceinline__ void store_relaxed(std::uint32_t* word, std::uint32_t value) {
     asm volatile("st.relaxed.sys.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
 }
@@ -102,7 +109,7 @@ __device__ __forceinline__ void store_release(scope s, std::uint32_t* word, std:
 // cache, 0.2 us; and ptxas 13.0 drops an acquiring load whose value is not used, and has been seen to put a wrong
 // predicate on the invalidation that it leaves behind.
 template <order_tag Tag>
-__device__ __forceinline__ void acquire_after(scope s, const std::uint32_t*) {
+__device__ __forceinline__ void acquire_after(scope s, const void*) {
 #if __CUDA_ARCH__ >= 900
     if (s == scope::device)
         asm volatile("fence.acquire.gpu;" ::: "memory");
@@ -132,18 +139,23 @@ __device__ __forceinline__ void fence_release(scope reach) {
 #endif
 }
 
-// Sources on this device and on others add to the same word. The addition itself therefore always has system scope, or
-// it would be no morally strong operation with those of other devices; only the release before it is as narrow as the
-// reach allows. This is what red.release compiles to, with the two scopes apart.
 template <order_tag Tag>
-__device__ __forceinline__ void add_release(scope reach, std::uint32_t* word, std::uint32_t value) {
-    fence_release<Tag>(reach);
+__device__ __forceinline__ void add_after_fence(std::uint32_t* word, std::uint32_t value) {
     asm volatile("red.relaxed.sys.global.add.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
 }
 
 template <order_tag Tag>
-__device__ __forceinline__ void add_after_fence(std::uint32_t* word, std::uint32_t value) {
-    asm volatile("red.relaxed.sys.global.add.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+__device__ __forceinline__ void add_after_fence(std::uint64_t* word, std::uint64_t value) {
+    asm volatile("red.relaxed.sys.global.add.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+}
+
+// Sources on this device and on others add to the same word. The addition itself therefore always has system scope, or
+// it would be no morally strong operation with those of other devices; only the release before it is as narrow as the
+// reach allows. This is what red.release compiles to, with the two scopes apart.
+template <order_tag Tag, class Word>
+__device__ __forceinline__ void add_release(scope reach, Word* word, Word value) {
+    fence_release<Tag>(reach);
+    add_after_fence<Tag>(word, value);
 }
 
 // Device scope.
@@ -219,33 +231,38 @@ inline std::memory_order order(std::memory_order strong) {
     return weakened(Tag) ? std::memory_order_relaxed : strong;
 }
 
-inline std::atomic_ref<std::uint32_t> atomic(const std::uint32_t* word) {
-    return std::atomic_ref<std::uint32_t>(*const_cast<std::uint32_t*>(word));
+template <class Word>
+inline std::atomic_ref<Word> atomic(const Word* word) {
+    return std::atomic_ref<Word>(*const_cast<Word*>(word));
 }
 
-// Sleeps until the word no longer holds `value`, at most `timeout_ns`. The word may be shared between processes.
-inline void sleep_on(const std::uint32_t* word, std::uint32_t value, long timeout_ns) {
+// Sleeps until the word no longer holds `value`, at most `timeout_ns`. The word may be shared between processes. Of a
+// wide word the lower half counts, which comes first.
+template <class Word>
+inline void sleep_on(const Word* word, Word value, long timeout_ns) {
+    static_assert(std::endian::native == std::endian::little);
     const timespec timeout{timeout_ns / 1'000'000'000, timeout_ns % 1'000'000'000};
-    syscall(SYS_futex, word, FUTEX_WAIT, value, &timeout, nullptr, 0);
+    syscall(SYS_futex, word, FUTEX_WAIT, static_cast<std::uint32_t>(value), &timeout, nullptr, 0);
 }
 
-inline void wake_sleepers(const std::uint32_t* word) {
-    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-}
+inline void wake_sleepers(const void* word) { syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
 
-template <order_tag Tag>
-inline std::uint32_t load_acquire(scope, const std::uint32_t* word) {
+template <order_tag Tag, class Word>
+inline Word load_acquire(scope, const Word* word) {
     return atomic(word).load(order<Tag>(std::memory_order_acquire));
 }
 
 // ThreadSanitizer does not understand fences. By coherence this load reads the value that was seen or a later one; in
 // either case it synchronizes with the releases of the one that was seen.
-template <order_tag Tag>
-inline void acquire_after(scope, const std::uint32_t* word) {
+template <order_tag Tag, class Word>
+inline void acquire_after(scope, const Word* word) {
     (void)load_acquire<Tag>(scope::system, word);
 }
 
-inline std::uint32_t load_relaxed(const std::uint32_t* word) { return atomic(word).load(std::memory_order_relaxed); }
+template <class Word>
+inline Word load_relaxed(const Word* word) {
+    return atomic(word).load(std::memory_order_relaxed);
+}
 
 inline std::uint32_t load_in_block(const std::uint32_t* word) { return load_relaxed(word); }
 
@@ -259,8 +276,8 @@ inline void store_release(scope, std::uint32_t* word, std::uint32_t value) {
     wake_sleepers(word);
 }
 
-template <order_tag Tag>
-inline void add_release(scope, std::uint32_t* word, std::uint32_t value) {
+template <order_tag Tag, class Word>
+inline void add_release(scope, Word* word, Word value) {
     atomic(word).fetch_add(value, order<Tag>(std::memory_order_release));
     wake_sleepers(word);
 }
@@ -269,8 +286,8 @@ inline void add_release(scope, std::uint32_t* word, std::uint32_t value) {
 template <order_tag Tag>
 inline void fence_release(scope) {}
 
-template <order_tag Tag>
-inline void add_after_fence(std::uint32_t* word, std::uint32_t value) {
+template <order_tag Tag, class Word>
+inline void add_after_fence(Word* word, Word value) {
     add_release<Tag>(scope::system, word, value);
 }
 
@@ -322,11 +339,11 @@ inline std::uint64_t clock_ns() {
 // says no. One thread of a rank. What ready() has once accepted it accepts for ever.
 //
 // ORDER: it polls relaxed and acquires once, at the end: acquire_after.
-template <order_tag Tag, class Ready, class Patience>
-DCUDA_DEVICE bool poll(scope s, const std::uint32_t* word, const Ready& ready, const Patience& patience) {
+template <order_tag Tag, class Word, class Ready, class Patience>
+DCUDA_DEVICE bool poll(scope s, const Word* word, const Ready& ready, const Patience& patience) {
 #if defined(__CUDA_ARCH__)
     for (unsigned polls = 1;; ++polls) {
-        const std::uint32_t value = load_relaxed(word);
+        const Word value = load_relaxed(word);
         if (ready(value)) {
             acquire_after<Tag>(s, word);
             return true;
@@ -337,7 +354,7 @@ DCUDA_DEVICE bool poll(scope s, const std::uint32_t* word, const Ready& ready, c
 #elif !defined(__CUDACC__)
     long sleep_ns = 500'000;
     for (unsigned polls = 1;; ++polls) {
-        const std::uint32_t value = load_relaxed(word);
+        const Word value = load_relaxed(word);
         if (ready(value)) {
             acquire_after<Tag>(s, word);
             return true;

@@ -57,9 +57,9 @@ struct alignas(128) meeting {
 };
 
 // The words of a barrier, of which there are two sets. The device's ranks stand in rows of `row_size`; the last row may
-// be shorter. Words count arrivals in their lower half; a rank that has sent small puts since the last barrier also
-// adds 1 to the upper half. The words are `barrier_line` words apart. home: the device's memory, mapped by peers.
-// Layout:
+// be shorter. Words count arrivals in their lower half. In the upper half each arrival adds by how much more messages
+// its ranks have sent than taken since the last barrier. The words are `barrier_line` words apart. home: the device's
+// memory, mapped by peers. Layout:
 //   row[rows]        arrivals of a row.           writers: its ranks; readers: the same
 //   column[row_size] arrivals of rows.            writers: a rank of each row; readers: the column's ranks
 //   root             arrivals of rows.            writers: first ranks of the rows; reader: rank 0 of the device
@@ -70,8 +70,14 @@ struct barrier_shape {
     std::uint32_t rows;
     DCUDA_HOST_DEVICE std::uint32_t words() const { return 2 * rows + row_size + 1; }
 };
-inline constexpr std::uint32_t barrier_line = 64;
-inline constexpr std::uint32_t barrier_mail = 1u << 16;
+inline constexpr std::uint32_t barrier_line = 32;
+DCUDA_HOST_DEVICE constexpr std::uint64_t barrier_word(std::uint32_t arrivals, std::uint32_t unread) {
+    return arrivals | static_cast<std::uint64_t>(unread) << 32;
+}
+DCUDA_HOST_DEVICE constexpr std::uint32_t arrivals_of(std::uint64_t word) { return static_cast<std::uint32_t>(word); }
+DCUDA_HOST_DEVICE constexpr std::uint32_t unread_of(std::uint64_t word) {
+    return static_cast<std::uint32_t>(word >> 32);
+}
 
 // The mailbox of a rank takes small puts and notifications of other ranks: payload and sequence number in one packet.
 // It has `lanes_per_rank` lanes. A lane has one writer, the source that took it, and two rings of packets: headers, one
@@ -130,7 +136,7 @@ struct header {
 struct peer_view {
     std::uint32_t* counters; // [local rank * tags + tag]; notifications of sources that have no lane. writers: local
                              // and peer ranks, by atomic addition; reader: the rank
-    std::uint32_t* barriers; // [collective][turn][barrier_shape]
+    std::uint64_t* barriers; // [collective][turn][barrier_shape]
     mailbox_status* status;  // [local rank]
     packet* mail;            // [local rank][lane][lane_shape]; writer: the lane's source; reader: the rank
     std::uint32_t* credits;  // [local rank][link]: what the link's target has taken out of our lane: messages in the

@@ -46,6 +46,12 @@ struct alignas(16) link {
 };
 inline constexpr std::uint32_t no_rank = UINT32_MAX;
 
+// No put that went by mail can be placed late any more.
+DCUDA_DEVICE void forget_mailed_puts(link& to) {
+    to.mailed_from = reinterpret_cast<std::byte*>(~std::uintptr_t{0});
+    to.mailed_to = nullptr;
+}
+
 // A lane of this rank's own mailbox.
 struct inbound_lane {
     lane_position taken;    // of the next message
@@ -109,12 +115,13 @@ struct rank_state {
     std::uint32_t result; // of the current operation, for all threads
     std::uint32_t finished;
     barrier_place row;
-    std::uint32_t* near_barriers[near_processes]; // the words of the first processes
+    std::uint64_t* near_barriers[near_processes]; // the words of the first processes
     std::uint32_t
         generation[static_cast<unsigned>(collective::count)]; // of each meeting and barrier, as this rank counts
-    std::uint32_t mail_seen[barrier_kinds][2][3];             // upper halves of the words of barriers, by turn
+    std::uint32_t unread_seen[barrier_kinds][2][3];           // upper halves of the words of barriers, by turn
     std::uint32_t unreleased; // bit by `scope`: puts went to such targets that no release has covered
-    std::uint32_t mailed;     // bit by `scope`: mail was sent to such targets since the last barrier with them
+    std::uint32_t sent[2];    // messages so far, by `scope` of their targets
+    std::uint32_t told[2];    // of unread_messages, what the last barrier by that scope has counted
     std::uint32_t flushes;    // so far: the next message to each target vouches for what they completed
     std::uint32_t link_count; // in the rank's table of links
     scope notification_scope; // whom notifications may come from
@@ -241,14 +248,14 @@ DCUDA_DEVICE void end_wait(rank_state& state) {
 }
 
 // Waits until ready(value) accepts the word's value. False if the run ended. One thread.
-template <order_tag Tag, class Ready>
-DCUDA_DEVICE bool wait_for_word(rank_state& state, scope reach, const std::uint32_t* word, const Ready& ready,
-                                waiting what, std::uint32_t detail) {
+template <order_tag Tag, class Word, class Ready>
+DCUDA_DEVICE bool wait_for_word(rank_state& state, scope reach, const Word* word, const Ready& ready, waiting what,
+                                std::uint32_t detail) {
     bool long_wait = false;
-    const bool there = poll<Tag>(reach, word, ready, [&](std::uint32_t value) {
+    const bool there = poll<Tag>(reach, word, ready, [&](Word value) {
         if (!long_wait) begin_wait(state, what, detail);
         long_wait = true;
-        return keep_waiting(state, value);
+        return keep_waiting(state, static_cast<std::uint32_t>(value));
     });
     if (long_wait) end_wait(state);
     return there;

@@ -78,37 +78,37 @@ struct rank_places {
 template <bool IsShared>
 class part {
 public:
-    DCUDA_DEVICE part(const task& work, int rank)
-        : work_(work),
-          mine_(work.segments.of_rank(rank)), places_{work, work.tallies[rank % work.segments.ranks_per_device]},
-          space_(sort_memory(work, rank), work.whole.columns, work.capacity) {
-        space_.clear(team_, work.whole.columns);
+    DCUDA_DEVICE part(const task& work, int rank) : work_(work) {
+        const int number = rank % work.segments.ranks_per_device;
+        if (thread() == 0) own() = {work.segments.of_rank(rank), &work.tallies[number], number};
+        __syncthreads();
+        space().clear(team_, work.whole.columns);
     }
 
-    DCUDA_DEVICE range mine() const { return mine_; }
-    DCUDA_DEVICE tally& result() const { return places_.result; }
+    DCUDA_DEVICE range mine() const { return own().mine; }
+    DCUDA_DEVICE tally& result() const { return *own().result; }
 
     // Whether nothing has failed. Between a barrier of the rank and what may fail next, so that all threads agree.
     DCUDA_DEVICE bool is_fine() const { return result().failed.what == failure::none; }
 
     // Which segments, in the order of segment(i): all; those at the borders, which neighbours wait for; the others.
-    DCUDA_DEVICE range all() const { return {0, mine_.count()}; }
-    DCUDA_DEVICE range border() const { return {0, mine_.count() < 2 ? mine_.count() : 2}; }
-    DCUDA_DEVICE range inside() const { return {2, mine_.count()}; }
+    DCUDA_DEVICE range all() const { return {0, mine().count()}; }
+    DCUDA_DEVICE range border() const { return {0, mine().count() < 2 ? mine().count() : 2}; }
+    DCUDA_DEVICE range inside() const { return {2, mine().count()}; }
 
     // From the lists of the start to blocks.
     DCUDA_DEVICE void load() const {
         advance_all<advance::load>(0, all());
-        for_each_index(mine_.count(), [&](int i) {
-            const int here = mine_.first + i;
+        for_each_index(mine().count(), [&](int i) {
+            const int here = mine().first + i;
             work_.block(here).cells[work_.whole.columns] = count_before(work_, advance::load, here);
         });
         sort(0, all());
     }
 
     DCUDA_DEVICE void empty_lists() const {
-        for_each_index(2 * mine_.count(), [&](int i) {
-            work_.list(mine_.first + i / 2, i % 2 == 0 ? leaving::down : leaving::up).count() = 0;
+        for_each_index(2 * mine().count(), [&](int i) {
+            work_.list(mine().first + i / 2, i % 2 == 0 ? leaving::down : leaving::up).count() = 0;
         });
     }
 
@@ -119,7 +119,7 @@ public:
         for (int index = which.first; index < which.last; ++index) {
             const int here = segment(index), count = count_before(work_, How, here);
             for (int i = thread(); i < count; i += threads())
-                partners += advance_one(places_, How, task::turn_of(step), step, here, i);
+                partners += advance_one(places(), How, task::turn_of(step), step, here, i);
         }
         return static_cast<unsigned long long>(partners);
     }
@@ -128,49 +128,63 @@ public:
     DCUDA_DEVICE bool sort(int step, range which) const {
         bool fine = true;
         for (int index = which.first; index < which.last; ++index)
-            fine = sort_segment(team_, places_, space_, task::turn_of(step), step, segment(index)) && fine;
+            fine = sort_segment(team_, places(), space(), task::turn_of(step), step, segment(index)) && fine;
         return fine;
     }
 
     // Adds up momentum and energy after so many steps.
     DCUDA_DEVICE void survey(int steps, bool is_start) const {
-        for (int here = mine_.first; here < mine_.last; ++here)
+        for (int here = mine().first; here < mine().last; ++here)
             for_each_index(work_.block(here).count(),
-                           [&](int i) { survey_one(places_, task::turn_after(steps), is_start, here, i); });
+                           [&](int i) { survey_one(places(), task::turn_after(steps), is_start, here, i); });
     }
 
     DCUDA_DEVICE void count_particles(unsigned long long partners) const {
         atomicAdd(&result().partners, partners);
-        for_each_index(mine_.count(), [&](int i) {
-            atomicAdd(&result().count, static_cast<unsigned long long>(work_.block(mine_.first + i).count()));
+        for_each_index(mine().count(), [&](int i) {
+            atomicAdd(&result().count, static_cast<unsigned long long>(work_.block(mine().first + i).count()));
         });
     }
 
 private:
-    static DCUDA_DEVICE std::byte* sort_memory(const task& work, int rank) {
-        if (IsShared) return dcuda::dynamic_shared<std::byte>();
-        return work.scratch + static_cast<std::size_t>(rank % work.segments.ranks_per_device) *
-                                  sort_space::bytes_of(work.whole.columns, work.capacity);
+    // PERF: in shared memory. Registers are not enough for all, and every acquire empties the cache of spilled ones.
+    struct desk {
+        range mine;
+        tally* result;
+        int number; // of the rank, on its device
+    };
+    static DCUDA_DEVICE desk& own() {
+        __shared__ desk result;
+        return result;
+    }
+    DCUDA_DEVICE rank_places places() const { return {work_, result()}; }
+    DCUDA_DEVICE sort_space space() const {
+        const int columns = work_.whole.columns, capacity = work_.capacity;
+        std::byte* const memory =
+            IsShared ? dcuda::dynamic_shared<std::byte>()
+                     : work_.scratch + static_cast<std::size_t>(own().number) * sort_space::bytes_of(columns, capacity);
+        return {memory, columns, capacity};
     }
     // The first segment, the last one, and then the others.
     DCUDA_DEVICE int segment(int i) const {
-        if (i == 1) return mine_.last - 1;
-        return i == 0 ? mine_.first : mine_.first + i - 1;
+        if (i == 1) return mine().last - 1;
+        return i == 0 ? mine().first : mine().first + i - 1;
     }
 
     const task& work_;
-    range mine_;
-    rank_places places_;
     block_team team_;
-    sort_space space_;
 };
 
 // A rank's messages to and from the ranks before and after it.
 class exchange {
 public:
     // Collective over all ranks.
-    DCUDA_DEVICE exchange(dcuda::rank& self, const task& work, range mine)
-        : self_(self), work_(work), previous_(side_of(work, mine.first, -1)), next_(side_of(work, mine.last - 1, 1)) {
+    DCUDA_DEVICE exchange(dcuda::rank& self, const task& work, range mine) : self_(self), work_(work) {
+        if (thread() == 0) {
+            previous() = side_of(work, mine.first, -1);
+            next() = side_of(work, mine.last - 1, 1);
+        }
+        __syncthreads();
         const auto stored = static_cast<std::size_t>(with_halo(mine).count());
         blocks_ = self.create_window(dcuda::world, work.block(mine.first - 1).cells, stored * work.block_bytes());
         lists_ = self.create_window(dcuda::world, work.list(mine.first - 1, leaving::down).start,
@@ -185,37 +199,46 @@ public:
     // Each: sends the data, or the mark of an error if not all is fine. Nothing where there is no neighbour.
     DCUDA_DEVICE void send_lists(bool fine) const {
         __syncthreads();
-        if (!fine) mark(previous_.list.count(), next_.list.count());
-        const int down = previous_.list.count(), up = next_.list.count(); // PERF: both before the first put
-        send_list(previous_, fine ? down : 0);
-        send_list(next_, fine ? up : 0);
+        if (!fine) mark(previous().list.count(), next().list.count());
+        const int down = previous().list.count(), up = next().list.count(); // PERF: both before the first put
+        send_list(previous(), fine ? down : 0);
+        send_list(next(), fine ? up : 0);
     }
     DCUDA_DEVICE void send_blocks(bool fine) const {
         __syncthreads();
-        if (!fine) mark(previous_.block.cells[0], next_.block.cells[0]);
-        const int first = previous_.block.count(), last = next_.block.count();
-        send_block(previous_, fine ? first : 0);
-        send_block(next_, fine ? last : 0);
+        if (!fine) mark(previous().block.cells[0], next().block.cells[0]);
+        const int first = previous().block.count(), last = next().block.count();
+        send_block(previous(), fine ? first : 0);
+        send_block(next(), fine ? last : 0);
     }
 
     // Each: waits for the neighbours' data. False if one of them sent a mark. Also a barrier of the rank.
     DCUDA_DEVICE bool receive_lists() const {
         self_.wait_notifications(list_tag, neighbours());
-        return (previous_.their_list.count() >= 0) & (next_.their_list.count() >= 0);
+        return (previous().their_list.count() >= 0) & (next().their_list.count() >= 0);
     }
     DCUDA_DEVICE bool receive_blocks() const {
         self_.wait_notifications(block_tag, neighbours());
-        return (previous_.their_block.cells[0] >= 0) & (next_.their_block.cells[0] >= 0);
+        return (previous().their_block.cells[0] >= 0) & (next().their_block.cells[0] >= 0);
     }
 
 private:
-    // PERF: worked out once; the divisions that it takes would cost more than a put.
+    // PERF: worked out once; the divisions that it takes would cost more than a put. In shared memory: registers are
+    // not enough for all, and every acquire empties the cache of spilled ones.
     struct side {
         int rank;                              // of the neighbour, or -1
         list_view list, their_list;            // of those that leave in either direction
         block_view block, their_block;         // of the border segments
         std::size_t list_offset, block_offset; // in the neighbour's windows
     };
+    static DCUDA_DEVICE side& previous() {
+        __shared__ side result;
+        return result;
+    }
+    static DCUDA_DEVICE side& next() {
+        __shared__ side result;
+        return result;
+    }
     static DCUDA_DEVICE side side_of(const task& work, int segment, int direction) {
         const leaving here = direction < 0 ? leaving::down : leaving::up;
         const leaving there = direction < 0 ? leaving::up : leaving::down;
@@ -233,7 +256,7 @@ private:
         return result;
     }
 
-    DCUDA_DEVICE int neighbours() const { return (previous_.rank < 0 ? 0 : 1) + (next_.rank < 0 ? 0 : 1); }
+    DCUDA_DEVICE int neighbours() const { return (previous().rank < 0 ? 0 : 1) + (next().rank < 0 ? 0 : 1); }
 
     static DCUDA_DEVICE void mark(int& first, int& second) {
         if (thread() == 0) first = second = -1;
@@ -251,7 +274,6 @@ private:
 
     dcuda::rank& self_;
     const task& work_;
-    side previous_, next_;
     dcuda::window blocks_, lists_;
 };
 

@@ -62,30 +62,61 @@ DCUDA_DEVICE void add_up(int which, int count, const Term& term, const Use& use)
     }
 }
 
+// What a rank's rows of the matrix take.
+DCUDA_HOST_DEVICE constexpr std::size_t bytes_of_rows(std::size_t rows, std::size_t entries) {
+    return (rows + 1) * sizeof(std::int64_t) + entries * (sizeof(double) + sizeof(int));
+}
+
+// These rows of the device's block, counted from the first of them: in shared memory, if there is room for them, else
+// where they are.
+DCUDA_DEVICE csr_view keep_rows(const task& work, range rows) {
+    const csr_view block{work.matrix.starts + rows.first, work.matrix.columns, work.matrix.values};
+    const std::int64_t first = block.starts[0];
+    const int entries = static_cast<int>(block.starts[rows.count()] - first);
+    if (bytes_of_rows(static_cast<std::size_t>(rows.count()), static_cast<std::size_t>(entries)) > work.on_chip_bytes)
+        return block;
+    auto* const starts = dcuda::dynamic_shared<std::int64_t>();
+    auto* const values = reinterpret_cast<double*>(starts + rows.count() + 1);
+    auto* const columns = reinterpret_cast<int*>(values + entries);
+    for (int row = thread(); row <= rows.count(); row += threads()) starts[row] = block.starts[row] - first;
+    for_each_index(entries, [&](int i) {
+        values[i] = block.values[first + i];
+        columns[i] = block.columns[first + i];
+    });
+    return {starts, columns, values};
+}
+
 // Rank: dcuda::rank, or what has the same calls.
 template <class Rank>
 class exchange {
 public:
     // Collective over all ranks.
     DCUDA_DEVICE exchange(Rank& self, const task& work)
-        : self_(self), work_(work), at_(work.here()), number_(self.id(dcuda::device)), memory_(work.places()),
-          rows_(local(work.whole.rows_of(at_, number_), work.whole.rows_at(at_))),
-          columns_(local(work.whole.columns_of(at_, number_), work.whole.columns_at(at_))),
-          levels_below_(tree{work.whole.devices.rows}.levels(at_.row)),
-          levels_behind_(tree{work.whole.devices.columns}.levels(at_.column)) {
-        window_ = self.create_window(dcuda::world, work.memory, memory_.bytes());
+        : self_(self), work_(work), at_(work.here()), number_(self.id(dcuda::device)) {
+        const range rows = local(work.whole.rows_of(at_, number_), work.whole.rows_at(at_));
+        const csr_view matrix = keep_rows(work, rows);
+        if (thread() == 0) {
+            own() = {work.places(),
+                     rows,
+                     local(work.whole.columns_of(at_, number_), work.whole.columns_at(at_)),
+                     matrix,
+                     tree{work.whole.devices.rows}.levels(at_.row),
+                     tree{work.whole.devices.columns}.levels(at_.column)};
+        }
+        __syncthreads();
+        window_ = self.create_window(dcuda::world, work.memory, memory().bytes());
     }
     DCUDA_DEVICE void close() const { self_.free_window(window_); }
 
     DCUDA_DEVICE place at() const { return at_; }
-    DCUDA_DEVICE const layout& memory() const { return memory_; }
+    DCUDA_DEVICE const layout& memory() const { return own().memory; }
     DCUDA_DEVICE int number() const { return number_; }
     // The rank's rows and elements of the vector, counted from the device's first.
-    DCUDA_DEVICE range rows() const { return rows_; }
-    DCUDA_DEVICE range columns() const { return columns_; }
+    DCUDA_DEVICE range rows() const { return own().rows; }
+    DCUDA_DEVICE range columns() const { return own().columns; }
 
-    DCUDA_DEVICE double* vector(int buffer) const { return array(memory_.vector(buffer)); }
-    DCUDA_DEVICE double* product(int buffer) const { return array(memory_.product(buffer)); }
+    DCUDA_DEVICE double* vector(int buffer) const { return array(memory().vector(buffer)); }
+    DCUDA_DEVICE double* product(int buffer) const { return array(memory().product(buffer)); }
 
     // Puts to a rank of another device, into that device's memory.
     DCUDA_DEVICE void put(int device, int number, std::size_t offset, std::size_t bytes, const void* source,
@@ -96,50 +127,65 @@ public:
     // Receives the rank's elements of the vector, in as many messages, and hands them down the column.
     DCUDA_DEVICE void pass_down(int buffer, int messages) const {
         if (messages > 0) self_.wait_notifications(vector_tag, messages);
-        const std::size_t offset = memory_.vector(buffer) + bytes_of(columns_.first);
+        const std::size_t offset = memory().vector(buffer) + bytes_of(columns().first);
         // The child with the largest subtree comes first.
-        for (int level = levels_below_ - 1; level >= 0; --level)
-            put(work_.device + (1 << level), number_, offset, bytes_of(columns_.count()), work_.memory + offset,
+        for (int level = own().levels_below - 1; level >= 0; --level)
+            put(work_.device + (1 << level), number_, offset, bytes_of(columns().count()), work_.memory + offset,
                 vector_tag);
     }
 
     // The rank's rows of the block times factor * x. All ranks of the device have x.
     DCUDA_DEVICE void multiply(const double* x, double* y, double factor) const {
+        const csr_view matrix = own().matrix;
+        const int count = rows().count();
+        y += rows().first;
         if (work_.team == 1)
-            for (int row = rows_.first + thread(); row < rows_.last; row += threads())
-                y[row] = product_of_row(work_.matrix, row, x, factor);
+            for (int row = thread(); row < count; row += threads()) y[row] = product_of_row(matrix, row, x, factor);
         else
-            multiply_in_teams(x, y, factor);
+            multiply_in_teams(matrix, count, x, y, factor);
         __syncthreads();
     }
 
     // Adds to the rank's rows of the product what the devices behind in the tree along the row have, and hands the sums
     // on. In the first column they are complete.
     DCUDA_DEVICE void add_along_row(double* y) const {
-        for (int level = 0; level < levels_behind_; ++level) {
-            const double* const received = array(memory_.received(level));
+        for (int level = 0; level < own().levels_behind; ++level) {
+            const double* const received = array(memory().received(level));
             self_.wait_notifications(product_tags + level, 1);
-            for_each_index(rows_.count(), [&](int i) { y[rows_.first + i] += received[rows_.first + i]; });
+            const range mine = rows();
+            for_each_index(mine.count(), [&](int i) { y[mine.first + i] += received[mine.first + i]; });
         }
         if (at_.column == 0) return;
         const tree along{work_.whole.devices.columns};
         const place parent{at_.row, along.parent(at_.column)};
         const int level = along.level(at_.column);
-        put(work_.whole.devices.device_at(parent), number_, memory_.received(level) + bytes_of(rows_.first),
-            bytes_of(rows_.count()), y + rows_.first, product_tags + level);
+        put(work_.whole.devices.device_at(parent), number_, memory().received(level) + bytes_of(rows().first),
+            bytes_of(rows().count()), y + rows().first, product_tags + level);
     }
 
 private:
+    // PERF: in shared memory. Registers are not enough for all, and every acquire empties the cache of spilled ones.
+    struct plan {
+        layout memory;
+        range rows, columns;
+        csr_view matrix;                 // the rank's rows
+        int levels_below, levels_behind; // of the trees: how many children it has
+    };
+    static DCUDA_DEVICE plan& own() {
+        __shared__ plan result;
+        return result;
+    }
     static DCUDA_DEVICE range local(range part, range whole) {
         return {part.first - whole.first, part.last - whole.first};
     }
     DCUDA_DEVICE double* array(std::size_t offset) const { return reinterpret_cast<double*>(work_.memory + offset); }
 
-    DCUDA_DEVICE void multiply_in_teams(const double* x, double* y, double factor) const {
+    static DCUDA_DEVICE void multiply_in_teams(const csr_view& matrix, int count, const double* x, double* y,
+                                               double factor) {
         constexpr int team = row_lanes;
         const int member = thread() % team;
-        for (int row = rows_.first + thread() / team; row < rows_.last; row += threads() / team) {
-            const double sum = sum_of_team<team>(product_of_member<team>(work_.matrix, row, x, factor, member));
+        for (int row = thread() / team; row < count; row += threads() / team) {
+            const double sum = sum_of_team<team>(product_of_member<team>(matrix, row, x, factor, member));
             if (member == 0) y[row] = sum;
         }
     }
@@ -149,8 +195,6 @@ private:
     place at_;
     int number_;
     layout memory_;
-    range rows_, columns_;
-    int levels_below_, levels_behind_; // of the trees: how many children it has
     decltype(std::declval<Rank&>().create_window(dcuda::world, nullptr, 0)) window_;
 };
 

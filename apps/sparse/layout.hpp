@@ -18,11 +18,12 @@ struct layout {
     static constexpr int vectors = 3;
     static constexpr int products = 2;
 
-    std::size_t board_bytes = 0;
-    std::size_t vector_bytes = 0;
-    std::size_t product_bytes = 0;
-    int levels = 0; // of the tree
+    std::size_t board_bytes;
+    std::size_t vector_bytes;
+    std::size_t product_bytes;
+    int levels; // of the tree
 
+    layout() = default;
     DCUDA_HOST_DEVICE layout(const decomposition& whole, std::size_t board)
         : board_bytes((board + 15) / 16 * 16), vector_bytes(bytes_of(whole.columns_at({0, 0}))),
           product_bytes(bytes_of(whole.rows_at({0, 0}))), levels(tree{whole.devices.columns}.levels(0)) {
@@ -52,6 +53,7 @@ struct task {
     std::byte* memory = nullptr;
     std::size_t board_bytes = 0;
     int team = 1;                  // threads that share a row: 1 or row_lanes
+    std::size_t on_chip_bytes = 0; // of a rank's shared memory, for its rows of the matrix
     double progress_seconds = 0.0; // 0: none
 
     DCUDA_HOST_DEVICE place here() const { return whole.devices.place_of(device); }

@@ -1,7 +1,9 @@
 #include "options.hpp"
 
 #include <cmath>
+#include <map>
 #include <set>
+#include <string>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -74,6 +76,13 @@ CLI::Option* add_matrix_options(CLI::App& app, matrix_options& chosen) {
     app.add_option("--team", chosen.team,
                    "threads that share a row: 1 or 8 (default: 8 on a GPU, 1 on the CPU backend)")
         ->check(CLI::IsMember({1, row_lanes}).description(""));
+    app.add_option(
+           "--entries", chosen.entries,
+           "where ranks keep their rows of the matrix while they iterate: in shared memory, those that fit, or\n"
+           "in device memory (default: on a GPU in shared memory if most fit)")
+        ->transform(CLI::CheckedTransformer(
+            std::map<std::string, residence>{{"shared", residence::shared}, {"device", residence::device}}))
+        ->option_text("shared|device");
     return file;
 }
 

@@ -9,6 +9,9 @@
 
 namespace sparse {
 
+// Where ranks have their rows of the matrix while they iterate: where it suits the backend, if they fit.
+enum class residence { fitting, shared, device };
+
 // Which matrix, and how it is divided.
 struct matrix_options : common::run_options {
     std::string matrix;     // a Matrix Market file; empty: a random matrix
@@ -18,6 +21,7 @@ struct matrix_options : common::run_options {
     std::uint64_t seed = 1;
     grid devices{0, 0}; // 0: as square as the number of devices allows
     int team = 0;       // threads that share a row; 0: as suits the backend
+    residence entries = residence::fitting;
     std::string model = "dcuda";
 
     // Whether blocks are ranks; else the host launches kernels on the whole device.

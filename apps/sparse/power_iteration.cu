@@ -140,12 +140,19 @@ int run(common::session& here, const power_options& chosen) {
         labels = read_labels(chosen, read.whole.rows);
     });
     const decomposition& whole = from.whole;
-    const dcuda::launch_config config = choose_launch(here, chosen, from.whole, iterate, most_threads);
+    const dcuda::launch_config config = choose_launch(here, chosen, from, iterate, most_threads);
     solver solve(here, chosen, from, config);
 
-    report about{
-        whole, 0, static_cast<int>(config.threads.x), solve.team(), common::backend, solve.describe_model(), {},
-        {},    {}};
+    report about{whole,
+                 0,
+                 static_cast<int>(config.threads.x),
+                 solve.team(),
+                 config.shared_bytes > 0,
+                 common::backend,
+                 solve.describe_model(),
+                 {},
+                 {},
+                 {}};
     const start_vector start(chosen.seed, 0, whole.rows);
     discovery seen;
     std::vector<double> vector;

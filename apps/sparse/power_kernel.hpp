@@ -62,13 +62,17 @@ public:
         : self_(self), messages_(messages), work_(work), wanted_(wanted), at_(messages.at()),
           ranks_(work.whole.ranks_per_device), devices_(work.whole.devices.devices()),
           notes_(*reinterpret_cast<board*>(work.memory)) {
-        if (at_.column == 0) plan_transposition();
-        if (at_.row == 0)
-            for_each_overlap(work.whole.columns_of(at_, messages.number()), work.whole.of_result(),
-                             [&](int part, range) { elements_come_in_ += part / ranks_ != work_.device ? 1 : 0; });
-        else
-            elements_come_in_ = 1;
-        if (thread() == 0) known() = board{};
+        if (thread() == 0) {
+            known() = board{};
+            own().planned = 0;
+            own().unplanned = {0, 0};
+            if (at_.column == 0) plan_transposition();
+            own().elements_come_in = at_.row == 0 ? 0 : 1;
+            if (at_.row == 0)
+                for_each_overlap(
+                    work.whole.columns_of(at_, messages.number()), work.whole.of_result(),
+                    [&](int part, range) { own().elements_come_in += part / ranks_ != work_.device ? 1 : 0; });
+        }
         __syncthreads();
     }
 
@@ -86,11 +90,11 @@ public:
             messages_.put(one.device, one.number, vector + bytes_of(one.element), bytes_of(one.count), y + one.row,
                           vector_tag);
         };
-        for (int i = 0; i < planned_; ++i) send(plan()[i]);
-        for_each_piece(unplanned_, send);
+        for (int i = 0; i < own().planned; ++i) send(own().pieces[i]);
+        for_each_piece(own().unplanned, send);
     }
     // How many messages bring the rank its elements.
-    DCUDA_DEVICE int elements_come_in() const { return elements_come_in_; }
+    DCUDA_DEVICE int elements_come_in() const { return own().elements_come_in; }
 
     // Step 6, on every rank of the first column.
     DCUDA_DEVICE void note_squares(int t) const {
@@ -184,22 +188,29 @@ public:
     }
 
 private:
-    // PERF: worked out once; the divisions that it takes would cost more than a put. There is room for as many as ranks
-    // have with a usual grid.
-    static constexpr int room = 4;
-    static DCUDA_DEVICE piece* plan() {
-        __shared__ piece pieces[room];
-        return pieces;
+    // PERF: worked out once; the divisions that it takes would cost more than a put. There is room for as many pieces
+    // as ranks have with a usual grid. In shared memory, as that of exchange.
+    struct plan {
+        static constexpr int room = 4;
+        piece pieces[room];
+        int planned;
+        range unplanned; // rows beyond
+        int elements_come_in;
+    };
+    static DCUDA_DEVICE plan& own() {
+        __shared__ plan result;
+        return result;
     }
-    DCUDA_DEVICE void plan_transposition() {
-        unplanned_ = work_.whole.rows_of(at_, messages_.number());
-        int last = unplanned_.last;
-        for_each_piece(unplanned_, [&](const piece& one) {
-            if (planned_ == room) return;
-            if (thread() == 0) plan()[planned_] = one;
-            if (++planned_ == room) last = work_.whole.rows_at(at_).first + one.row + one.count;
+    // One thread.
+    DCUDA_DEVICE void plan_transposition() const {
+        const range rows = work_.whole.rows_of(at_, messages_.number());
+        int last = rows.last;
+        for_each_piece(rows, [&](const piece& one) {
+            if (own().planned == plan::room) return;
+            own().pieces[own().planned++] = one;
+            if (own().planned == plan::room) last = work_.whole.rows_at(at_).first + one.row + one.count;
         });
-        unplanned_.first = last;
+        own().unplanned = {last, rows.last};
     }
     template <class Body>
     DCUDA_DEVICE void for_each_piece(range rows, const Body& body) const {
@@ -239,9 +250,6 @@ private:
     place at_;
     int ranks_, devices_;
     board& notes_;
-    int planned_ = 0;
-    range unplanned_; // rows beyond
-    int elements_come_in_ = 0;
 };
 
 // Iterates from the vector that the first row of devices holds in buffer 0, and calls report(iterations) after each.

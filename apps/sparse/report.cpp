@@ -35,10 +35,11 @@ std::string layout_in_words(const report& about, const matrix_options& chosen, c
         return fmt::format("on {} x {} devices ({} backend), kernels of {}, {} per row; {}\n", whole.devices.rows,
                            whole.devices.columns, about.backend, counted(about.threads, "thread"),
                            counted(about.team, "thread"), about.carrier);
-    std::string text = fmt::format(
-        "on {} x {} devices ({} backend) with {} of {} each, at most {} per rank, {} per row\n", whole.devices.rows,
-        whole.devices.columns, about.backend, counted(whole.ranks_per_device, "rank"), counted(about.threads, "thread"),
-        counted(whole.rows_of({0, 0}, 0).count(), "row"), counted(about.team, "thread"));
+    std::string text =
+        fmt::format("on {} x {} devices ({} backend) with {} of {} each, at most {} per rank{}, {} per row\n",
+                    whole.devices.rows, whole.devices.columns, about.backend, counted(whole.ranks_per_device, "rank"),
+                    counted(about.threads, "thread"), counted(whole.rows_of({0, 0}, 0).count(), "row"),
+                    about.on_chip ? ", kept in shared memory" : "", counted(about.team, "thread"));
     text += fmt::format("in one {} {} notified puts, {} of them between devices, {} B\n", step, grouped(moved.puts),
                         grouped(moved.puts_between_devices), grouped(moved.bytes_between_devices));
     if (!about.carrier.empty()) text += fmt::format("by {}\n", about.carrier);
@@ -97,6 +98,7 @@ nlohmann::ordered_json common_json(const char* program, const report& about, con
         {"threads_per_row", about.team},
     };
     if (chosen.has_ranks()) {
+        json["entries_in"] = about.on_chip ? "shared" : "device";
         json["puts"] = moved.puts;
         json["puts_between_devices"] = moved.puts_between_devices;
         json["bytes_between_devices"] = moved.bytes_between_devices;

@@ -23,6 +23,7 @@ struct report {
     std::int64_t entries = 0;
     int threads = 0;
     int team = 0;
+    bool on_chip = false; // ranks have their rows of the matrix in shared memory, those that fit
     std::string backend;
     std::string carrier;                       // of a model to compare with: what brings data from device to device
     std::vector<double> milliseconds;          // one entry per run

@@ -25,7 +25,15 @@ struct problem {
     decomposition whole; // ranks_per_device comes later
     csr block;
     entry_list file;
-    random_matrix random; // if there is no file
+    std::int64_t file_entries = 0; // known to all
+    random_matrix random;          // if there is no file
+
+    // About as many as a device has, if there are as many everywhere: the same on all processes.
+    double usual_entries() const {
+        const double all = file_entries > 0 ? static_cast<double>(file_entries)
+                                            : random.density * static_cast<double>(whole.rows) * whole.columns;
+        return all / whole.devices.devices();
+    }
 
     // On process 0.
     std::int64_t entries(const matrix_options& chosen) const {
@@ -70,16 +78,17 @@ inline void deal_matrix(common::session& here, problem& task) {
     for (std::size_t device = 0; here.first() && device < devices; ++device) {
         const place at = task.whole.devices.place_of(static_cast<int>(device));
         csr block = task.file.block(task.whole.rows_at(at), task.whole.columns_at(at));
-        sizes[device] = {task.whole.rows, task.whole.columns, block.entries()};
+        sizes[device] = {task.whole.rows, task.whole.columns, std::ssize(task.file.entries), block.entries()};
         starts[device] = std::move(block.starts);
         columns[device] = std::move(block.columns);
         values[device] = std::move(block.values);
     }
-    const std::vector<std::int64_t> size = deal_parts(here, sizes, 3);
+    const std::vector<std::int64_t> size = deal_parts(here, sizes, 4);
     task.whole.rows = static_cast<int>(size[0]);
     task.whole.columns = static_cast<int>(size[1]);
     const place at = task.whole.devices.place_of(here.job.process_index);
-    const auto entries = static_cast<std::size_t>(size[2]);
+    task.file_entries = size[2];
+    const auto entries = static_cast<std::size_t>(size[3]);
     task.block.starts = deal_parts(here, starts, static_cast<std::size_t>(task.whole.rows_at(at).count()) + 1);
     task.block.columns = deal_parts(here, columns, entries);
     task.block.values = deal_parts(here, values, entries);
@@ -112,18 +121,38 @@ problem make_problem(common::session& here, const matrix_options& chosen, int co
     return result;
 }
 
+// Of a rank's shared memory, for its rows of the matrix: with the rest no more than a kernel gets without asking, and
+// the cache keeps enough for the vector.
+inline constexpr std::size_t most_bytes_on_chip = 40 * 1024;
+
+// What the ranks' rows take, with room for those that have more than others. 0: they stay in device memory.
+inline std::size_t choose_bytes_on_chip(const matrix_options& chosen, const problem& from, int ranks) {
+    const bool is_usual = chosen.entries == residence::fitting;
+    if (!chosen.has_ranks() || chosen.entries == residence::device || (is_usual && !DCUDA_BACKEND_CUDA)) return 0;
+    const auto rows = static_cast<std::size_t>((from.whole.rows_at({0, 0}).count() + ranks - 1) / ranks);
+    const auto usual = bytes_of_rows(rows, static_cast<std::size_t>(from.usual_entries() / ranks));
+    if (is_usual && usual > most_bytes_on_chip) return 0;
+    return std::min(most_bytes_on_chip, (usual + usual / 2 + 256) / 16 * 16);
+}
+
 // How ranks are launched; how many there are is decided here, at most one for each row of a device. Without ranks that
 // is the number of parts in which sums are added up: of as many elements as there are partial sums.
 // PERF: few large ranks on a GPU, as all of them meet in barriers.
 template <class... Params>
-dcuda::launch_config choose_launch(common::session& here, const matrix_options& chosen, decomposition& whole,
+dcuda::launch_config choose_launch(common::session& here, const matrix_options& chosen, problem& from,
                                    void (*kernel)(dcuda::context, Params...), int threads_on_gpu) {
+    decomposition& whole = from.whole;
     const int usual = DCUDA_BACKEND_CUDA && chosen.has_ranks() ? threads_on_gpu : common::default_threads;
     const int threads = chosen.threads > 0 ? chosen.threads : usual;
     dcuda::launch_config config{dim3(static_cast<unsigned>(threads)), 0, chosen.ranks};
     const int rows = whole.rows_at({0, 0}).count(), parts = chosen.has_ranks() ? rows : (rows + bins - 1) / bins;
-    config.ranks_per_device = common::choose_ranks(here, kernel, config, parts);
-    whole.ranks_per_device = config.ranks_per_device;
+    whole.ranks_per_device = config.ranks_per_device = common::choose_ranks(here, kernel, config, parts);
+    config.shared_bytes = choose_bytes_on_chip(chosen, from, config.ranks_per_device);
+    try {
+        here.runtime.plan(kernel, config);
+    } catch (const dcuda::error&) { // so many ranks have not so much
+        config.shared_bytes = 0;
+    }
     return config;
 }
 
@@ -171,6 +200,7 @@ public:
         work_.board_bytes = board_bytes;
         work_.team = choose_team(chosen.team, static_cast<int>(config.threads.x), DCUDA_BACKEND_CUDA ? row_lanes : 1);
         work_.progress_seconds = chosen.progress;
+        work_.on_chip_bytes = config.shared_bytes;
 
         starts_ = upload(from.block.starts);
         columns_ = upload(from.block.columns);

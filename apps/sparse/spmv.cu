@@ -54,7 +54,7 @@ void verify(report& about, const spmv_options& chosen, const problem& from, std:
 
 int run(common::session& here, const spmv_options& chosen) {
     problem from = make_problem(here, chosen, chosen.columns, [](const problem&) {});
-    const dcuda::launch_config config = choose_launch(here, chosen, from.whole, multiply, most_threads);
+    const dcuda::launch_config config = choose_launch(here, chosen, from, multiply, most_threads);
     device_part part(here, chosen, from, config, 0);
     part.set_vector([&](int column) { return random_element(chosen.seed, 0, column); });
 
@@ -63,7 +63,16 @@ int run(common::session& here, const spmv_options& chosen) {
     if (chosen.model != "dcuda")
         model = models::make(chosen.model, {part.work(), threads, chosen.repetitions, !chosen.no_barrier, {}});
 
-    report about{from.whole, 0, threads, part.work().team, common::backend, model ? model->describe() : "", {}, {}, {}};
+    report about{from.whole,
+                 0,
+                 threads,
+                 part.work().team,
+                 part.work().on_chip_bytes > 0,
+                 common::backend,
+                 model ? model->describe() : "",
+                 {},
+                 {},
+                 {}};
     std::vector<double> expected;
     for (int i = 0; i < chosen.repeat; ++i) {
         if (model) {

@@ -121,8 +121,8 @@ public:
         void* arguments[] = {&job_};
         common::check_nvshmem(nvshmemx_collective_launch(reinterpret_cast<const void*>(&iterate_with_nvshmem),
                                                          dim3(static_cast<unsigned>(job_.blocks())),
-                                                         dim3(static_cast<unsigned>(with_.threads)), arguments, 0,
-                                                         nullptr),
+                                                         dim3(static_cast<unsigned>(with_.threads)), arguments,
+                                                         with_.work.on_chip_bytes, nullptr),
                               "cannot launch; with fewer --ranks or --threads it may fit");
         common::check(cudaDeviceSynchronize(), "the kernel failed");
         copy(with_.work.memory, memory_.get());

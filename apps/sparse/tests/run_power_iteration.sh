@@ -24,6 +24,7 @@ for processes in $(counts 1 2 4); do
     verified $processes --rows 1 --density 1 --iterations 6 --ranks 2
     verified $processes --rows 2500 --density 0.01 --iterations 7 --ranks 1 --repeat 3
     verified $processes "${routes[@]}" --ranks 5
+    verified $processes "${routes[@]}" --ranks 3 --entries shared
 done
 verified 2 --size 50 --density 0.1 --iterations 20 --ranks 3 --grid 1x2
 verified 3 --size 50 --density 0.1 --iterations 20 --ranks 3

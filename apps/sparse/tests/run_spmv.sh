@@ -26,6 +26,10 @@ for processes in $(counts 1 2 4); do
     verified $processes --rows 1 --columns 1 --density 1 --repetitions 2 --ranks 2
     verified $processes --rows 2500 --density 0.01 --repetitions 3 --ranks 1
     verified $processes --matrix "$routes" --repetitions 3 --repeat 3 --ranks 5
+    # In shared memory: all rows, those of some ranks, and of teams.
+    verified $processes --size 60 --density 0.05 --repetitions 5 --ranks 7 --entries shared
+    verified $processes --matrix "$routes" --repetitions 3 --ranks 5 --entries shared
+    verified $processes --rows 100 --density 0.3 --repetitions 3 --ranks 2 --threads 64 --team 8 --entries shared
 done
 verified 2 --size 50 --density 0.1 --repetitions 5 --ranks 3 --grid 1x2
 verified 3 --size 50 --density 0.1 --repetitions 5 --ranks 3
@@ -51,7 +55,7 @@ python3 - "$work/out.json" <<'PYTHON' || die "JSON"
 import json, sys
 report = json.load(open(sys.argv[1]))
 assert report["verification"]["equal"] and report["rows"] == 57 and report["devices"] == 2
-assert report["grid_rows"] == 2 and report["grid_columns"] == 1 and report["entries"] > 100
+assert report["entries_in"] == "device" and report["grid_rows"] == 2 and report["grid_columns"] == 1 and report["entries"] > 100
 assert report["time_per_repetition_us"]["median"] > 0
 assert report["time_per_repetition_us"]["interval"] == "95 % confidence"
 PYTHON

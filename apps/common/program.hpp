@@ -22,6 +22,13 @@ struct session {
     bool asked_for_ranks; // by an option of the runtime, not the program's
 
     bool first() const { return job.process_index == 0; }
+    // Of this process's device.
+    int multiprocessors() const {
+        int device = 0, count = 0;
+        check(cudaGetDevice(&device), "asking for the device");
+        check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "asking for multiprocessors");
+        return count;
+    }
 };
 
 __global__ void meet(dcuda::context) {}

@@ -140,7 +140,7 @@ int run(common::session& here, const power_options& chosen) {
         labels = read_labels(chosen, read.whole.rows);
     });
     const decomposition& whole = from.whole;
-    const dcuda::launch_config config = choose_launch(here, chosen, from, iterate, most_threads);
+    const dcuda::launch_config config = choose_launch(here, chosen, from, iterate, {256, 1});
     solver solve(here, chosen, from, config);
 
     report about{whole,

@@ -135,17 +135,26 @@ inline std::size_t choose_bytes_on_chip(const matrix_options& chosen, const prob
     return std::min(most_bytes_on_chip, (usual + usual / 2 + 256) / 16 * 16);
 }
 
+// What suits a program on a GPU. PERF: few ranks, as all of them meet in barriers, and not too many threads, as all of
+// a rank's meet in each operation.
+struct gpu_shape {
+    int threads;
+    int ranks_per_multiprocessor;
+};
+
 // How ranks are launched; how many there are is decided here, at most one for each row of a device. Without ranks that
 // is the number of parts in which sums are added up: of as many elements as there are partial sums.
-// PERF: few large ranks on a GPU, as all of them meet in barriers.
 template <class... Params>
 dcuda::launch_config choose_launch(common::session& here, const matrix_options& chosen, problem& from,
-                                   void (*kernel)(dcuda::context, Params...), int threads_on_gpu) {
+                                   void (*kernel)(dcuda::context, Params...), gpu_shape on_gpu) {
     decomposition& whole = from.whole;
-    const int usual = DCUDA_BACKEND_CUDA && chosen.has_ranks() ? threads_on_gpu : common::default_threads;
+    const bool is_gpu = DCUDA_BACKEND_CUDA && chosen.has_ranks();
+    const int usual = is_gpu ? on_gpu.threads : common::default_threads;
     const int threads = chosen.threads > 0 ? chosen.threads : usual;
     dcuda::launch_config config{dim3(static_cast<unsigned>(threads)), 0, chosen.ranks};
-    const int rows = whole.rows_at({0, 0}).count(), parts = chosen.has_ranks() ? rows : (rows + bins - 1) / bins;
+    const int rows = whole.rows_at({0, 0}).count();
+    int parts = chosen.has_ranks() ? rows : (rows + bins - 1) / bins;
+    if (is_gpu) parts = std::min(parts, here.multiprocessors() * on_gpu.ranks_per_multiprocessor);
     whole.ranks_per_device = config.ranks_per_device = common::choose_ranks(here, kernel, config, parts);
     config.shared_bytes = choose_bytes_on_chip(chosen, from, config.ranks_per_device);
     try {

@@ -54,7 +54,7 @@ void verify(report& about, const spmv_options& chosen, const problem& from, std:
 
 int run(common::session& here, const spmv_options& chosen) {
     problem from = make_problem(here, chosen, chosen.columns, [](const problem&) {});
-    const dcuda::launch_config config = choose_launch(here, chosen, from, multiply, most_threads);
+    const dcuda::launch_config config = choose_launch(here, chosen, from, multiply, {1024, 2});
     device_part part(here, chosen, from, config, 0);
     part.set_vector([&](int column) { return random_element(chosen.seed, 0, column); });
 

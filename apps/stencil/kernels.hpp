@@ -65,13 +65,13 @@ enum tag : int { lap_tag, flux_tag, field_tag, from_previous_tag, from_next_tag,
 
 // A rank with the rows before or after, and the same levels; or none.
 struct neighbour {
-    int rank = -1;
-    int first_row = 0; // of its window
+    int rank;      // or below 0
+    int first_row; // of its window
 
-    DCUDA_DEVICE neighbour(const task& work, int self, int row) {
-        rank = work.ranks.beside(self, row);
-        if (rank >= 0) first_row = with_halo(work.ranks.rows_of(rank), work.halo).first;
-    }
+    neighbour() = default;
+    DCUDA_DEVICE neighbour(const task& work, int self, int row)
+        : rank(work.ranks.beside(self, row)),
+          first_row(rank >= 0 ? with_halo(work.ranks.rows_of(rank), work.halo).first : 0) {}
     DCUDA_DEVICE bool exists() const { return rank >= 0; }
 };
 
@@ -84,6 +84,7 @@ struct share {
     int pieces; // of a border row's levels: a put each
     std::size_t piece_bytes;
 
+    share() = default;
     // A rank without rows has no neighbours: rows of nobody are outside the grid.
     DCUDA_DEVICE share(const task& work, int rank)
         : rows(work.ranks.rows_of(rank)), levels(work.ranks.levels_of(rank)), border(rows, work.halo),
@@ -91,6 +92,15 @@ struct share {
           pieces(work.by_level ? levels.count() : 1),
           piece_bytes(static_cast<std::size_t>(levels.count() / pieces * work.whole.nx) * sizeof(double)) {}
 };
+
+// The share of the calling rank. All threads.
+// PERF: in shared memory. Registers are not enough for all, and every acquire empties the cache of spilled ones.
+DCUDA_DEVICE const share& share_of(const task& work, int rank) {
+    __shared__ share result;
+    if (threadIdx.x == 0 && threadIdx.y == 0) result = share(work, rank);
+    __syncthreads();
+    return result;
+}
 
 // A field whose border rows neighbours put into each other's windows.
 class shared_field {
@@ -141,7 +151,8 @@ __global__ void __launch_bounds__(most_threads) diffuse(dcuda::context context, 
     dcuda::rank self(context, state);
 
     const grid& g = work.whole;
-    const share mine(work, self.id());
+    const share& mine = share_of(work, self.id());
+    const range levels = mine.levels;
 
     const shared_field in_field(self, work, mine, work.in);
     const shared_field lap_field(self, work, mine, work.lap);
@@ -151,13 +162,13 @@ __global__ void __launch_bounds__(most_threads) diffuse(dcuda::context context, 
 
     const auto compute_lap = [&](range rows) {
         for_each_point(
-            g.lap_columns(), intersection(rows, g.lap_rows()), mine.levels,
+            g.lap_columns(), intersection(rows, g.lap_rows()), levels,
             [&](int x, int y, int k) { return laplacian(in, x, y, k); },
             [&](int x, int y, int k, double value) { lap(x, y, k) = value; });
     };
     const auto compute_fluxes = [&](range rows) {
         for_each_point(
-            g.flux_columns(), intersection(rows, g.flux_rows()), mine.levels,
+            g.flux_columns(), intersection(rows, g.flux_rows()), levels,
             [&](int x, int y, int k) { return flux(in, lap, x, y, k); },
             [&](int x, int y, int k, const fluxes& value) {
                 fx(x, y, k) = value.x;
@@ -166,7 +177,7 @@ __global__ void __launch_bounds__(most_threads) diffuse(dcuda::context context, 
     };
     const auto update = [&](range rows) {
         for_each_point(
-            g.inner_columns(), intersection(rows, g.inner_rows()), mine.levels,
+            g.inner_columns(), intersection(rows, g.inner_rows()), levels,
             [&](int x, int y, int k) { return diffused(in, fx, fy, work.coefficient, x, y, k); },
             [&](int x, int y, int k, double value) { in(x, y, k) = value; });
     };
@@ -206,7 +217,7 @@ __global__ void __launch_bounds__(most_threads) diffuse_at_once(dcuda::context c
     dcuda::rank self(context, state);
 
     const grid& g = work.whole;
-    const share mine(work, self.id());
+    const share& mine = share_of(work, self.id());
 
     const shared_field first(self, work, mine, work.in), second(self, work, mine, work.lap);
     common::progress reported(self, "stencil: iteration", work.iterations, work.progress_seconds);

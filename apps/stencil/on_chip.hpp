@@ -217,7 +217,7 @@ __global__ void __launch_bounds__(most_threads) diffuse_on_chip(dcuda::context c
     dcuda::rank self(context, state);
 
     const grid& g = work.whole;
-    const share mine(work, self.id());
+    const share mine(work, self.id()); // PERF: here registers are enough
     const rank_on_chip here(self, work, mine, arrivals, rows_received_in_steps);
     const auto in = here.field<1>(0, here.received(in_before), here.received(in_after));
     double* const unused = here.received(0); // rows that nobody asks for
@@ -293,7 +293,7 @@ __global__ void __launch_bounds__(most_threads)
     dcuda::rank self(context, state);
 
     const grid& g = work.whole;
-    const share mine(work, self.id());
+    const share& mine = share_of(work, self.id());
     const rank_on_chip here(self, work, mine, arrivals, rows_received_at_once);
     const auto before = [&](int turn) { return 4 * turn; };
     const auto after = [&](int turn) { return 4 * turn + 2; };

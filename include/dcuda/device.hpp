@@ -141,9 +141,8 @@ public:
 
     // A range of the timeline (DCUDA_TRACE), from here to the end of the object's scope or to its end(). The name is a
     // string literal; with a number the range is shown as "name number". Ranges may nest. Costs a test in runs that are
-    // not traced:
+    // not traced; in those that are, the threads of the rank meet there on the CPU backend.
     //     auto inner = self.range("inner points");
-    // Any thread may call it; thread 0 of the rank is the one that counts.
     template <std::size_t Size>
     DCUDA_DEVICE detail::range_scope range(const char (&name)[Size]) {
         return {state_, observed_, name, name_length<Size>, 0};
@@ -156,8 +155,9 @@ public:
 
 private:
     template <std::size_t Size>
-    static constexpr std::uint32_t name_length =
-        Size - 1 < detail::most_name_bytes ? static_cast<std::uint32_t>(Size - 1) : detail::most_name_bytes;
+    static constexpr std::uint32_t name_length = Size - 1 < detail::most_name_bytes
+                                                     ? static_cast<std::uint32_t>(Size - 1)
+                                                     : detail::most_name_bytes;
 
     DCUDA_DEVICE void begin(detail::event_kind kind, int tag = 0, int peer = 0, std::uint32_t window_id = 0,
                             std::size_t bytes = 0) {

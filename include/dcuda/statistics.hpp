@@ -30,11 +30,11 @@ struct rank_statistics {
 };
 
 struct statistics {
-    int runs = 0;                          // that were counted
-    double kernel_ms = 0;                  // time of their kernels on this device
-    std::uint64_t ring_commands = 0;       // most that waited in the command ring when the host looked
-    std::vector<rank_statistics> ranks;    // of this process's device, summed over the runs; marks are maxima
-    rank_statistics total() const;         // of these ranks; `rank` is -1
+    int runs = 0;                       // that were counted
+    double kernel_ms = 0;               // time of their kernels on this device
+    std::uint64_t ring_commands = 0;    // most that waited in the command ring when the host looked
+    std::vector<rank_statistics> ranks; // of this process's device, summed over the runs; marks are maxima
+    rank_statistics total() const;      // of these ranks; `rank` is -1
 };
 
 } // namespace dcuda

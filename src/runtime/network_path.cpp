@@ -255,15 +255,15 @@ bool network_path::progress() {
             const bool is_sent = event.what == transport::network_event::kind::sent;
             const auto number = static_cast<std::uint32_t>(event.number);
             const std::size_t ring_units = ring_bytes_ / transport::network::unit_bytes;
-            connection& with = is_sent ? *connections_.at(static_cast<int>(event.number >> 32))
-                                       : *by_ring_.at(number / ring_units);
+            connection& with =
+                is_sent ? *connections_.at(static_cast<int>(event.number >> 32)) : *by_ring_.at(number / ring_units);
             if (is_sent)
                 with.sent(number);
             else
                 with.arrived(number);
             if (track_ != nullptr)
-                track_->record(begin_ns, is_sent ? host_event_kind::fragment_sent : host_event_kind::fragment_arrived, 0,
-                               static_cast<std::uint32_t>(with.peer()), no_tag, 0);
+                track_->record(begin_ns, is_sent ? host_event_kind::fragment_sent : host_event_kind::fragment_arrived,
+                               0, static_cast<std::uint32_t>(with.peer()), no_tag, 0);
         }
     }
     if (connections_.empty() && delivery_ == nullptr) return any;

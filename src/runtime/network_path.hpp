@@ -24,7 +24,8 @@ public:
                  const std::string& local_address);
     ~network_path() override;
 
-    // Between these two a kernel runs. end() is called when it has ended everywhere. What happens is noted on the track.
+    // Between these two a kernel runs. end() is called when it has ended everywhere. What happens is noted on the
+    // track.
     void begin(device_state& state, delivery& into, host_track& track);
     void end();
 

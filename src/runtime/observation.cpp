@@ -78,9 +78,7 @@ void add(rank_statistics& to, const rank_statistics& more) {
 
 rank_statistics statistics_of(const rank_counters& counters, int rank) {
     const double tick = ns_per_tick(counters);
-    const auto ns = [&](std::uint64_t ticks) {
-        return static_cast<std::uint64_t>(static_cast<double>(ticks) * tick);
-    };
+    const auto ns = [&](std::uint64_t ticks) { return static_cast<std::uint64_t>(static_cast<double>(ticks) * tick); };
     const auto path = [](const path_counters& from) {
         return path_statistics{from.puts, from.notified_puts, from.notifications, from.bytes};
     };
@@ -159,11 +157,12 @@ observation::observation(bootstrap::control& control, const settings& with, bool
         const auto origin_ns = reader.get<std::uint64_t>();
         if (const std::string text = reader.get_text(); !text.empty()) throw error(error_code::invalid_argument, text);
         if (process == 0) origin_ns_ = origin_ns;
-        support::require(theirs.traces == mine.traces && theirs.counts == mine.counts, error_code::invalid_argument,
-                         "processes {} and {} disagree on what is observed: DCUDA_TRACE is {} / {}, counting (DCUDA_STATS) "
-                         "{} / {}; give all processes the same variables",
-                         control_.index(), process, mine.traces ? "set" : "not set", theirs.traces ? "set" : "not set",
-                         mine.counts ? "on" : "off", theirs.counts ? "on" : "off");
+        support::require(
+            theirs.traces == mine.traces && theirs.counts == mine.counts, error_code::invalid_argument,
+            "processes {} and {} disagree on what is observed: DCUDA_TRACE is {} / {}, counting (DCUDA_STATS) "
+            "{} / {}; give all processes the same variables",
+            control_.index(), process, mine.traces ? "set" : "not set", theirs.traces ? "set" : "not set",
+            mine.counts ? "on" : "off", theirs.counts ? "on" : "off");
     }
     counts_ = mine.counts;
     traces_ = mine.traces;
@@ -214,10 +213,11 @@ observer_view observation::prepare(int ranks, bool observed) {
         counters_ = cuda::allocate<rank_counters>(count, "memory for statistics");
         capacity_ = wanted_events_;
         if (capacity_ == 0)
-            capacity_ = std::clamp(static_cast<std::uint32_t>(
-                                       std::bit_floor(default_event_bytes / sizeof(trace_event) / count)),
-                                   fewest_default_events, most_default_events);
-        if (traces_) events_ = cuda::allocate<trace_event>(count * capacity_, "memory for the timeline (DCUDA_TRACE_EVENTS)");
+            capacity_ = std::clamp(
+                static_cast<std::uint32_t>(std::bit_floor(default_event_bytes / sizeof(trace_event) / count)),
+                fewest_default_events, most_default_events);
+        if (traces_)
+            events_ = cuda::allocate<trace_event>(count * capacity_, "memory for the timeline (DCUDA_TRACE_EVENTS)");
         allocated_ranks_ = ranks;
     }
     cuda::check(cudaMemset(counters_.get(), 0, count * sizeof(rank_counters)), "clearing device memory");
@@ -272,10 +272,19 @@ void observation::save_alone(const device_state& state, device_link& link, const
     }
 }
 
-observed_part observation::read(const device_state& state, device_link& link, double kernel_ms, const std::string& why) {
+observed_part observation::read(const device_state& state, device_link& link, double kernel_ms,
+                                const std::string& why) {
     observed_part part;
-    part.about = {control_.index(), run_, state.first_rank(), state.ranks(), begin_ns_, clock_ns(), kernel_ms,
-                  ring_commands_,   0,    {}};
+    part.about = {control_.index(),
+                  run_,
+                  state.first_rank(),
+                  state.ranks(),
+                  begin_ns_,
+                  clock_ns(),
+                  kernel_ms,
+                  ring_commands_,
+                  0,
+                  {}};
     part.failure = why;
     part.host_events = host_.take(part.about.host_drops);
     try {
@@ -284,8 +293,8 @@ observed_part observation::read(const device_state& state, device_link& link, do
         part.missing = problem.what();
         part.counters.clear();
         part.events.clear();
-        std::fprintf(stderr, "dcuda: process %d: what its ranks did in run %d cannot be read: %s\n", control_.index(), run_,
-                     problem.what());
+        std::fprintf(stderr, "dcuda: process %d: what its ranks did in run %d cannot be read: %s\n", control_.index(),
+                     run_, problem.what());
     }
     part.about.clocks = relate_clocks(part);
     return part;
@@ -312,7 +321,8 @@ void observation::read_device(observed_part& part, const device_state& state, de
         events.resize(std::min<std::uint64_t>(written, capacity_));
         read(events, events_.get() + rank * capacity_);
         if (written > capacity_)
-            std::rotate(events.begin(), events.begin() + static_cast<std::ptrdiff_t>(written % capacity_), events.end());
+            std::rotate(events.begin(), events.begin() + static_cast<std::ptrdiff_t>(written % capacity_),
+                        events.end());
         for (const trace_event& event : events)
             if (static_cast<event_kind>(event.kind & 0xff) == event_kind::range_begin)
                 names.insert({event.tag | static_cast<std::uint64_t>(event.bytes) << 32, event.window & 0xff});
@@ -342,7 +352,8 @@ clock_relation observation::relate_clocks(const observed_part& part) const {
     const auto half = clock_samples_.begin() + static_cast<std::ptrdiff_t>((clock_samples_.size() + 1) / 2);
     const auto quickest = [](auto begin, auto end) {
         return *std::min_element(begin, end, [](const clock_sample& a, const clock_sample& b) {
-            return static_cast<std::int64_t>(a.host_ns - a.device_ns) < static_cast<std::int64_t>(b.host_ns - b.device_ns);
+            return static_cast<std::int64_t>(a.host_ns - a.device_ns) <
+                   static_cast<std::int64_t>(b.host_ns - b.device_ns);
         });
     };
     if (clock_samples_.empty()) return result;
@@ -409,8 +420,8 @@ std::vector<observed_part> observation::gather(observed_part mine) {
     for (int process = 1; process < control_.count(); ++process) {
         const auto found = arrived_.find(process);
         if (found == arrived_.end()) {
-            std::fprintf(stderr, "dcuda: nothing that process %d has observed of run %d has come to process 0\n", process,
-                         run_);
+            std::fprintf(stderr, "dcuda: nothing that process %d has observed of run %d has come to process 0\n",
+                         process, run_);
             continue;
         }
         control_.post_last(process, answer.bytes());

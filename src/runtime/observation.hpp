@@ -85,9 +85,9 @@ private:
     bool counts_ = false, traces_ = false;
     const std::string trace_path_, statistics_path_;
     const std::uint32_t wanted_events_;
-    std::vector<std::int64_t> clocks_;  // what added to times of process i gives those of process 0
-    std::uint64_t origin_ns_ = 0;       // of the timeline, on process 0's clock
-    std::unique_ptr<trace_file> trace_; // process 0
+    std::vector<std::int64_t> clocks_;     // what added to times of process i gives those of process 0
+    std::uint64_t origin_ns_ = 0;          // of the timeline, on process 0's clock
+    std::unique_ptr<trace_file> trace_;    // process 0
     std::FILE* statistics_file_ = nullptr; // process 0
 
     int allocated_ranks_ = 0;
@@ -103,8 +103,8 @@ private:
     host_track host_;
 
     std::map<int, struct statistics> statistics_; // by process: this one's, in process 0 all
-    std::map<int, std::string> arrived_; // process 0: by process, the part of this run
-    int confirmed_ = 0;                  // the other processes: the last run that process 0 has from here
+    std::map<int, std::string> arrived_;          // process 0: by process, the part of this run
+    int confirmed_ = 0;                           // the other processes: the last run that process 0 has from here
     int lost_process_ = -1;
 };
 

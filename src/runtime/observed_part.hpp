@@ -40,8 +40,8 @@ struct observed_part {
         clock_relation clocks;
     };
     shape about{};
-    std::string failure; // why the run ended early
-    std::string missing; // why the device's part is not here
+    std::string failure;                                    // why the run ended early
+    std::string missing;                                    // why the device's part is not here
     std::vector<detail::rank_counters> counters{};          // by rank
     std::vector<detail::wait_record> waits{};               // by rank; of a run that failed
     std::vector<std::vector<detail::trace_event>> events{}; // by rank, oldest first; empty if the run is only counted

@@ -71,7 +71,7 @@ private:
     std::uint32_t reported_ = 0; // of these, told to the ranks
     std::uint64_t timer_start_ns_ = 0, window_start_ns_ = 0;
     std::uint32_t window_slot_ = 0; // that is being opened
-    std::vector<double> timings_; // ms
+    std::vector<double> timings_;   // ms
     std::optional<error> failure_;
     std::optional<error> network_failure_; // a process does not answer there; the control plane may say more,
     std::chrono::steady_clock::time_point network_patience_; // up to here

@@ -95,7 +95,9 @@ public:
         }
     }
 
-    struct statistics statistics() const { return observation_->statistics(); }
+    struct statistics statistics() const {
+        return observation_->statistics();
+    }
 
     void* user_data = nullptr;
     std::vector<double> timings;
@@ -381,6 +383,8 @@ void runtime::set_user_data(void* device_memory) { implementation_->user_data = 
 
 std::vector<double> runtime::timings() const { return implementation_->timings; }
 
-struct statistics runtime::statistics() const { return implementation_->statistics(); }
+struct statistics runtime::statistics() const {
+    return implementation_->statistics();
+}
 
 } // namespace dcuda

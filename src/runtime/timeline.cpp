@@ -82,8 +82,8 @@ std::vector<slice> make_slices(const observed_part& part, std::size_t rank, std:
     const tick_clock ticks(counters, events);
     const auto time = [&](std::uint64_t at) { return part.about.clocks.host_time(ticks.device_ns(at)) + clock; };
     const std::int64_t run_end = static_cast<std::int64_t>(part.about.end_ns) + clock;
-    const bool has_finished = std::any_of(events.begin(), events.end(),
-                                          [](const trace_event& event) { return kind_of(event) == event_kind::finish; });
+    const bool has_finished = std::any_of(
+        events.begin(), events.end(), [](const trace_event& event) { return kind_of(event) == event_kind::finish; });
     const std::int64_t begin = time(counters.first.ticks);
     const std::int64_t end = has_finished ? time(counters.last.ticks) : std::max(begin, run_end);
 
@@ -95,9 +95,16 @@ std::vector<slice> make_slices(const observed_part& part, std::size_t rank, std:
         if (kind == event_kind::clock) continue;
         const std::uint64_t duration = event.ticks | static_cast<std::uint64_t>(event.kind >> 16) << 32;
         last_ticks = std::max(last_ticks, event.begin + duration);
-        slice now{time(event.begin), time(event.begin + duration), kind,
-                  static_cast<event_path>(event.kind >> 8 & 0x7f), (event.kind & event_mailed) != 0, false, event.tag,
-                  event.peer, event.window & 0xffff, event.bytes | static_cast<std::uint64_t>(event.window >> 16) << 32,
+        slice now{time(event.begin),
+                  time(event.begin + duration),
+                  kind,
+                  static_cast<event_path>(event.kind >> 8 & 0x7f),
+                  (event.kind & event_mailed) != 0,
+                  false,
+                  event.tag,
+                  event.peer,
+                  event.window & 0xffff,
+                  event.bytes | static_cast<std::uint64_t>(event.window >> 16) << 32,
                   {}};
         if (kind == event_kind::range_end) {
             if (open.empty()) continue; // its begin was overwritten
@@ -125,8 +132,19 @@ std::vector<slice> make_slices(const observed_part& part, std::size_t rank, std:
         const bool is_wait = kind == event_kind::wait;
         const bool is_of_device = wait.detail == static_cast<std::uint32_t>(collective::barrier_device);
         if (kind != event_kind::none && since >= last_ticks)
-            slices.push_back({time(since), end, kind, event_path::none, false, true,
-                              is_wait ? wait.detail : is_of_device ? 1u : 0u, is_wait ? wait.expected : 0, 0, 0, {}});
+            slices.push_back({time(since),
+                              end,
+                              kind,
+                              event_path::none,
+                              false,
+                              true,
+                              is_wait        ? wait.detail
+                              : is_of_device ? 1u
+                                             : 0u,
+                              is_wait ? wait.expected : 0,
+                              0,
+                              0,
+                              {}});
     }
     std::stable_sort(slices.begin() + 1, slices.end(), [](const slice& a, const slice& b) {
         return a.begin_ns != b.begin_ns ? a.begin_ns < b.begin_ns : a.end_ns > b.end_ns;
@@ -185,7 +203,8 @@ std::vector<arrow> match_notifications(const std::vector<rank_timeline>& ranks) 
         std::uint64_t wanted = 0;
         for (const ledger::entry& wait : book.consumed) wanted += ranks[wait.rank].slices[wait.slice].peer;
         // With something missing, the last notification belongs to the last wait.
-        std::int64_t next = complete ? 0 : static_cast<std::int64_t>(book.issued.size()) - static_cast<std::int64_t>(wanted);
+        std::int64_t next =
+            complete ? 0 : static_cast<std::int64_t>(book.issued.size()) - static_cast<std::int64_t>(wanted);
         for (const ledger::entry& wait : book.consumed) {
             const std::int64_t behind = next + ranks[wait.rank].slices[wait.slice].peer;
             const auto last = std::min(behind, static_cast<std::int64_t>(book.issued.size()));

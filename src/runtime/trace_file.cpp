@@ -156,9 +156,9 @@ public:
 
     void complete_event(const std::string& name, const char* category, int process, int thread, std::int64_t begin_ns,
                         std::int64_t end_ns, const std::string& arguments) {
-        event(R"({{"name":{},"cat":"{}","ph":"X","pid":{},"tid":{},"ts":{},"dur":{}.{:03},"args":{{{}}}}})", quoted(name),
-              category, process, thread, time(begin_ns), (end_ns - begin_ns) / 1000, (end_ns - begin_ns) % 1000,
-              arguments);
+        event(R"({{"name":{},"cat":"{}","ph":"X","pid":{},"tid":{},"ts":{},"dur":{}.{:03},"args":{{{}}}}})",
+              quoted(name), category, process, thread, time(begin_ns), (end_ns - begin_ns) / 1000,
+              (end_ns - begin_ns) % 1000, arguments);
     }
 
     void flush() {
@@ -176,8 +176,8 @@ private:
 trace_file::trace_file(const std::string& path, std::uint64_t origin_ns, std::vector<std::int64_t> clocks)
     : path_(path), file_(std::fopen(path.c_str(), "w")), origin_ns_(origin_ns), clocks_(std::move(clocks)),
       is_named_(clocks_.size()) {
-    support::require(file_ != nullptr, error_code::invalid_argument, "the timeline {} (DCUDA_TRACE) cannot be written: {}",
-                     path, std::strerror(errno));
+    support::require(file_ != nullptr, error_code::invalid_argument,
+                     "the timeline {} (DCUDA_TRACE) cannot be written: {}", path, std::strerror(errno));
     append({});
 }
 
@@ -201,7 +201,8 @@ void trace_file::append(const std::vector<observed_part>& parts) {
         std::move(more.begin(), more.end(), std::back_inserter(ranks));
         if (!is_named_[process]) {
             is_named_[process] = true;
-            out.event(R"({{"name":"process_name","ph":"M","pid":{0},"tid":0,"args":{{"name":"process {0}"}}}})", process);
+            out.event(R"({{"name":"process_name","ph":"M","pid":{0},"tid":0,"args":{{"name":"process {0}"}}}})",
+                      process);
             out.event(R"({{"name":"thread_name","ph":"M","pid":{},"tid":0,"args":{{"name":"host"}}}})", process);
             for (int rank = 0; rank < part.about.ranks; ++rank)
                 out.event(R"({{"name":"thread_name","ph":"M","pid":{},"tid":{},"args":{{"name":"rank {}"}}}})", process,
@@ -218,8 +219,9 @@ void trace_file::append(const std::vector<observed_part>& parts) {
             if (event.kind == host_event_kind::window)
                 arguments = fmt::format("\"window\":{}", event.tag);
             else if (event.kind == host_event_kind::network_put || event.kind == host_event_kind::delivery)
-                arguments = fmt::format("\"rank\":{},\"process\":{},\"bytes\":{}", event.rank, event.process, event.bytes) +
-                            (event.tag == no_tag ? "" : fmt::format(",\"tag\":{}", event.tag));
+                arguments =
+                    fmt::format("\"rank\":{},\"process\":{},\"bytes\":{}", event.rank, event.process, event.bytes) +
+                    (event.tag == no_tag ? "" : fmt::format(",\"tag\":{}", event.tag));
             else
                 arguments = fmt::format("\"process\":{}", event.process);
             out.complete_event(name_of(event.kind), "host", pid, 0, host_time(event.begin_ns), host_time(event.end_ns),
@@ -258,8 +260,8 @@ void trace_file::append(const std::vector<observed_part>& parts) {
         const std::int64_t start = issued.begin_ns + (issued.end_ns - issued.begin_ns) / 2;
         const std::int64_t end = std::max(wait.begin_ns, wait.end_ns - 1);
         const auto flow = [&](const char* phase, const rank_timeline& rank, std::int64_t at) {
-            out.event(R"({{"name":"notification","cat":"flow","ph":{},"id":{},"pid":{},"tid":{},"ts":{}}})", phase, arrows_,
-                      rank.process, thread_of(rank), out.time(at));
+            out.event(R"({{"name":"notification","cat":"flow","ph":{},"id":{},"pid":{},"tid":{},"ts":{}}})", phase,
+                      arrows_, rank.process, thread_of(rank), out.time(at));
         };
         flow(R"("s")", source, start);
         flow(R"("f","bp":"e")", target, end);

@@ -105,8 +105,9 @@ options parse_command_line(int argc, char** argv) {
         ->check(CLI::Range(1, max_processes));
     app.add_option("--ranks", ranks, "Ranks per device (sets DCUDA_RANKS_PER_DEVICE)")->check(CLI::Range(1, 1048576));
     app.add_option("--trace", trace, "Write a timeline of all ranks to this file, for Perfetto (sets DCUDA_TRACE)");
-    app.add_flag("--stats{1}", statistics,
-                 "Write what all ranks have done, in JSON, to standard error; with --stats=FILE there (sets DCUDA_STATS)");
+    app.add_flag(
+        "--stats{1}", statistics,
+        "Write what all ranks have done, in JSON, to standard error; with --stats=FILE there (sets DCUDA_STATS)");
     auto* prefix = app.add_flag("--prefix", result.prefix, "Put the process index before each line of output");
     app.add_option("--output-dir", result.output_folder, "Write the output of process 3 to DIR/3.out and DIR/3.err")
         ->excludes(prefix);

@@ -62,6 +62,12 @@ void sync_then_run(F&& f) {
     cpu::meet_and_run(cpu::action_order::unordered, f);
 }
 
+// What the rank as a whole does at a moment. Its threads take turns here: the moment is that when the last has come.
+template <class F>
+void mark_moment(const F& f) {
+    if (!cpu::is_unwinding()) cpu::meet_and_run(cpu::action_order::before_return, f);
+}
+
 // What large copies pass through, and who makes them, on a GPU: detail/bulk_copy.cuh. Here nothing.
 struct staging {};
 inline staging find_staging(const staging_shape&) { return {}; }

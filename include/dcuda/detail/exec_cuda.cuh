@@ -47,6 +47,12 @@ DCUDA_DEVICE void run_then_sync(const F& f) {
     __syncthreads();
 }
 
+// What the rank as a whole does at a moment: on a GPU that when the leader is there.
+template <class F>
+DCUDA_DEVICE void mark_moment(const F& f) {
+    if (is_leader()) f();
+}
+
 // --- Copies --------------------------------------------------------------------------------------------------------
 
 inline constexpr unsigned loads_in_flight = 4; // of 16 bytes, per thread

@@ -1,8 +1,9 @@
 // Observed runs: each operation of a rank is counted (rank_counters) and, in a traced run, written down (trace_event).
 //
 // An operation leaves in shared memory when it began and what it is, and one cold function takes that at its end. So an
-// operation costs a test where nothing is observed, and no registers while it lasts where it is. The rank's leader does
-// all of it; what it sees of an operation includes waiting for the rank's other threads.
+// operation costs a test where nothing is observed, and no registers while it lasts where it is. On a GPU the rank's
+// leader does all of it: what it sees of an operation includes waiting for the rank's other threads. On the CPU backend
+// the threads meet at the begin and at the end.
 #pragma once
 
 #include "dcuda/detail/mailbox.hpp"
@@ -50,9 +51,8 @@ DCUDA_DEVICE void send_clock(rank_state& state) {
     if (!DCUDA_BACKEND_CUDA || state.device_rank != 0 || state.device.observer.traced == 0) return;
     for (unsigned i = 0; i < 8; ++i) { // the quickest counts
         const std::uint64_t now_ns = clock_ns();
-        send_command(state,
-                     command{{static_cast<std::uint32_t>(opcode::clock), state.device_rank, 0, 0,
-                              static_cast<std::uint32_t>(now_ns), static_cast<std::uint32_t>(now_ns >> 32)}});
+        send_command(state, command{{static_cast<std::uint32_t>(opcode::clock), state.device_rank, 0, 0,
+                                     static_cast<std::uint32_t>(now_ns), static_cast<std::uint32_t>(now_ns >> 32)}});
         pause_ns(4000);
     }
 }
@@ -86,16 +86,18 @@ DCUDA_COLD void end_blocked(shared_state shared, waiting what) {
 // communicator, or how many notifications are waited for; `window`: its id, or of notify the communicator.
 DCUDA_DEVICE void begin_operation(rank_state& state, event_kind kind, std::uint32_t tag = 0, std::uint32_t peer = 0,
                                   std::uint32_t window = 0, std::size_t bytes = 0) {
-    if (state.observed == 0 || !exec::is_leader()) return;
-    // Bytes beyond 48 bits are a mistake that the operation reports.
-    state.doing.event = {clock_ticks(),
-                         static_cast<std::uint32_t>(bytes >> 32),
-                         static_cast<std::uint32_t>(kind),
-                         tag,
-                         peer,
-                         static_cast<std::uint32_t>(bytes),
-                         window};
-    state.doing.straight = 0;
+    if (state.observed == 0) return;
+    exec::mark_moment([&] {
+        // Bytes beyond 48 bits are a mistake that the operation reports.
+        state.doing.event = {clock_ticks(),
+                             static_cast<std::uint32_t>(bytes >> 32),
+                             static_cast<std::uint32_t>(kind),
+                             tag,
+                             peer,
+                             static_cast<std::uint32_t>(bytes),
+                             window};
+        state.doing.straight = 0;
+    });
 }
 
 // Counts a put or a notification, and completes the event: which way it went, and to which world rank. One thread.
@@ -106,7 +108,7 @@ DCUDA_DEVICE void count_message(rank_state& state, rank_counters& counters, even
     const link& way = state.links[target.world_rank % cached_links];
     const bool is_known = target.window == key && target.rank == event.peer;
     if (!is_known) return; // never: the operation has just used it
-    const event_path path = target.remote != 0            ? event_path::network
+    const event_path path = target.remote != 0           ? event_path::network
                             : way.reach == scope::device ? event_path::local
                                                          : event_path::peer;
     path_counters& ways = path == event_path::network ? counters.network
@@ -183,14 +185,13 @@ DCUDA_COLD void record_operation(shared_state shared) {
     if (is_last)
         send_clock(state);
     else if (DCUDA_BACKEND_CUDA && to.traced != 0)
-        store_event(state,
-                    {pair.ticks, 0, static_cast<std::uint32_t>(event_kind::clock), static_cast<std::uint32_t>(pair.ns),
-                     static_cast<std::uint32_t>(pair.ns >> 32), 0, 0});
+        store_event(state, {pair.ticks, 0, static_cast<std::uint32_t>(event_kind::clock),
+                            static_cast<std::uint32_t>(pair.ns), static_cast<std::uint32_t>(pair.ns >> 32), 0, 0});
 }
 
 // All threads of the rank, when an operation of an observed run has ended.
 DCUDA_DEVICE void end_operation(rank_state& state) {
-    if (state.observed != 0 && exec::is_leader()) exec::far(record_operation)(state);
+    if (state.observed != 0) exec::mark_moment([&] { exec::far(record_operation)(state); });
 }
 
 // A look for notifications, in vain or not. All threads.
@@ -206,9 +207,9 @@ DCUDA_COLD void begin_range(shared_state shared, const char* name, std::uint32_t
     rank_state& state = shared.get();
     if (state.device.observer.traced == 0) return;
     const auto place = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(name));
-    store_event(state, {clock_ticks(), 0, static_cast<std::uint32_t>(event_kind::range_begin),
-                        static_cast<std::uint32_t>(place), number, static_cast<std::uint32_t>(place >> 32),
-                        length_and_flags});
+    store_event(state,
+                {clock_ticks(), 0, static_cast<std::uint32_t>(event_kind::range_begin),
+                 static_cast<std::uint32_t>(place), number, static_cast<std::uint32_t>(place >> 32), length_and_flags});
 }
 
 DCUDA_COLD void end_range(shared_state shared) {
@@ -223,7 +224,7 @@ public:
     DCUDA_DEVICE range_scope(shared_state state, std::uint32_t observed, const char* name,
                              std::uint32_t length_and_flags, std::uint32_t number)
         : state_(state), observed_(observed) {
-        if (observed_ != 0 && exec::is_leader()) exec::far(begin_range)(state_, name, length_and_flags, number);
+        if (observed_ != 0) exec::mark_moment([&] { exec::far(begin_range)(state_, name, length_and_flags, number); });
     }
     DCUDA_DEVICE ~range_scope() { end(); }
     range_scope(const range_scope&) = delete;
@@ -231,7 +232,7 @@ public:
 
     // Ends the range before its scope does.
     DCUDA_DEVICE void end() {
-        if (observed_ != 0 && exec::is_leader()) exec::far(end_range)(state_);
+        if (observed_ != 0) exec::mark_moment([&] { exec::far(end_range)(state_); });
         observed_ = 0;
     }
 

@@ -273,7 +273,8 @@ struct network_view {
                         // 1 if anybody has sent mail; writer: the host; reader: rank 0 of the device
 };
 
-// --- Observed runs: traced (DCUDA_TRACE), counted (DCUDA_STATS) or both -----------------------------------------------
+// --- Observed runs: traced (DCUDA_TRACE), counted (DCUDA_STATS) or both
+// -----------------------------------------------
 
 enum class event_kind : std::uint32_t {
     none,
@@ -332,8 +333,8 @@ struct alignas(64) rank_counters {
     std::uint64_t mailed; // of the notified puts and notifications those that went by mail
     std::uint64_t waits, tests, flushes, barriers, windows;
     std::uint64_t put_ticks, wait_ticks, flush_ticks, barrier_ticks, window_ticks; // spent in them
-    std::uint64_t ring_full_ticks;    // of all that: waiting for space in the command ring,
-    std::uint64_t mailbox_full_ticks; // or in a target's mailbox, or that a target empties it
+    std::uint64_t ring_full_ticks;                   // of all that: waiting for space in the command ring,
+    std::uint64_t mailbox_full_ticks;                // or in a target's mailbox, or that a target empties it
     std::uint64_t mailbox_messages, mailbox_packets; // most that were under way in one lane, as its source knew
     std::uint64_t events;                            // written to the ring of events
     clock_pair first, last;                          // first and last look at the clocks

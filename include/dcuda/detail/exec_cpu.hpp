@@ -62,10 +62,9 @@ void sync_then_run(F&& f) {
     cpu::meet_and_run(cpu::action_order::unordered, f);
 }
 
-// What the rank as a whole does at a moment. Its threads take turns here: the moment is that when the last has come.
-template <class F>
-void mark_moment(const F& f) {
-    if (!cpu::is_unwinding()) cpu::meet_and_run(cpu::action_order::before_return, f);
+// The threads take turns here: they meet, so that the moment of one of them is one of the whole rank.
+inline void align_turns() {
+    if (!cpu::is_unwinding()) sync_block();
 }
 
 // What large copies pass through, and who makes them, on a GPU: detail/bulk_copy.cuh. Here nothing.

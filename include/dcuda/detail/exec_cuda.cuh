@@ -47,11 +47,8 @@ DCUDA_DEVICE void run_then_sync(const F& f) {
     __syncthreads();
 }
 
-// What the rank as a whole does at a moment: on a GPU that when the leader is there.
-template <class F>
-DCUDA_DEVICE void mark_moment(const F& f) {
-    if (is_leader()) f();
-}
+// Where threads take turns they meet here: not on a GPU.
+DCUDA_DEVICE void align_turns() {}
 
 // --- Copies --------------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 // An operation leaves in shared memory when it began and what it is, and one cold function takes that at its end. So an
 // operation costs a test where nothing is observed, and no registers while it lasts where it is. On a GPU the rank's
 // leader does all of it: what it sees of an operation includes waiting for the rank's other threads. On the CPU backend
-// the threads meet at the begin and at the end.
+// the threads meet before the begin and after the end.
 #pragma once
 
 #include "dcuda/detail/mailbox.hpp"
@@ -87,17 +87,17 @@ DCUDA_COLD void end_blocked(shared_state shared, waiting what) {
 DCUDA_DEVICE void begin_operation(rank_state& state, event_kind kind, std::uint32_t tag = 0, std::uint32_t peer = 0,
                                   std::uint32_t window = 0, std::size_t bytes = 0) {
     if (state.observed == 0) return;
-    exec::mark_moment([&] {
-        // Bytes beyond 48 bits are a mistake that the operation reports.
-        state.doing.event = {clock_ticks(),
-                             static_cast<std::uint32_t>(bytes >> 32),
-                             static_cast<std::uint32_t>(kind),
-                             tag,
-                             peer,
-                             static_cast<std::uint32_t>(bytes),
-                             window};
-        state.doing.straight = 0;
-    });
+    exec::align_turns(); // the operation itself begins with a barrier
+    if (!exec::is_leader()) return;
+    // Bytes beyond 48 bits are a mistake that the operation reports.
+    state.doing.event = {clock_ticks(),
+                         static_cast<std::uint32_t>(bytes >> 32),
+                         static_cast<std::uint32_t>(kind),
+                         tag,
+                         peer,
+                         static_cast<std::uint32_t>(bytes),
+                         window};
+    state.doing.straight = 0;
 }
 
 // Counts a put or a notification, and completes the event: which way it went, and to which world rank. One thread.
@@ -191,7 +191,9 @@ DCUDA_COLD void record_operation(shared_state shared) {
 
 // All threads of the rank, when an operation of an observed run has ended.
 DCUDA_DEVICE void end_operation(rank_state& state) {
-    if (state.observed != 0) exec::mark_moment([&] { exec::far(record_operation)(state); });
+    if (state.observed == 0) return;
+    if (exec::is_leader()) exec::far(record_operation)(state);
+    exec::align_turns();
 }
 
 // A look for notifications, in vain or not. All threads.
@@ -224,7 +226,10 @@ public:
     DCUDA_DEVICE range_scope(shared_state state, std::uint32_t observed, const char* name,
                              std::uint32_t length_and_flags, std::uint32_t number)
         : state_(state), observed_(observed) {
-        if (observed_ != 0) exec::mark_moment([&] { exec::far(begin_range)(state_, name, length_and_flags, number); });
+        if (observed_ == 0) return;
+        exec::align_turns();
+        if (exec::is_leader()) exec::far(begin_range)(state_, name, length_and_flags, number);
+        exec::align_turns();
     }
     DCUDA_DEVICE ~range_scope() { end(); }
     range_scope(const range_scope&) = delete;
@@ -232,8 +237,11 @@ public:
 
     // Ends the range before its scope does.
     DCUDA_DEVICE void end() {
-        if (observed_ != 0) exec::mark_moment([&] { exec::far(end_range)(state_); });
+        if (observed_ == 0) return;
         observed_ = 0;
+        exec::align_turns();
+        if (exec::is_leader()) exec::far(end_range)(state_);
+        exec::align_turns();
     }
 
 private:

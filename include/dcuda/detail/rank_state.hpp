@@ -223,6 +223,7 @@ DCUDA_COLD bool keep_waiting(shared_state shared, std::uint32_t value) {
 #if DCUDA_CHECKS
     if (load_relaxed(state.device.aborted) != 0) {
         store_relaxed(&state.ended, 1);
+        wait.calls = 0; // what the rank has waited for remains to be read
         return false;
     }
     // Publishing costs a few stores: only long waits do it, and the watchdog looks for no others.
@@ -245,6 +246,7 @@ DCUDA_COLD bool keep_waiting(shared_state shared, std::uint32_t value) {
     if (wait.start_ns == 0) wait.start_ns = now_ns;
     if (now_ns - wait.start_ns < bound_ns) return true;
     wait.timed_out = 1;
+    wait.calls = 0; // as above
     wait.seen = value;
     return false;
 #else
@@ -256,8 +258,6 @@ DCUDA_COLD bool keep_waiting(shared_state shared, std::uint32_t value) {
 // The wait is over. Only a wait that was published takes it back. One thread.
 DCUDA_DEVICE void end_wait(rank_state& state) {
     if (state.wait.calls < calls_per_publication) return;
-    // What a rank waited for when the run failed remains to be read.
-    if (load_relaxed(&state.ended) != 0 || state.wait.timed_out != 0) return;
     store_relaxed(&state.device.waits[state.device_rank].what, static_cast<std::uint32_t>(waiting::no));
 }
 

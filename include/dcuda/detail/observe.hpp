@@ -237,7 +237,7 @@ public:
 
     // Ends the range before its scope does.
     DCUDA_DEVICE void end() {
-        if (observed_ == 0) return;
+        if (observed_ == 0 || exec::is_unwinding()) return; // a run that fails leaves it open
         observed_ = 0;
         exec::align_turns();
         if (exec::is_leader()) exec::far(end_range)(state_);

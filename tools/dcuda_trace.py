@@ -337,6 +337,7 @@ def summary_of(run, run_count):
         "dropped": run.dropped,
         "ranks": [{"rank": number, "process": run.ranks[number].process, **each} for number, each in times.items()],
         "overall": overall,
+        "computing_ranks": overall["computing"] / run.length if run.length > 0 else 0.0,
         "overlap": overlap_of(run),
         "messages": messages_of(run),
         "ranges": ranges_of(run),
@@ -388,8 +389,9 @@ def print_summary(found, top):
     overall = found["overall"]
     print(f"{'all':>8} {in_time(overall['total']):>11}"
           + "".join(f" {share(overall[kind], overall['total']):>11}" for kind in kinds))
+    print(f"\ncomputing at a time: {found['computing_ranks']:.2f} of {len(rows)} ranks, on average")
     if found["overlap"] is not None:
-        print(f"\noverlap: {100 * found['overlap']:.1f} % of the waiting was hidden behind other ranks that computed")
+        print(f"overlap: {100 * found['overlap']:.1f} % of the waiting was hidden behind other ranks that computed")
     if found["messages"]:
         print("\nmessages: " + "; ".join(f"{entry['messages']} {path} ({entry['bytes']} B, {entry['mailed']} by mail)"
                                         for path, entry in sorted(found["messages"].items())))

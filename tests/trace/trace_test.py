@@ -348,6 +348,7 @@ class ToolTest(unittest.TestCase):
         self.assertEqual(found["ranks"][0], {"rank": 0, "process": 0, **times})
         times = {"total": 95, "computing": 30, "waiting": 55, "meeting": 10, "putting": 0}
         self.assertEqual(found["ranks"][1], {"rank": 1, "process": 0, **times})
+        self.assertAlmostEqual(found["computing_ranks"], 0.9)
         # Rank 0 computes from 20 to 60 and from 70 to 75.
         self.assertAlmostEqual(found["overlap"], 45 / 55)
         self.assertEqual(found["messages"], {"local": {"messages": 1, "bytes": 100, "mailed": 1}})

@@ -192,6 +192,7 @@ DCUDA_COLD void record_operation(shared_state shared) {
 // All threads of the rank, when an operation of an observed run has ended.
 DCUDA_DEVICE void end_operation(rank_state& state) {
     if (state.observed == 0) return;
+    exec::align_turns(); // another thread may have been the team
     if (exec::is_leader()) exec::far(record_operation)(state);
     exec::align_turns();
 }

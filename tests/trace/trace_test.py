@@ -220,17 +220,19 @@ class TraceTest(unittest.TestCase):
         self.assertFalse(any(one["args"].get("mailed") for rank in range(RANKS) for one in timeline.slices[rank]))
 
     def test_drops_are_counted_and_the_latest_kept(self):
-        _, error = self.run_job(1, pattern, "pattern", DCUDA_TRACE=self.trace, DCUDA_TRACE_EVENTS="7") # 8 of them
+        _, error = self.run_job(1, pattern, "pattern", DCUDA_TRACE=self.trace, DCUDA_TRACE_EVENTS="31")  # 32 of them
         timeline = Timeline(self.trace)
         # init, windows, timers, operations, ranges (an event each for begin and end), wait of rank 0, finish
         written = 1 + 2 + 2 + STEPS * (1 + 1 + 2 + 1 + 3 + 1) + 2 + 1 + 1 + 2 * (1 + STEPS) + 1
-        dropped = RUNS * (RANKS * (written - 8) + 1)
+        dropped = RUNS * (RANKS * (written - 32) + 1)
         self.assertEqual(timeline.about["dropped"], dropped)
         self.assertIn(f"lacks {dropped} events", error)
-        self.assertIn("DCUDA_TRACE_EVENTS=16", error)
+        self.assertIn("DCUDA_TRACE_EVENTS=64", error)
         for rank in range(RANKS):
             names = Counter(one["name"] for one in timeline.slices[rank])
             self.assertEqual((names["finish"], names["free_window"], names["init"]), (RUNS, RUNS, 0))
+            self.assertEqual((names["step 0"], names["step 2"], names["whole"]), (0, RUNS, 0))
+        self.assertEqual(timeline.unfinished(), [])
 
     def test_statistics_alone(self):
         _, error = self.run_job(1, pattern, "pattern", options=("--stats",))

@@ -39,6 +39,7 @@ struct proposal {
     int mailbox_packets;
     int small_put_bytes;
     std::int64_t wait_timeout_ns;
+    int observed;
 };
 
 // Chooses this process's device. Returns how many devices it sees.
@@ -189,7 +190,8 @@ private:
                              settings_.max_windows,
                              settings_.mailbox_packets,
                              settings_.small_put_bytes,
-                             settings_.wait_timeout.count()});
+                             settings_.wait_timeout.count(),
+                             config.observed ? 1 : 0});
         message.put(std::string_view(limit.reason));
         message.put(std::string_view(failure));
         const auto proposals = control_.allgather(message.bytes(), "agreeing on the number of ranks");
@@ -207,17 +209,18 @@ private:
                 theirs.requested == first.requested && std::equal(theirs.threads, theirs.threads + 3, first.threads) &&
                 theirs.tags == first.tags && theirs.max_windows == first.max_windows &&
                 theirs.mailbox_packets == first.mailbox_packets && theirs.small_put_bytes == first.small_put_bytes &&
-                theirs.wait_timeout_ns == first.wait_timeout_ns && theirs.shared_bytes == first.shared_bytes;
+                theirs.wait_timeout_ns == first.wait_timeout_ns && theirs.shared_bytes == first.shared_bytes &&
+                theirs.observed == first.observed;
             support::require(
                 same, error_code::invalid_argument,
                 "processes 0 and {} disagree on the launch: ranks per device {} / {}, threads {}x{}x{} / "
                 "{}x{}x{}, shared bytes {} / {}, tags {} / {}, windows {} / {}, packets of a mailbox {} / {}, small "
-                "puts up to {} / {} B, wait timeout {} / {} ns",
+                "puts up to {} / {} B, wait timeout {} / {} ns, observed {} / {}",
                 process, first.requested, theirs.requested, first.threads[0], first.threads[1], first.threads[2],
                 theirs.threads[0], theirs.threads[1], theirs.threads[2], first.shared_bytes, theirs.shared_bytes,
                 first.tags, theirs.tags, first.max_windows, theirs.max_windows, first.mailbox_packets,
                 theirs.mailbox_packets, first.small_put_bytes, theirs.small_put_bytes, first.wait_timeout_ns,
-                theirs.wait_timeout_ns);
+                theirs.wait_timeout_ns, first.observed, theirs.observed);
             support::require(theirs.limit > 0, error_code::out_of_resources,
                              "not even one rank of {} threads fits on process {}'s device: {}",
                              theirs.threads[0] * theirs.threads[1] * theirs.threads[2], process, reason);

@@ -243,7 +243,7 @@ DCUDA_COLD void send_message(team all, shared_state shared, std::uint32_t slot, 
     bool release = must_release(state, to, what);
     const bool straight = !has_room_for_payload(state, to, packets_for(bytes)) || what.is_in_place();
     if (straight) {
-        if (all.leads()) state.doing.straight = 1;
+        if (all.leads() && bytes != 0) state.doing.straight = 1;
         exec::complete_copies(state.staging, exec::is_leader()); // ORDER bulk-then-words
         if (crosses_mail(to, what.home, what.bytes)) await_placed(all, state, slot);
         sync(all);

@@ -19,13 +19,12 @@ inline constexpr std::uint32_t messages_between_looks = 16;
 // Writes an event over the oldest. One thread.
 DCUDA_DEVICE void store_event(rank_state& state, const trace_event& event) {
     const observer_view& to = state.device.observer;
-    trace_event* const ring = to.events + std::size_t(state.device_rank) * to.capacity;
-    auto* const words = reinterpret_cast<std::uint32_t*>(ring + (state.doing.events & (to.capacity - 1)));
+    auto* const words = reinterpret_cast<std::uint32_t*>(to.events + (state.doing.events & (to.capacity - 1)));
     store_relaxed(words, static_cast<std::uint32_t>(event.begin), static_cast<std::uint32_t>(event.begin >> 32),
                   event.ticks, event.kind);
     store_relaxed(words + 4, event.tag, event.peer, event.bytes, event.window);
     ++state.doing.events;
-    add_relaxed(&to.counters[state.device_rank].events, 1);
+    add_relaxed(&to.counters->events, 1);
 }
 
 // --- Clocks --------------------------------------------------------------------------------------------------------
@@ -33,7 +32,7 @@ DCUDA_DEVICE void store_event(rank_state& state, const trace_event& event) {
 // Looks at both clocks. `exactly`: where time is plenty. One thread.
 DCUDA_COLD clock_pair look_at_clocks(shared_state shared, bool exactly) {
     rank_state& state = shared.get();
-    rank_counters& counters = state.device.observer.counters[state.device_rank];
+    rank_counters& counters = *state.device.observer.counters;
     clock_pair now{clock_ticks(), clock_ns()};
     // The device's clock goes in steps, on some devices of a microsecond: this is the moment of one.
     const clock_pair start = now;
@@ -47,7 +46,8 @@ DCUDA_COLD clock_pair look_at_clocks(shared_state shared, bool exactly) {
 
 // The host notes when it gets these: so it learns what the device's clock shows at a time of its own. One thread of
 // rank 0 of the device. On the CPU backend it is the same clock.
-DCUDA_DEVICE void send_clock(rank_state& state) {
+DCUDA_COLD void send_clock(shared_state shared) {
+    rank_state& state = shared.get();
     if (!DCUDA_BACKEND_CUDA || state.device_rank != 0 || state.device.observer.traced == 0) return;
     for (unsigned i = 0; i < 8; ++i) { // the quickest counts
         const std::uint64_t now_ns = clock_ns();
@@ -60,7 +60,11 @@ DCUDA_DEVICE void send_clock(rank_state& state) {
 // At the begin of an observed run, which is that of the operation `init`. One thread.
 DCUDA_COLD void begin_observing(shared_state shared) {
     rank_state& state = shared.get();
-    rank_counters& counters = state.device.observer.counters[state.device_rank];
+    // PERF: from here on the copy of the view that is near is one of this rank's own part.
+    observer_view& own = state.device.observer;
+    own.counters += state.device_rank;
+    if (own.traced != 0) own.events += std::size_t(state.device_rank) * own.capacity;
+    rank_counters& counters = *own.counters;
     state.doing.events = 0;
     const clock_pair now = look_at_clocks(state, true);
     store_relaxed(&counters.first.ticks, now.ticks);
@@ -75,7 +79,7 @@ DCUDA_COLD void begin_blocked(shared_state shared) { shared.get().doing.blocked_
 
 DCUDA_COLD void end_blocked(shared_state shared, waiting what) {
     rank_state& state = shared.get();
-    rank_counters& counters = state.device.observer.counters[state.device_rank];
+    rank_counters& counters = *state.device.observer.counters;
     add_relaxed(what == waiting::ring_space ? &counters.ring_full_ticks : &counters.mailbox_full_ticks,
                 clock_ticks() - state.doing.blocked_since);
 }
@@ -141,7 +145,7 @@ DCUDA_COLD void record_operation(shared_state shared) {
     const std::uint64_t now = clock_ticks();
     trace_event& event = state.doing.event;
     const observer_view& to = state.device.observer;
-    rank_counters& counters = to.counters[state.device_rank];
+    rank_counters& counters = *to.counters;
     const std::uint64_t ticks = now - event.begin;
     const auto kind = static_cast<event_kind>(event.kind);
     switch (kind) {
@@ -199,7 +203,7 @@ DCUDA_DEVICE void end_operation(rank_state& state) {
 
 // A look for notifications, in vain or not. All threads.
 DCUDA_DEVICE void count_test(rank_state& state) {
-    if (exec::is_leader()) add_relaxed(&state.device.observer.counters[state.device_rank].tests, 1);
+    if (exec::is_leader()) add_relaxed(&state.device.observer.counters->tests, 1);
 }
 
 // --- Ranges of the user --------------------------------------------------------------------------------------------

@@ -1,7 +1,9 @@
 // dcuda-bench: benchmarks of the library. README.md says what each subcommand measures and how.
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <filesystem>
@@ -27,14 +29,15 @@ struct subcommand {
     const char* name;
     void (*measure)(session&);
 };
-constexpr std::array<subcommand, 8> subcommands{{{"latency", measure_latency},
+constexpr std::array<subcommand, 9> subcommands{{{"latency", measure_latency},
                                                  {"bandwidth", measure_bandwidth},
                                                  {"barrier", measure_barrier},
                                                  {"flush", measure_flush},
                                                  {"overlap", measure_overlap},
                                                  {"host", measure_host},
                                                  {"waiters", measure_waiters},
-                                                 {"network", measure_network}}};
+                                                 {"network", measure_network},
+                                                 {"trace", measure_trace}}};
 
 std::string script_beside_this_program(const char* name) {
     return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / name).string();
@@ -90,6 +93,9 @@ int run_program(int argc, char** argv) {
         std::fputs(parse_command_line(argc, argv).text.c_str(), stdout);
         return 0;
     }
+    // What tracing costs is seen by runs that are traced, between others that are not.
+    for (const std::string_view name : {"trace", "all"})
+        if (std::find(argv, argv + argc, name) != argv + argc) setenv("DCUDA_TRACE", "/dev/null", 0);
     dcuda::runtime runtime(argc, argv);
     const dcuda::rank_info job = runtime.info();
     const bool first = job.process_index == 0;

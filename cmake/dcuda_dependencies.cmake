@@ -61,9 +61,7 @@ if(DCUDA_BACKEND STREQUAL "cpu")
     endif()
 endif()
 
-if(DCUDA_BUILD_APPS OR DCUDA_BUILD_BENCHMARKS OR DCUDA_BUILD_TESTS)
-    dcuda_find_header_only(nlohmann_json::nlohmann_json nlohmann/json.hpp)
-endif()
+dcuda_find_header_only(nlohmann_json::nlohmann_json nlohmann/json.hpp)
 
 if(DCUDA_BUILD_APPS AND NOT TARGET PNG::PNG)
     if(EXISTS "${dcuda_deps_dir}/include/png.h")

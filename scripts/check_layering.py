@@ -10,14 +10,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-MAX_UNITS = 76  # in include/ and src/; a header and its source file are one
+MAX_UNITS = 83  # in include/ and src/; a header and its source file are one
 MAX_LINES = 600
 MANY_LINES = 450  # a warning from here on
 
 # What a file is part of: the first pattern that matches its path.
 PARTS = [
     (r"include/dcuda/config\.hpp", "config"),
-    (r"include/dcuda/(types|error)\.hpp", "types"),
+    (r"include/dcuda/(types|error|statistics)\.hpp", "types"),
     (r"include/dcuda/cpu/", "cpu headers"),
     (r"include/dcuda/detail/", "detail"),
     (r"include/dcuda/host\.hpp", "host"),

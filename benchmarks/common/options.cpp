@@ -107,6 +107,8 @@ void add_subcommands(CLI::App& app, options& chosen) {
     app.add_subcommand("network",
                        "small messages and halos in pieces between two devices, and what they cost the host");
 
+    app.add_subcommand("trace", "what an event of the timeline costs (DCUDA_TRACE)");
+
     app.add_subcommand("all", "all of these");
     app.add_subcommand(applications,
                        "the case studies over numbers of devices and models; without a launcher, and with "

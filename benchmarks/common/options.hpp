@@ -16,8 +16,8 @@ constexpr Value by_backend(Value gpu, Value cpu) {
     return DCUDA_BACKEND_CUDA ? gpu : cpu;
 }
 
-inline const std::vector<std::string> all_subcommands{"latency", "bandwidth", "barrier", "flush",
-                                                      "overlap", "host",      "waiters", "network"};
+inline const std::vector<std::string> all_subcommands{"latency", "bandwidth", "barrier", "flush", "overlap",
+                                                      "host",    "waiters",   "network", "trace"};
 
 // Zero rounds or batches: as the benchmark has it.
 struct options {

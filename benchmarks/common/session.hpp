@@ -73,6 +73,7 @@ void measure_overlap(session& with);
 void measure_host(session& with);
 void measure_waiters(session& with);
 void measure_network(session& with);
+void measure_trace(session& with);
 
 inline constexpr const char* needs_two_processes = "takes two processes: dcuda-run -n 2 dcuda-bench";
 
@@ -142,6 +143,7 @@ private:
 
 inline dcuda::launch_config shape(int threads, int ranks) {
     dcuda::launch_config config;
+    config.observed = false; // but for what tracing itself costs
     config.threads = dim3(static_cast<unsigned>(threads));
     config.ranks_per_device = ranks;
     return config;

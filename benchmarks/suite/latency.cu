@@ -1,5 +1,6 @@
 // One-way latency of notify and put_notify: half of a round trip between two ranks, timed by the rank itself, in the
-// kernel. Same device: both ranks on one device. Peer: on two devices. Beside: the same without the library.
+// kernel. Same device: both ranks on one device. Peer: on two devices. Beside: the same without the library. And what
+// these latencies become in a run that is traced.
 #include "common/ping_pong.hpp"
 #include "common/session.hpp"
 #include "dcuda/dcuda.hpp"
@@ -133,6 +134,21 @@ __global__ void raw_ping_pong(dcuda::context context, game of, const raw_board* 
     }
 }
 
+// --- Ranges of the timeline ------------------------------------------------------------------------------------------
+
+// One rank alone begins and ends ranges.
+__global__ void ranges(dcuda::context context, int rounds, int batches, interval* stamps) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    if (self.id() != 0) return;
+    for (int batch = -1; batch < batches; ++batch) {
+        const std::uint64_t start = now_ns();
+        for (int round = 0; round < rounds; ++round) auto one = self.range("one");
+        const std::uint64_t stop = now_ns();
+        if (batch >= 0 && threadIdx.x == 0) stamps[batch] = {start, stop};
+    }
+}
+
 // --- Host ------------------------------------------------------------------------------------------------------------
 
 struct memory {
@@ -151,12 +167,13 @@ void summarise_latency(const results& measured, const game& of, row& what) {
     what.value = measure::summarise(scaled(measured.microseconds(), 0.5 / of.rounds));
 }
 
-row measure_library(session& with, const memory& used, bool peer, std::size_t bytes, int threads) {
+// Leaves in `measured` how long each batch took.
+row play_library(session& with, const memory& used, bool peer, std::size_t bytes, int threads, bool traced,
+                 const results& measured) {
     row what{
         "latency",   peer ? with.other_device() : "same device", bytes == 0 ? "notify" : "put_notify", bytes, threads,
         peer ? 1 : 2};
     const game of = choose_game(with, bytes);
-    const results measured(of.batches, 1);
     board pieces;
     for (int i = 0; i < 2; ++i)
         pieces.players[i] =
@@ -164,9 +181,15 @@ row measure_library(session& with, const memory& used, bool peer, std::size_t by
                         used.players.get() + static_cast<std::size_t>(i) * buffers_of_player * stride_bytes(bytes),
                         bytes, measured.stamps(), measured.wrong());
     check(cudaMemcpy(used.game_board.get(), &pieces, sizeof pieces, cudaMemcpyHostToDevice), "cannot copy parameters");
-    with.run(what, ping_pong, shape(threads, what.ranks), of, used.game_board.get());
+    dcuda::launch_config config = shape(threads, what.ranks);
+    config.observed = traced;
+    with.run(what, ping_pong, config, of, used.game_board.get());
     summarise_latency(measured, of, what);
     return what;
+}
+
+row measure_library(session& with, const memory& used, bool peer, std::size_t bytes, int threads) {
+    return play_library(with, used, peer, bytes, threads, false, results(choose_game(with, bytes).batches, 1));
 }
 
 row measure_raw(session& with, const memory& used, const neighbour_memory* neighbour, std::size_t bytes, int threads) {
@@ -192,6 +215,20 @@ row measure_raw(session& with, const memory& used, const neighbour_memory* neigh
     with.runtime.run(raw_ping_pong, shape(threads, what.ranks), of, used.raw_game_board.get());
     summarise_latency(measured, of, what);
     return what;
+}
+
+// Rows of the same without and with tracing, and what each of `events` in a round then takes, batch by batch.
+void add_cost(session& with, row off, row on, const results& plain, const results& traced, int rounds, int events) {
+    row each = off;
+    off.benchmark = on.benchmark = each.benchmark = "trace";
+    on.operation += ", traced";
+    each.operation += ", an event";
+    each.unit = "ns";
+    const std::vector<double> before = plain.microseconds(), after = traced.microseconds();
+    std::vector<double> difference;
+    for (std::size_t batch = 0; batch < before.size(); ++batch) difference.push_back(after[batch] - before[batch]);
+    each.value = measure::summarise(scaled(difference, 1e3 / rounds / events));
+    for (const row& one : {off, on, each}) with.rows.push_back(one);
 }
 
 } // namespace
@@ -224,6 +261,35 @@ void measure_latency(session& with) {
                 with.rows.push_back(floor);
             }
     }
+}
+
+void measure_trace(session& with) {
+    constexpr int threads = by_backend(128, 32);
+    constexpr std::size_t largest = 384;
+    const memory used{allocate<unsigned char>(2 * buffers_of_player * stride_bytes(largest)), allocate<board>(1),
+                      allocate<raw_board>(1)};
+    for (const bool peer : {false, true}) {
+        if (peer && with.job.process_count < 2) continue;
+        for (const std::size_t bytes : {std::size_t{0}, largest}) {
+            const game of = choose_game(with, bytes);
+            const results plain(of.batches, 1), traced(of.batches, 1);
+            const row off = play_library(with, used, peer, bytes, threads, false, plain);
+            const row on = play_library(with, used, peer, bytes, threads, true, traced);
+            add_cost(with, off, on, plain, traced, of.rounds, 4); // both sides send and wait
+        }
+    }
+    const int rounds = with.rounds(1000, 1000), batches = with.batches(12, 6);
+    const auto measure_ranges = [&](bool observed, const results& measured) {
+        row what{"trace", "same device", "range", 0, threads, 1};
+        dcuda::launch_config config = shape(threads, what.ranks);
+        config.observed = observed;
+        with.run(what, ranges, config, rounds, batches, measured.stamps());
+        what.value = measure::summarise(scaled(measured.microseconds(), 1.0 / rounds));
+        return what;
+    };
+    const results plain(batches, 1), traced(batches, 1);
+    const row off = measure_ranges(false, plain), on = measure_ranges(true, traced);
+    add_cost(with, off, on, plain, traced, rounds, 2);
 }
 
 } // namespace benchmark

@@ -21,7 +21,10 @@ using state = detail::rank_state;
 class rank {
 public:
     // Waits for all ranks of the system.
-    DCUDA_DEVICE rank(context from_host, state& shared) : state_(shared) { detail::init(from_host, state_.get()); }
+    DCUDA_DEVICE rank(context from_host, state& shared) : state_(shared) {
+        detail::init(from_host, state_.get());
+        observed_ = state_.get().observed;
+    }
 
     // Waits for all ranks of the system: no rank ends while another may still put into its windows.
     DCUDA_DEVICE ~rank() noexcept(false) { finish(); }
@@ -37,24 +40,37 @@ public:
 
     // Waits until all ranks of the communicator have called it. What they wrote before is visible after, and their puts
     // have arrived: those with a notification at least as far as their target can see.
-    DCUDA_DEVICE void barrier(communicator comm) { detail::barrier(state_.get(), comm); }
+    DCUDA_DEVICE void barrier(communicator comm) {
+        begin(detail::event_kind::barrier, static_cast<int>(comm));
+        detail::barrier(state_.get(), comm);
+        end();
+    }
 
     // Opens `bytes` bytes at `base` for puts by the ranks of the communicator. All of them call it; base and bytes may
     // differ, bytes may be 0, and windows may overlap. With several processes, base must be cudaMalloc memory (CPU
     // backend: from its cudaMalloc). The window has no memory of its own: freeing it leaves the memory alone.
     DCUDA_DEVICE window create_window(communicator comm, void* base, std::size_t bytes) {
-        return detail::create_window(state_.get(), comm, base, bytes);
+        begin(detail::event_kind::create_window, static_cast<int>(comm), 0, 0, bytes);
+        const window created = detail::create_window(state_.get(), comm, base, bytes);
+        end();
+        return created;
     }
 
     // Closes the window. All ranks of its communicator call it; puts to it must have been waited for.
-    DCUDA_DEVICE void free_window(window win) { detail::free_window(state_.get(), win); }
+    DCUDA_DEVICE void free_window(window win) {
+        begin(detail::event_kind::free_window, 0, 0, win.id);
+        detail::free_window(state_.get(), win);
+        end();
+    }
 
     // Copies `bytes` bytes at `source` to the window of `target` (its number in the window's communicator), `offset`
     // bytes from the window's base. Reads the source when all threads of the rank have called it. Returns when issued:
     // source may change after flush(), or after a notification that proves the arrival. Source and target ranges are
     // the same (nothing is copied then) or do not overlap.
     DCUDA_DEVICE void put(window win, int target, std::size_t offset, std::size_t bytes, const void* source) {
+        begin(detail::event_kind::put, 0, target, win.id, bytes);
         detail::put(state_.get(), win, target, offset, bytes, source);
+        end();
     }
 
     // put, then adds one to the target's counter of notifications with this tag. The data may come into the window only
@@ -62,45 +78,100 @@ public:
     // its mailbox is full.
     DCUDA_DEVICE void put_notify(window win, int target, std::size_t offset, std::size_t bytes, const void* source,
                                  int tag) {
+        begin(detail::event_kind::put_notify, tag, target, win.id, bytes);
         detail::put_notify(state_.get(), win, target, offset, bytes, source, tag);
+        end();
     }
 
     // Adds one to the target's counter of notifications with this tag; the target sees it after all earlier puts of
     // this rank to it.
     DCUDA_DEVICE void notify(int target, communicator comm, int tag) {
+        begin(detail::event_kind::notify, tag, target, static_cast<std::uint32_t>(comm));
         detail::notify(state_.get(), target, comm, tag);
+        end();
     }
 
     // Waits until `count` notifications with this tag have arrived and consumes them. What their sources put before is
     // then visible to all threads of the rank. Ends the run with an error after the runtime's wait_timeout, if one is
     // set, and when nothing moves anywhere any more (deadlock).
-    DCUDA_DEVICE void wait_notifications(int tag, int count) { detail::wait_notifications(state_.get(), tag, count); }
+    DCUDA_DEVICE void wait_notifications(int tag, int count) {
+        begin(detail::event_kind::wait, tag, count);
+        detail::wait_notifications(state_.get(), tag, count);
+        end();
+    }
 
     // The same if they have arrived already; else returns false at once and consumes nothing.
     DCUDA_DEVICE bool test_notifications(int tag, int count) {
-        return detail::test_notifications(state_.get(), tag, count);
+        begin(detail::event_kind::test, tag, count);
+        const bool there = detail::test_notifications(state_.get(), tag, count);
+        if (observed_ != 0) detail::count_test(state_.get());
+        if (there) end();
+        return there;
     }
 
     // Returns when the sources of all earlier puts of this rank on this window may change, and the puts without
     // notification are complete at their targets. A put with notification is complete for its target when that has seen
     // the notification, or one of a later message of this rank.
-    DCUDA_DEVICE void flush(window win) { detail::flush(state_.get(), win); }
+    DCUDA_DEVICE void flush(window win) {
+        begin(detail::event_kind::flush, 0, 0, win.id);
+        detail::flush(state_.get(), win);
+        end();
+    }
 
     // The pointer that the host gave to runtime::set_user_data. One thread.
     DCUDA_DEVICE void* user_data() const { return detail::user_data(state_.get()); }
 
     // Starts and stops the device's timer, which runs on the CPU's clock. All ranks of the device call it; the time
     // runs between the moments when the last of them has called start and stop: runtime::timings.
-    DCUDA_DEVICE void start_timer() { detail::start_timer(state_.get()); }
-    DCUDA_DEVICE void stop_timer() { detail::stop_timer(state_.get()); }
+    DCUDA_DEVICE void start_timer() {
+        begin(detail::event_kind::timer);
+        detail::start_timer(state_.get());
+        end();
+    }
+    DCUDA_DEVICE void stop_timer() {
+        begin(detail::event_kind::timer);
+        detail::stop_timer(state_.get());
+        end();
+    }
 
     // A line that the host prints while the kernel runs, when the line object ends:
     //     self.log() << "x = " << x;
     // Any thread may call it; thread 0 of the rank writes, the others do nothing. Lines of a rank stay in order.
     DCUDA_DEVICE detail::log_line log() { return detail::log_line(state_.get()); }
 
+    // A range of the timeline (DCUDA_TRACE), from here to the end of the object's scope or to its end(). The name is a
+    // string literal; with a number the range is shown as "name number". Ranges may nest. Costs a test in runs that are
+    // not traced; in those that are, the threads of the rank meet there on the CPU backend.
+    //     auto inner = self.range("inner points");
+    template <std::size_t Size>
+    DCUDA_DEVICE detail::range_scope range(const char (&name)[Size]) {
+        return {state_, observed_, name, name_length<Size>, 0};
+    }
+    template <std::size_t Size>
+    DCUDA_DEVICE detail::range_scope range(const char (&name)[Size], int number) {
+        return {state_, observed_, name, name_length<Size> | detail::range_numbered,
+                static_cast<std::uint32_t>(number)};
+    }
+
 private:
+    template <std::size_t Size>
+    static constexpr std::uint32_t name_length = Size - 1 < detail::most_name_bytes
+                                                     ? static_cast<std::uint32_t>(Size - 1)
+                                                     : detail::most_name_bytes;
+
+    DCUDA_DEVICE void begin(detail::event_kind kind, int tag = 0, int peer = 0, std::uint32_t window_id = 0,
+                            std::size_t bytes = 0) {
+        if (observed_ != 0)
+            detail::begin_operation(state_.get(), kind, static_cast<std::uint32_t>(tag),
+                                    static_cast<std::uint32_t>(peer), window_id, bytes);
+    }
+    DCUDA_DEVICE void end() {
+        if (observed_ != 0) detail::end_operation(state_.get());
+    }
+
     detail::shared_state state_;
+    // PERF: a copy, since looking into shared memory would take as long as some operations' checks.
+    std::uint32_t observed_ = 0;
 };
 
 // The block's dynamic shared memory (launch_config::shared_bytes), for both backends. One thread.

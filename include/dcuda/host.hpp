@@ -16,6 +16,7 @@
 #include "dcuda/detail/courier.cuh"
 #endif
 #include "dcuda/error.hpp"
+#include "dcuda/statistics.hpp"
 #include "dcuda/types.hpp"
 
 namespace dcuda {
@@ -27,6 +28,7 @@ struct options {
     int tags = 0;                              // DCUDA_TAGS; 0: 256; at most 65536
     int max_windows = 0;                       // DCUDA_MAX_WINDOWS; 0: 64; windows that exist at one time
     std::chrono::milliseconds wait_timeout{0}; // DCUDA_WAIT_TIMEOUT, in seconds; 0: a wait may take for ever
+    bool count = false;                        // DCUDA_STATS; count what ranks do: runtime::statistics
 };
 
 // The shape of a kernel launch. The number of blocks is the number of ranks.
@@ -39,6 +41,9 @@ struct launch_config {
     // later): at most this much of what this run's ranks leave unused, so it never lowers their number. 0: none. Not
     // set: up to 64 KiB, as long as half of the multiprocessor's shared memory remains L1 cache.
     std::optional<std::size_t> staging_bytes = {};
+
+    // Whether this run takes part in what DCUDA_TRACE and DCUDA_STATS ask for. Not: it is neither traced nor counted.
+    bool observed = true;
 };
 
 class runtime {
@@ -84,6 +89,10 @@ public:
 
     // Milliseconds between rank::start_timer and rank::stop_timer, one entry per stop, of the last run.
     std::vector<double> timings() const;
+
+    // What the ranks of this process's device have done in the runs so far. Throws dcuda::error (invalid_argument) if
+    // nothing is counted: set DCUDA_STATS, DCUDA_TRACE or options::count.
+    struct statistics statistics() const;
 
 private:
     double run(const detail::bound_kernel& kernel, const launch_config& config);

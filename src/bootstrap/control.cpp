@@ -249,15 +249,19 @@ void control::post(int process, std::string_view payload) {
     require(process >= 0 && process < job_.count, error_code::invalid_argument,
             "a message to process {} of a job of {} processes", process, job_.count);
     throw_if_failed();
+    if (hub_gone_ && process != 0 && process != job_.index) {
+        hub_lost(fmt::format("finished while process {} sends a message to process {}", job_.index, process));
+        throw_if_failed();
+    }
+    post_last(process, payload);
+}
+
+void control::post_last(int process, std::string_view payload) {
     if (process == job_.index) {
         frame message{frame_type::message, process, 0, 0, {}, blob(payload)};
         return receive(message);
     }
-    if (hub_gone_) {
-        if (process == 0) return;
-        hub_lost(fmt::format("finished while process {} sends a message to process {}", job_.index, process));
-        throw_if_failed();
-    }
+    if (hub_gone_) return;
     channel_->send(frame{frame_type::post, job_.index, 0, static_cast<std::uint64_t>(process), {}, blob(payload)});
 }
 

@@ -91,6 +91,9 @@ public:
     // arrive in order; one to a process that has finished is dropped.
     void post(int process, std::string_view payload);
 
+    // The same in a job that has failed, too, as far as the hub is still there: for what remains to be said.
+    void post_last(int process, std::string_view payload);
+
     // Non-blocking: the next event, if there is one.
     std::optional<event> poll();
 

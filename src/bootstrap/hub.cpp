@@ -358,8 +358,8 @@ void hub::receive_gather(client& from, frame& message) {
     broadcast({frame_type::gathered, -1, message.id, 0, {}, encode_parts(parts)});
 }
 
+// Also in a job that has failed: what its processes still have to tell each other.
 void hub::forward(const client& from, frame& message) {
-    if (failed_) return;
     for (const auto& each : clients_)
         if (each->is_member() && static_cast<std::uint64_t>(each->index) == message.number)
             each->link.send(frame{frame_type::message, from.index, 0, 0, {}, std::move(message.payload)});

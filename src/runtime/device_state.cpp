@@ -184,7 +184,7 @@ void device_state::start_from(std::uint32_t start) {
     upload(tag_records_.get(), tags.data(), tags.size());
 }
 
-void device_state::reset(void* user_data, const staging_shape& staging) {
+void device_state::reset(void* user_data, const staging_shape& staging, const observer_view& observer) {
     clear(inbox_, layout().end);
     clear(tag_records_, counter_count());
     if (settings_.counter_start != 0) start_from(settings_.counter_start);
@@ -199,6 +199,7 @@ void device_state::reset(void* user_data, const staging_shape& staging) {
     for (std::size_t i = 0; i < ring_packets; ++i) ring_[i] = packet{};
     fields_.user_data = user_data;
     fields_.staging = staging;
+    fields_.observer = observer;
     upload(context_.get(), &fields_, 1);
     cuda::check(cudaDeviceSynchronize(), "preparing the run");
 }

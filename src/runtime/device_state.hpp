@@ -20,7 +20,7 @@ public:
                  int ranks_per_device);
 
     // Sets everything to its state before a run. No kernel may be running that uses it, here or elsewhere.
-    void reset(void* user_data, const detail::staging_shape& staging);
+    void reset(void* user_data, const detail::staging_shape& staging, const detail::observer_view& observer);
 
     int ranks() const { return ranks_; }
     int world_size() const { return ranks_ * control_.count(); }

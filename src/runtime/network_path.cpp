@@ -71,15 +71,17 @@ std::string network_path::describe() const {
     return text;
 }
 
-void network_path::begin(device_state& state, delivery& into) {
+void network_path::begin(device_state& state, delivery& into, host_track& track) {
     state_ = &state;
     delivery_ = &into;
+    track_ = track.is_on() ? &track : nullptr;
 }
 
 void network_path::end() {
     for (const auto& [process, each] : connections_) each->end_run();
     state_ = nullptr;
     delivery_ = nullptr;
+    track_ = nullptr;
 }
 
 // ---- connections ----------------------------------------------------------------------------------------------------
@@ -140,18 +142,23 @@ void network_path::take(const command& what, const std::byte* payload) {
     const std::uint32_t rank = words[1];
     switch (static_cast<opcode>(words[0])) {
     case opcode::send: {
+        const std::uint64_t begin_ns = track_ != nullptr ? clock_ns() : 0;
         const auto ranks = static_cast<std::uint32_t>(state_->ranks());
         connection& to = connect(static_cast<int>(words[2] / ranks));
         const std::uint64_t place = words[4] | static_cast<std::uint64_t>(words[5]) << 32;
         message_header head{place, 0, message_kind::put, words[2] % ranks, words[3]};
+        const std::uint64_t bytes = words[6] | static_cast<std::uint64_t>(words[7] == in_ring ? 0 : words[7]) << 32;
         if (words[7] == in_ring) {
             head.bytes = words[6];
-            return to.send(head, payload, rank);
+            to.send(head, payload, rank);
+        } else {
+            const std::uint64_t source = words[8] | static_cast<std::uint64_t>(words[9]) << 32;
+            to.send_from_device(head, bytes, reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(source)),
+                                rank);
         }
-        const std::uint64_t bytes = words[6] | static_cast<std::uint64_t>(words[7]) << 32;
-        const std::uint64_t source = words[8] | static_cast<std::uint64_t>(words[9]) << 32;
-        return to.send_from_device(head, bytes, reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(source)),
-                                   rank);
+        if (track_ != nullptr)
+            track_->record(begin_ns, host_event_kind::network_put, rank, words[2] / ranks, words[3], bytes);
+        return;
     }
     case opcode::flush: {
         const std::uint64_t id = next_flush_++;
@@ -220,8 +227,14 @@ void network_path::reply(std::uint32_t* word, std::uint32_t value) { replies_.em
 
 bool network_path::take(int from, const message_header& head, const std::byte* payload) {
     switch (head.kind) {
-    case message_kind::put:
-        return delivery_->put(head.place, payload, head.bytes, head.target, head.tag);
+    case message_kind::put: {
+        const std::uint64_t begin_ns = track_ != nullptr ? clock_ns() : 0;
+        if (!delivery_->put(head.place, payload, head.bytes, head.target, head.tag)) return false;
+        if (track_ != nullptr)
+            track_->record(begin_ns, host_event_kind::delivery, head.target, static_cast<std::uint32_t>(from), head.tag,
+                           head.bytes);
+        return true;
+    }
     case message_kind::barrier:
         barriers_.at(head.target).arrivals.at(head.tag).push_back(head.place != 0);
         return true;
@@ -238,13 +251,19 @@ bool network_path::progress() {
         transport::network_event event;
         for (int i = 0; i < 64 && each->poll(event); ++i) {
             any = true;
-            if (event.what == transport::network_event::kind::sent) {
-                connections_.at(static_cast<int>(event.number >> 32))->sent(static_cast<std::uint32_t>(event.number));
-                continue;
-            }
+            const std::uint64_t begin_ns = track_ != nullptr ? clock_ns() : 0;
+            const bool is_sent = event.what == transport::network_event::kind::sent;
             const auto number = static_cast<std::uint32_t>(event.number);
             const std::size_t ring_units = ring_bytes_ / transport::network::unit_bytes;
-            by_ring_.at(number / ring_units)->arrived(number);
+            connection& with =
+                is_sent ? *connections_.at(static_cast<int>(event.number >> 32)) : *by_ring_.at(number / ring_units);
+            if (is_sent)
+                with.sent(number);
+            else
+                with.arrived(number);
+            if (track_ != nullptr)
+                track_->record(begin_ns, is_sent ? host_event_kind::fragment_sent : host_event_kind::fragment_arrived,
+                               0, static_cast<std::uint32_t>(with.peer()), no_tag, 0);
         }
     }
     if (connections_.empty() && delivery_ == nullptr) return any;

@@ -4,6 +4,7 @@
 
 #include "bootstrap/control.hpp"
 #include "runtime/connection.hpp"
+#include "runtime/host_track.hpp"
 #include "runtime/settings.hpp"
 
 #include <array>
@@ -23,8 +24,9 @@ public:
                  const std::string& local_address);
     ~network_path() override;
 
-    // Between these two a kernel runs. end() is called when it has ended everywhere.
-    void begin(device_state& state, delivery& into);
+    // Between these two a kernel runs. end() is called when it has ended everywhere. What happens is noted on the
+    // track.
+    void begin(device_state& state, delivery& into, host_track& track);
     void end();
 
     // Takes a command of a rank: send, flush or barrier. `payload`: those of its bytes that came through the ring.
@@ -84,6 +86,7 @@ private:
     std::deque<std::pair<std::uint32_t*, std::uint32_t>> replies_; // for which there was no room
     device_state* state_ = nullptr;
     delivery* delivery_ = nullptr;
+    host_track* track_ = nullptr; // null unless it is on
     // Last, so closed first: what closes may still send from the connections' memory.
     std::vector<std::unique_ptr<transport::network>> networks_;
 };

@@ -23,9 +23,9 @@ constexpr std::uint32_t report_interval = ring_capacity / 4;
 } // namespace
 
 progress::progress(bootstrap::control& control, device_state& state, device_link& link, network_path* network,
-                   const settings& with)
+                   observation& observer, const settings& with)
     : control_(control), state_(state), link_(link), log_(static_cast<std::size_t>(state.ranks())), network_(network),
-      windows_(control, state, link), watchdog_(control, state, link, with.watchdog_interval) {}
+      observer_(observer), windows_(control, state, link), watchdog_(control, state, link, with.watchdog_interval) {}
 
 bool progress::poll() {
     const bool had_commands = serve_commands();
@@ -60,7 +60,7 @@ bool progress::serve_network() {
 
 bool progress::serve_commands() {
     const command_ring& ring = state_.fields().ring;
-    bool any = false;
+    const std::uint32_t before = taken_;
     // ORDER command-observe: a packet's number vouches for its payload and for what the command refers to.
     const auto take = [&](std::uint32_t number, std::uint32_t* words) {
         const packet* slot = ring.slots + std::size_t(number % ring_capacity) * packets_per_command;
@@ -86,7 +86,6 @@ bool progress::serve_commands() {
                 ++behind;
             if (behind < commands) break;
         }
-        any = true;
         try {
             serve(cmd, payload);
         } catch (const error& problem) {
@@ -97,7 +96,8 @@ bool progress::serve_commands() {
         if (taken_ - reported_ >= report_interval)
             link_.publish_free_slots(state_.fields().ring.head, reported_ = taken_);
     }
-    return any;
+    observer_.note_ring(taken_ - before);
+    return taken_ != before;
 }
 
 void progress::serve(const command& cmd, const std::byte* payload) {
@@ -111,6 +111,8 @@ void progress::serve(const command& cmd, const std::byte* payload) {
                             static_cast<std::uint32_t>(state_.ranks())));
         break;
     case opcode::create_window:
+        window_start_ns_ = clock_ns();
+        window_slot_ = words[2];
         windows_.begin(words[2]);
         break;
     case opcode::windows_full:
@@ -129,6 +131,9 @@ void progress::serve(const command& cmd, const std::byte* payload) {
     case opcode::flush:
     case opcode::barrier:
         if (!failure_) network_->take(cmd, payload);
+        break;
+    case opcode::clock:
+        observer_.note_device_clock(words[4] | static_cast<std::uint64_t>(words[5]) << 32);
         break;
     case opcode::none:
         break;
@@ -155,8 +160,11 @@ void progress::serve(const event& what) {
             report_deadlock(what.parts);
         else if (what.id == network_gather)
             network_ended_ = true;
-        else
+        else {
             windows_.complete(what.parts);
+            if (observer_.host().is_on())
+                observer_.host().record(window_start_ns_, host_event_kind::window, 0, 0, window_slot_, 0);
+        }
         break;
     case event::kind::stalled: {
         support::wire_writer waits;
@@ -165,7 +173,8 @@ void progress::serve(const event& what) {
         break;
     }
     case event::kind::message:
-        if (network_ != nullptr && !failure_) network_->receive(what.process, what.message);
+        if (!observer_.receive(what.process, what.message) && network_ != nullptr && !failure_)
+            network_->receive(what.process, what.message);
         break;
     case event::kind::aborted: {
         failure_is_agreed_ = true;
@@ -181,6 +190,7 @@ void progress::serve(const event& what) {
     }
     case event::kind::lost:
         failure_is_agreed_ = true;
+        observer_.note_lost(what.process);
         if (!failure_) report_lost(what.message);
         break;
     }

@@ -7,6 +7,7 @@
 #include "runtime/device_log.hpp"
 #include "runtime/device_state.hpp"
 #include "runtime/network_path.hpp"
+#include "runtime/observation.hpp"
 #include "runtime/watchdog.hpp"
 #include "runtime/window_host.hpp"
 
@@ -22,7 +23,7 @@ class progress {
 public:
     // `network`: null if all processes map each other's memory.
     progress(bootstrap::control& control, device_state& state, device_link& link, network_path* network,
-             const settings& with);
+             observation& observer, const settings& with);
 
     // Serves the ranks' commands and the network. True if there was something.
     bool poll();
@@ -63,12 +64,14 @@ private:
     device_link& link_;
     device_log log_;
     network_path* network_;
+    observation& observer_;
     window_host windows_;
     watchdog watchdog_;
     std::uint32_t taken_ = 0;    // commands
     std::uint32_t reported_ = 0; // of these, told to the ranks
-    std::uint64_t timer_start_ns_ = 0;
-    std::vector<double> timings_; // ms
+    std::uint64_t timer_start_ns_ = 0, window_start_ns_ = 0;
+    std::uint32_t window_slot_ = 0; // that is being opened
+    std::vector<double> timings_;   // ms
     std::optional<error> failure_;
     std::optional<error> network_failure_; // a process does not answer there; the control plane may say more,
     std::chrono::steady_clock::time_point network_patience_; // up to here

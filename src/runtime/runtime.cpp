@@ -39,6 +39,7 @@ struct proposal {
     int mailbox_packets;
     int small_put_bytes;
     std::int64_t wait_timeout_ns;
+    int observed;
 };
 
 // Chooses this process's device. Returns how many devices it sees.
@@ -64,6 +65,7 @@ public:
           control_(job_, fmt::format("{} {}", backend, DCUDA_VERSION_STRING)) {
         link_ = std::make_unique<device_link>();
         find_paths();
+        observation_ = std::make_unique<observation>(control_, settings_, node_count_ > 1);
     }
 
     rank_info info() const {
@@ -89,8 +91,13 @@ public:
         } catch (const error& problem) {
             failed_ = true;
             control_.abort(static_cast<int>(problem.code()), problem.what());
+            observation_->end_run(*state_, *link_, 0, problem.what());
             throw;
         }
+    }
+
+    struct statistics statistics() const {
+        return observation_->statistics();
     }
 
     void* user_data = nullptr;
@@ -183,7 +190,8 @@ private:
                              settings_.max_windows,
                              settings_.mailbox_packets,
                              settings_.small_put_bytes,
-                             settings_.wait_timeout.count()});
+                             settings_.wait_timeout.count(),
+                             config.observed ? 1 : 0});
         message.put(std::string_view(limit.reason));
         message.put(std::string_view(failure));
         const auto proposals = control_.allgather(message.bytes(), "agreeing on the number of ranks");
@@ -201,17 +209,18 @@ private:
                 theirs.requested == first.requested && std::equal(theirs.threads, theirs.threads + 3, first.threads) &&
                 theirs.tags == first.tags && theirs.max_windows == first.max_windows &&
                 theirs.mailbox_packets == first.mailbox_packets && theirs.small_put_bytes == first.small_put_bytes &&
-                theirs.wait_timeout_ns == first.wait_timeout_ns && theirs.shared_bytes == first.shared_bytes;
+                theirs.wait_timeout_ns == first.wait_timeout_ns && theirs.shared_bytes == first.shared_bytes &&
+                theirs.observed == first.observed;
             support::require(
                 same, error_code::invalid_argument,
                 "processes 0 and {} disagree on the launch: ranks per device {} / {}, threads {}x{}x{} / "
                 "{}x{}x{}, shared bytes {} / {}, tags {} / {}, windows {} / {}, packets of a mailbox {} / {}, small "
-                "puts up to {} / {} B, wait timeout {} / {} ns",
+                "puts up to {} / {} B, wait timeout {} / {} ns, observed {} / {}",
                 process, first.requested, theirs.requested, first.threads[0], first.threads[1], first.threads[2],
                 theirs.threads[0], theirs.threads[1], theirs.threads[2], first.shared_bytes, theirs.shared_bytes,
                 first.tags, theirs.tags, first.max_windows, theirs.max_windows, first.mailbox_packets,
                 theirs.mailbox_packets, first.small_put_bytes, theirs.small_put_bytes, first.wait_timeout_ns,
-                theirs.wait_timeout_ns);
+                theirs.wait_timeout_ns, first.observed, theirs.observed);
             support::require(theirs.limit > 0, error_code::out_of_resources,
                              "not even one rank of {} threads fits on process {}'s device: {}",
                              theirs.threads[0] * theirs.threads[1] * theirs.threads[2], process, reason);
@@ -234,14 +243,15 @@ private:
         }
         timings.clear();
         const shared_memory shared(kernel.address, network_ ? kernel.courier : nullptr, config, ranks_);
-        state_->reset(user_data, shared.staging());
+        state_->reset(user_data, shared.staging(), observation_->prepare(ranks_, config.observed));
         control_.barrier("starting the kernel"); // nobody notifies before everybody is reset
 
         cuda::stream stream;
         cuda::event start, stop;
         std::optional<device_delivery> arrivals;
-        if (network_) network_->begin(*state_, arrivals.emplace(*state_));
-        progress running(control_, *state_, *link_, network_.get(), settings_);
+        if (network_) network_->begin(*state_, arrivals.emplace(*state_), observation_->host());
+        progress running(control_, *state_, *link_, network_.get(), *observation_, settings_);
+        if (state_->fields().observer.counters != nullptr) observation_->begin_run();
         start.record(stream);
         const cudaError_t launched =
             kernel.start({config.threads, static_cast<unsigned>(ranks_), shared.bytes(), state_->first_rank()},
@@ -257,6 +267,7 @@ private:
         timings = running.timings();
         const double elapsed_ms = milliseconds(start, stop);
         control_.barrier("ending the run"); // our memory may be freed now: nobody's kernel runs
+        observation_->end_run(*state_, *link_, elapsed_ms);
         return elapsed_ms;
     }
 
@@ -332,6 +343,7 @@ private:
             "is in a loop without dCUDA calls?); ending the process\n",
             job_.index, running.failure()->what(), job_.index,
             static_cast<double>(settings_.abort_grace.count()) * 1e-9);
+        observation_->save_alone(*state_, *link_, running.failure()->what());
         std::fflush(nullptr);
         std::_Exit(EXIT_FAILURE);
     }
@@ -345,6 +357,7 @@ private:
     int node_count_ = 1, node_index_ = 0;
     std::unique_ptr<network_path> network_; // null: all processes map each other's memory
     std::unique_ptr<device_state> state_;
+    std::unique_ptr<observation> observation_;
     int ranks_ = 0;
     bool failed_ = false;
 };
@@ -372,5 +385,9 @@ rank_info runtime::info() const { return implementation_->info(); }
 void runtime::set_user_data(void* device_memory) { implementation_->user_data = device_memory; }
 
 std::vector<double> runtime::timings() const { return implementation_->timings; }
+
+struct statistics runtime::statistics() const {
+    return implementation_->statistics();
+}
 
 } // namespace dcuda

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstdlib>
 #include <string_view>
+#include <strings.h>
 
 namespace dcuda {
 namespace {
@@ -60,6 +61,15 @@ int integer(const char* field, int requested, const char* variable, int smallest
     return static_cast<int>(support::env_integer(variable, smallest, largest).value_or(otherwise));
 }
 
+// DCUDA_STATS is a switch or the name of a file.
+std::string statistics_file(const std::string& text) {
+    for (const char* word : {"", "0", "false", "no", "off"})
+        if (strcasecmp(text.c_str(), word) == 0) return "";
+    for (const char* word : {"1", "true", "yes", "on"})
+        if (strcasecmp(text.c_str(), word) == 0) return "-";
+    return text;
+}
+
 } // namespace
 
 settings resolve_settings(const options& requested, int* argc, char** argv) {
@@ -106,6 +116,11 @@ settings resolve_settings(const options& requested, int* argc, char** argv) {
                              .value_or(detail::max_small_put_bytes));
     result.barrier_row =
         static_cast<int>(support::env_integer("DCUDA_BARRIER_ROW", 0, max_ranks_per_device).value_or(0));
+    result.trace = support::env_string("DCUDA_TRACE").value_or("");
+    if (const auto events = support::env_integer("DCUDA_TRACE_EVENTS", 2, 1 << 24))
+        result.trace_events = std::bit_ceil(static_cast<std::uint32_t>(*events));
+    result.statistics = statistics_file(support::env_string("DCUDA_STATS").value_or(""));
+    result.count = requested.count || !result.statistics.empty();
     result.counter_start =
         static_cast<std::uint32_t>(support::env_integer("DCUDA_COUNTER_START", 0, UINT32_MAX).value_or(0));
     return result;

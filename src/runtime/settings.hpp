@@ -24,6 +24,10 @@ struct settings {
     int small_put_bytes;            // DCUDA_SMALL_PUT_BYTES: notified puts up to this size go by mail
     int barrier_row;                // DCUDA_BARRIER_ROW: ranks of a row in barriers; 0: by their number (tests)
     std::uint32_t counter_start;    // DCUDA_COUNTER_START: what counters and lanes start from (tests)
+    std::string trace;              // DCUDA_TRACE: file for the timeline; empty: none
+    std::uint32_t trace_events;     // DCUDA_TRACE_EVENTS: of a rank that are kept; 0: by the number of ranks
+    bool count;                     // DCUDA_STATS set, or options::count
+    std::string statistics;         // DCUDA_STATS: file for the statistics, "-" for standard error; empty: nowhere
 };
 
 // Takes --dcuda-... out of argv if there is one. Throws error(invalid_argument).

@@ -98,12 +98,16 @@ std::vector<host_entry> read_host_file(const std::string& path) {
 options parse_command_line(int argc, char** argv) {
     options result;
     int ranks = 0;
-    std::string hosts, host_file, remote_path;
+    std::string hosts, host_file, remote_path, trace, statistics;
     CLI::App app("Starts the processes of a dCUDA job, one per GPU, on this host or on others by ssh.", "dcuda-run");
     app.add_option("-n", result.count,
                    "Number of processes (default: with slots as many; else one per visible GPU, or 1)")
         ->check(CLI::Range(1, max_processes));
     app.add_option("--ranks", ranks, "Ranks per device (sets DCUDA_RANKS_PER_DEVICE)")->check(CLI::Range(1, 1048576));
+    app.add_option("--trace", trace, "Write a timeline of all ranks to this file, for Perfetto (sets DCUDA_TRACE)");
+    app.add_flag(
+        "--stats{1}", statistics,
+        "Write what all ranks have done, in JSON, to standard error; with --stats=FILE there (sets DCUDA_STATS)");
     auto* prefix = app.add_flag("--prefix", result.prefix, "Put the process index before each line of output");
     app.add_option("--output-dir", result.output_folder, "Write the output of process 3 to DIR/3.out and DIR/3.err")
         ->excludes(prefix);
@@ -143,6 +147,8 @@ options parse_command_line(int argc, char** argv) {
     for (const auto& variable : result.environment)
         if (variable.find('=') == variable.npos || variable[0] == '=')
             throw start_error(2, fmt::format("--env {}: expected NAME=VALUE", variable));
+    if (!trace.empty()) result.environment.insert(result.environment.begin(), "DCUDA_TRACE=" + trace);
+    if (!statistics.empty()) result.environment.insert(result.environment.begin(), "DCUDA_STATS=" + statistics);
     if (ranks > 0)
         result.environment.insert(result.environment.begin(), fmt::format("DCUDA_RANKS_PER_DEVICE={}", ranks));
 

@@ -341,8 +341,11 @@ DCUDA_DEVICE void init(context device, rank_state& state) {
         for (target_entry& entry : state.targets) entry.window = 0;
         for (link& entry : state.links) entry.world_rank = no_rank;
         for (unsigned tag = 0; tag < cached_tags; ++tag) state.tag_cache[tag] = {tag, {start, start}, 0, 0};
+        state.observed = device->observer.counters != nullptr ? 1 : 0;
+        if (state.observed != 0) exec::far(begin_observing)(state);
     });
     cross_barrier(state, collective::init, world);
+    end_operation(state);
 }
 
 // Not inlined: threads of a warp that leave the kernel in different places must wait at one and the same barrier
@@ -352,7 +355,9 @@ DCUDA_COLD void finish(shared_state shared) {
     // A thread that leaves the kernel because of an error runs destructors on the CPU backend: nothing to wait for
     // then.
     if (load_relaxed(&state.ended) != 0 || exec::is_unwinding() || state.finished != 0) return;
+    begin_operation(state, event_kind::finish);
     cross_barrier(state, collective::finish, world);
+    end_operation(state);
     exec::run_then_sync([&] {
         state.finished = 1;
         store_relaxed(&state.device.waits[state.device_rank].what, static_cast<std::uint32_t>(waiting::done));

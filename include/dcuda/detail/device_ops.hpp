@@ -104,6 +104,7 @@ DCUDA_DEVICE void put_directly(rank_state& state, link& to, std::byte* target, s
         leave_if_ended(state);
     });
     if (exec::is_leader()) {
+        state.doing.straight = 1;
         to.direct = 1;
         state.unreleased |= bit_of(to.reach);
     }

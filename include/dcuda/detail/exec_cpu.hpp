@@ -62,6 +62,11 @@ void sync_then_run(F&& f) {
     cpu::meet_and_run(cpu::action_order::unordered, f);
 }
 
+// The threads take turns here: they meet, so that the moment of one of them is one of the whole rank.
+inline void align_turns() {
+    if (!cpu::is_unwinding()) sync_block();
+}
+
 // What large copies pass through, and who makes them, on a GPU: detail/bulk_copy.cuh. Here nothing.
 struct staging {};
 inline staging find_staging(const staging_shape&) { return {}; }

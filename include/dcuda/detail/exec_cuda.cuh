@@ -47,6 +47,9 @@ DCUDA_DEVICE void run_then_sync(const F& f) {
     __syncthreads();
 }
 
+// Where threads take turns they meet here: not on a GPU.
+DCUDA_DEVICE void align_turns() {}
+
 // --- Copies --------------------------------------------------------------------------------------------------------
 
 inline constexpr unsigned loads_in_flight = 4; // of 16 bytes, per thread

@@ -108,12 +108,14 @@ DCUDA_DEVICE bool await_credit(const Team& all, rank_state& state, link& to, con
     };
     if (look(0) == look_result::all) return true;
     if (all.leads()) begin_wait(state, waiting::mailbox, to.world_rank);
+    if (all.leads() && state.observed != 0) begin_blocked(state);
     const bool there = look_until(
         [&](unsigned looks) {
             if (looks % 4 == 0 && take_mail(all, state, 0) && all.leads()) count_as_new_wait(state);
             return look(looks);
         },
         [&] { return vote(all, all.leads() && keep_waiting(state, credit_of(to.freed))) != 0; }, to.credit);
+    if (all.leads() && state.observed != 0) end_blocked(state, waiting::mailbox);
     if (all.leads()) end_wait(state);
     return there;
 }
@@ -236,6 +238,7 @@ DCUDA_COLD void send_message(team all, shared_state shared, std::uint32_t slot, 
     bool release = must_release(state, to, what);
     const bool straight = !has_room_for_payload(state, to, packets_for(bytes)) || what.is_in_place();
     if (straight) {
+        if (all.leads() && bytes != 0) state.doing.straight = 1;
         exec::complete_copies(state.staging, exec::is_leader()); // ORDER bulk-then-words
         if (crosses_mail(to, what.home, what.bytes)) await_placed(all, state, slot);
         sync(all);

@@ -209,6 +209,37 @@ __device__ __forceinline__ std::uint64_t clock_ns() {
     return now;
 }
 
+// --- For observers (observe.hpp): nothing is ordered by these ---
+
+// Ticks of this multiprocessor's clock, which is read much sooner than the other; and the multiprocessor's number.
+__device__ __forceinline__ std::uint64_t clock_ticks() {
+    std::uint64_t now;
+    asm volatile("mov.u64 %0, %%clock64;" : "=l"(now));
+    return now;
+}
+__device__ __forceinline__ std::uint32_t processor_number() {
+    std::uint32_t number;
+    asm volatile("mov.u32 %0, %%smid;" : "=r"(number));
+    return number;
+}
+
+// Words that one thread writes and the host may read meanwhile. They wait for nothing.
+__device__ __forceinline__ void add_relaxed(std::uint64_t* word, std::uint64_t value) {
+    asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+}
+__device__ __forceinline__ void raise_relaxed(std::uint64_t* word, std::uint64_t value) {
+    asm volatile("red.relaxed.gpu.global.max.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+}
+__device__ __forceinline__ void store_relaxed(std::uint64_t* word, std::uint64_t value) {
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+}
+// Four words, 16 bytes aligned: each is stored whole.
+__device__ __forceinline__ void store_relaxed(std::uint32_t* words, std::uint32_t a, std::uint32_t b, std::uint32_t c,
+                                              std::uint32_t d) {
+    asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(words), "r"(a), "r"(b), "r"(c), "r"(d)
+                 : "memory");
+}
+
 #else
 
 // --- CPU: the CPU backend's ranks, and the host of both backends -----------------------------------------------------
@@ -329,6 +360,28 @@ inline std::uint64_t clock_ns() {
     timespec now{};
     clock_gettime(CLOCK_MONOTONIC, &now);
     return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+inline std::uint64_t clock_ticks() { return clock_ns(); }
+inline std::uint32_t processor_number() { return 0; }
+
+inline std::atomic_ref<std::uint64_t> atomic(const std::uint64_t* word) {
+    return std::atomic_ref<std::uint64_t>(*const_cast<std::uint64_t*>(word));
+}
+inline std::uint64_t load_relaxed(const std::uint64_t* word) { return atomic(word).load(std::memory_order_relaxed); }
+inline void store_relaxed(std::uint64_t* word, std::uint64_t value) {
+    atomic(word).store(value, std::memory_order_relaxed);
+}
+// One thread writes: no read-modify-write is needed.
+inline void add_relaxed(std::uint64_t* word, std::uint64_t value) { store_relaxed(word, load_relaxed(word) + value); }
+inline void raise_relaxed(std::uint64_t* word, std::uint64_t value) {
+    if (value > load_relaxed(word)) store_relaxed(word, value);
+}
+inline void store_relaxed(std::uint32_t* words, std::uint32_t a, std::uint32_t b, std::uint32_t c, std::uint32_t d) {
+    store_relaxed(words, a);
+    store_relaxed(words + 1, b);
+    store_relaxed(words + 2, c);
+    store_relaxed(words + 3, d);
 }
 
 #endif

@@ -178,7 +178,7 @@ struct alignas(32) wait_record {
     std::uint32_t seen;      // of these, arrived
     std::uint32_t epoch;     // number of long waits so far
     std::uint32_t heartbeat; // advances whenever the rank has looked again in vain
-    std::uint32_t unused[2];
+    std::uint32_t since[2];  // in an observed run: when the operation began, in ticks
 };
 
 // A command of a rank to its host: twelve words in four packets. home: pinned host memory.
@@ -193,6 +193,7 @@ enum class opcode : std::uint32_t {
     send,    // a put or a notification over the network
     flush,   // [2] number of the flush of this rank
     barrier, // of the processes: [2] number, [3] the `collective`, [4] 1: mail was sent
+    clock,   // of an observed run: [4..5] the device's clock when the command was sent
 };
 inline constexpr std::size_t command_words = 12;
 inline constexpr std::size_t packets_per_command = 4;
@@ -278,6 +279,81 @@ struct network_view {
                         // 1 if anybody has sent mail; writer: the host; reader: rank 0 of the device
 };
 
+// --- Observed runs: traced (DCUDA_TRACE), counted (DCUDA_STATS) or both
+// -----------------------------------------------
+
+enum class event_kind : std::uint32_t {
+    none,
+    init, // the rank's constructor; `window` is the multiprocessor's number
+    finish,
+    put,
+    put_notify,
+    notify,
+    wait,
+    test, // that was successful
+    flush,
+    barrier,
+    create_window,
+    free_window,
+    timer,
+    range_begin,
+    range_end,
+    clock, // both clocks of the device at one moment
+    count,
+};
+
+// Which way a message went.
+enum class event_path : std::uint32_t { none, local, peer, network };
+inline constexpr std::uint32_t event_mailed = 1u << 15; // beside the path, in trace_event::kind
+
+// One operation of a rank. writer: the rank, at the operation's end; reader: the host, after the kernel; home: device
+// memory, a ring for each rank.
+struct alignas(32) trace_event {
+    std::uint64_t begin;  // ticks
+    std::uint32_t ticks;  // that it took, lower half
+    std::uint32_t kind;   // bits 0-7: event_kind, 8-14: event_path, 15: event_mailed, 16-31: 16 more bits of the ticks
+    std::uint32_t tag;    // or the communicator; clock, lower half; of a range's name the address, lower half
+    std::uint32_t peer;   // target (world rank), or notifications waited for; clock, upper half; a range's number
+    std::uint32_t bytes;  // lower half; of a range's name the address, upper half
+    std::uint32_t window; // lower half of the id, and 16 more bits of `bytes`; length of a range's name, and
+                          // range_numbered
+};
+inline constexpr std::uint32_t range_numbered = 1u << 16;
+inline constexpr std::uint32_t most_name_bytes = 255;
+
+// The two clocks of a device at one moment.
+struct clock_pair {
+    std::uint64_t ticks; // of the rank's multiprocessor
+    std::uint64_t ns;    // of the device
+};
+
+struct path_counters {
+    std::uint64_t puts, notified_puts, notifications; // operations
+    std::uint64_t bytes;                              // of both kinds of puts
+};
+
+// What a rank has done in this run. writer: the rank, with relaxed additions and stores; reader: the host, at any time;
+// home: device memory.
+struct alignas(64) rank_counters {
+    path_counters local, peer, network;
+    std::uint64_t mailed; // of the notified puts and notifications those that went by mail
+    std::uint64_t waits, tests, flushes, barriers, windows;
+    std::uint64_t put_ticks, wait_ticks, flush_ticks, barrier_ticks, window_ticks; // spent in them
+    std::uint64_t ring_full_ticks;                   // of all that: waiting for space in the command ring,
+    std::uint64_t mailbox_full_ticks;                // or in a target's mailbox, or that a target empties it
+    std::uint64_t mailbox_messages, mailbox_packets; // most that were under way in one lane, as its source knew
+    std::uint64_t events;                            // written to the ring of events
+    clock_pair first, last;                          // first and last look at the clocks
+};
+
+// Where observed runs leave what was seen. All null or 0 if the run is not observed.
+struct observer_view {
+    std::uint32_t traced;    // 1: events are written
+    std::uint32_t capacity;  // of a rank's ring of events, a power of two
+    trace_event* events;     // [local rank][capacity]
+    rank_counters* counters; // [local rank]
+};
+
 // What a kernel finds through its context. writer: the host, before the launch; readers: all ranks; home: device
 // memory.
 struct device_context {
@@ -306,6 +382,7 @@ struct device_context {
     std::uint32_t* reply;    // number of the last reply; writer: the host; reader: the rank that asked
     std::uint32_t* aborted;  // 1: the run ends now; writers: host and ranks; readers: all ranks
     command_ring ring;
+    observer_view observer;
     void* user_data;
 };
 

@@ -89,6 +89,15 @@ struct current_wait {
     std::uint64_t start_ns;  // of the first of them; 0: none yet
 };
 
+// What an observed rank does now. One thread.
+struct current_operation {
+    trace_event event;           // begin, kind, tag, peer; `window` and `bytes` with all their bits
+    std::uint64_t blocked_since; // ticks; waiting for space in a queue
+    std::uint64_t clock_at;      // ticks, of the last look at both clocks
+    std::uint32_t straight;      // 1: a notified put went straight into the target's memory
+    std::uint32_t events;        // so far
+};
+
 // What one thread alone is taking out of a lane.
 struct courier {
     header message;
@@ -142,6 +151,8 @@ struct rank_state {
     std::uint32_t network_flushes;   // so far
     exec::staging staging;
     current_wait wait;
+    std::uint32_t observed; // 1: this run is traced or counted
+    current_operation doing;
     courier meanwhile;
     inbound_lane inbound[lanes_per_rank];
     target_entry targets[cached_targets];
@@ -189,6 +200,10 @@ private:
 // True if that made a difference to anybody. One thread; mailbox.hpp.
 DCUDA_COLD bool receive_meanwhile(shared_state shared);
 
+// In an observed run: the rank waits for space in a queue, or does so no longer. One thread; observe.hpp.
+DCUDA_COLD void begin_blocked(shared_state shared);
+DCUDA_COLD void end_blocked(shared_state shared, waiting what);
+
 #if DCUDA_BACKEND_CUDA
 inline constexpr std::uint32_t calls_per_publication = 32; // of keep_waiting; times 64 polls: about a millisecond
 #else
@@ -215,6 +230,7 @@ DCUDA_COLD bool keep_waiting(shared_state shared, std::uint32_t value) {
 #if DCUDA_CHECKS
     if (load_relaxed(state.device.aborted) != 0) {
         store_relaxed(&state.ended, 1);
+        wait.calls = 0; // what the rank has waited for remains to be read
         return false;
     }
     // Publishing costs a few stores: only long waits do it, and the watchdog looks for no others.
@@ -224,6 +240,10 @@ DCUDA_COLD bool keep_waiting(shared_state shared, std::uint32_t value) {
         store_relaxed(&record.detail, wait.detail);
         store_relaxed(&record.expected, wait.expected);
         store_relaxed(&record.seen, value);
+        if (state.observed != 0) {
+            store_relaxed(&record.since[0], static_cast<std::uint32_t>(state.doing.event.begin));
+            store_relaxed(&record.since[1], static_cast<std::uint32_t>(state.doing.event.begin >> 32));
+        }
         store_relaxed(&record.what, static_cast<std::uint32_t>(wait.what));
         store_relaxed(&record.heartbeat, load_relaxed(&record.heartbeat) + 1);
     }
@@ -233,6 +253,7 @@ DCUDA_COLD bool keep_waiting(shared_state shared, std::uint32_t value) {
     if (wait.start_ns == 0) wait.start_ns = now_ns;
     if (now_ns - wait.start_ns < bound_ns) return true;
     wait.timed_out = 1;
+    wait.calls = 0; // as above
     wait.seen = value;
     return false;
 #else
@@ -272,13 +293,16 @@ DCUDA_DEVICE bool take_tickets(rank_state& state, std::uint32_t count, std::uint
     if (end - state.ring_head <= ring_capacity) return true;
     // ORDER slot-reuse: the host has read what the slot held before it counts the slot as free (slot_free); the load
     // acquires that, so the new command cannot overtake the host's reading of the old one.
-    return wait_for_word<order_tag::slot_reuse>(
+    if (state.observed != 0) begin_blocked(state);
+    const bool there = wait_for_word<order_tag::slot_reuse>(
         state, scope::system, ring.head,
         [&](std::uint32_t head) {
             state.ring_head = head;
             return end - head <= ring_capacity;
         },
         waiting::ring_space, 0);
+    if (state.observed != 0) end_blocked(state, waiting::ring_space);
+    return there;
 }
 
 DCUDA_DEVICE packet* ring_slot(const rank_state& state, std::uint32_t ticket) {
@@ -332,3 +356,4 @@ DCUDA_DEVICE void leave_if_ended(rank_state& state) {
 
 // What the waits above call.
 #include "dcuda/detail/mailbox.hpp"
+#include "dcuda/detail/observe.hpp"

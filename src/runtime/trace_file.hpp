@@ -1,0 +1,50 @@
+// The timeline of all processes and runs as one file that Perfetto and chrome://tracing read (the JSON trace event
+// format). docs/guide/tracing.md says what is in it.
+#pragma once
+
+#include "runtime/observed_part.hpp"
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace dcuda {
+
+// In the process that writes it.
+class trace_file {
+public:
+    // Opens the file, or throws error(invalid_argument). Times are counted from `origin_ns`; `clocks[i]` is added to
+    // times of process i.
+    trace_file(const std::string& path, std::uint64_t origin_ns, std::vector<std::int64_t> clocks);
+    ~trace_file();
+    trace_file(const trace_file&) = delete;
+    trace_file& operator=(const trace_file&) = delete;
+
+    // Adds a run, of which these processes have told. After each run the file is complete. Throws if it cannot be
+    // written.
+    void append(const std::vector<observed_part>& parts);
+
+    // Events of ranks that were overwritten by later ones, over all runs.
+    std::uint64_t dropped() const { return dropped_; }
+
+    const std::string& path() const { return path_; }
+
+private:
+    struct closer {
+        void operator()(std::FILE* file) const { std::fclose(file); }
+    };
+    class json_writer;
+
+    std::string path_;
+    std::unique_ptr<std::FILE, closer> file_;
+    std::uint64_t origin_ns_;
+    std::vector<std::int64_t> clocks_;
+    long end_ = 0;               // of the events: what closes the file stands behind
+    std::vector<bool> is_named_; // by process
+    std::uint64_t arrows_ = 0;
+    std::uint64_t dropped_ = 0;
+    std::string runs_; // JSON, of what stands behind the events
+};
+
+} // namespace dcuda

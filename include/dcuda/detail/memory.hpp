@@ -365,10 +365,6 @@ inline std::uint64_t clock_ns() {
 inline std::uint64_t clock_ticks() { return clock_ns(); }
 inline std::uint32_t processor_number() { return 0; }
 
-inline std::atomic_ref<std::uint64_t> atomic(const std::uint64_t* word) {
-    return std::atomic_ref<std::uint64_t>(*const_cast<std::uint64_t*>(word));
-}
-inline std::uint64_t load_relaxed(const std::uint64_t* word) { return atomic(word).load(std::memory_order_relaxed); }
 inline void store_relaxed(std::uint64_t* word, std::uint64_t value) {
     atomic(word).store(value, std::memory_order_relaxed);
 }

@@ -279,8 +279,7 @@ struct network_view {
                         // 1 if anybody has sent mail; writer: the host; reader: rank 0 of the device
 };
 
-// --- Observed runs: traced (DCUDA_TRACE), counted (DCUDA_STATS) or both
-// -----------------------------------------------
+// --- Observed runs: traced (DCUDA_TRACE), counted (DCUDA_STATS) or both --------------------------------------------
 
 enum class event_kind : std::uint32_t {
     none,

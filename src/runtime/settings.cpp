@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <cstdlib>
+#include <limits>
 #include <string_view>
 
 namespace dcuda {
@@ -60,6 +61,18 @@ int integer(const char* field, int requested, const char* variable, int smallest
     return static_cast<int>(support::env_integer(variable, smallest, largest).value_or(otherwise));
 }
 
+check_mode requested_check() {
+    const std::string text = support::env_string("DCUDA_CHECK").value_or("0");
+    check_mode mode = check_mode::report;
+    if (text != "report")
+        mode = support::env_flag("DCUDA_CHECK").value_or(false) ? check_mode::stop : check_mode::off;
+    support::require(mode == check_mode::off || DCUDA_BACKEND_CPU, error_code::invalid_argument,
+                     "DCUDA_CHECK={}: the protocol checker is of the CPU backend: build the program for it (cmake --preset "
+                     "cpu-check)",
+                     text);
+    return mode;
+}
+
 } // namespace
 
 settings resolve_settings(const options& requested, int* argc, char** argv) {
@@ -106,6 +119,8 @@ settings resolve_settings(const options& requested, int* argc, char** argv) {
                              .value_or(detail::max_small_put_bytes));
     result.barrier_row =
         static_cast<int>(support::env_integer("DCUDA_BARRIER_ROW", 0, max_ranks_per_device).value_or(0));
+    result.check = requested_check();
+    result.check_seed = support::env_integer("DCUDA_CHECK_SEED", 0, std::numeric_limits<long>::max()).value_or(1);
     result.counter_start =
         static_cast<std::uint32_t>(support::env_integer("DCUDA_COUNTER_START", 0, UINT32_MAX).value_or(0));
     return result;

@@ -43,7 +43,9 @@ if(dcuda_backend STREQUAL "cpu" AND NOT DCUDA_SANITIZE STREQUAL "thread")
     list(APPEND dcuda_parts checked)
     add_library(dcuda_checked STATIC)
     target_link_libraries(dcuda_checked PUBLIC dcuda_host)
-    target_compile_options(dcuda_checked INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=thread>")
+    target_compile_options(
+        dcuda_checked
+        INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=thread;-fno-builtin-memcpy;-fno-builtin-memmove;-fno-builtin-memset>")
     target_link_options(dcuda_checked INTERFACE "LINKER:--wrap=memcpy,--wrap=memmove,--wrap=memset")
     set_target_properties(dcuda_checked PROPERTIES OUTPUT_NAME dcuda_checked POSITION_INDEPENDENT_CODE ON)
 endif()

@@ -294,6 +294,7 @@ void block::meet(exec::cpu::action_order order, exec::cpu::action act, void* dat
     if (stopping()) leave();
     sanitizer::release(&barrier_in_);
     const meeting m{order, act, data};
+    if (arrived_ != 0 && pending_.run != act) check::threads_part(act != nullptr);
     if (++arrived_ == alive_) return complete(m);
     pending_ = m;
     at_barrier_.push(*current_);

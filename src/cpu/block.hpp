@@ -115,7 +115,6 @@ public:
     void yield(); // returns at once if no other fiber can run
     void* dynamic_shared() const { return shared_; }
     const stack_memory& stacks() const { return stacks_; }
-    unsigned living_threads() const { return alive_; }
     int rank() const { return kernel_.shape.first_rank + static_cast<int>(index_); }
     unsigned index() const { return index_; }
     std::string name() const; // "rank 5 (block 5)"

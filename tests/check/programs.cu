@@ -74,17 +74,15 @@ __device__ void no_credit(setup at) {
 // Two ranks put to the same place of rank 0.
 __device__ void two_puts(setup at) {
     auto& [self, win, mine, right] = at;
-    const int turn = self.id();
-    if (turn == 0) self.wait_notifications(6, 2);
-    if (turn == 2 && right) self.wait_notifications(7, 1);
-    if (turn == 1 || turn == 2) self.put_notify(win, 0, 8 * sizeof(double), sizeof(double), mine, 6); // place: put
-    if (turn == 1 && right) {
-        self.flush(win);
-        self.barrier(dcuda::world);
-        self.notify(2, dcuda::world, 7);
-    } else if (right) {
-        if (turn != 2) self.barrier(dcuda::world);
+    if (self.id() == 1) self.put_notify(win, 0, 8 * sizeof(double), sizeof(double), mine, 6); // place: first
+    if (self.id() == 2) {
+        if (right) self.wait_notifications(7, 1);
+        self.put_notify(win, 0, 8 * sizeof(double), sizeof(double), mine, 6); // place: second
     }
+    if (self.id() != 0) return;
+    self.wait_notifications(6, 1);
+    if (right) self.notify(2, dcuda::world, 7);
+    self.wait_notifications(6, 1);
 }
 
 // Rank 1 passes on to rank 2 what has not arrived yet.
@@ -201,7 +199,7 @@ __device__ void thread_is_missing(setup at) {
     auto& [self, win, mine, right] = at;
     if (self.id() == 0) {
         if (right || threadIdx.x != 1) self.notify(1, dcuda::world, 3); // place: notify
-        __syncthreads();
+        __syncthreads();                                                // place: sync
     }
     if (self.id() == 1) self.wait_notifications(3, 1);
 }

@@ -54,19 +54,22 @@ std::string findings::put_of(const put_record& put) {
 // Why the put is not known to have arrived to this rank.
 std::string findings::missing_edge(const put_record& put, std::uint32_t rank) const {
     const std::uint32_t tag = put.tag != no_tag ? put.tag : put.vouched;
-    if (put.seen != 0 && rank != put.target)
+    if (rank == put.target && tag != none) return fmt::format("wait for the notification with tag {} first", tag);
+    if (rank == put.target)
+        return fmt::format("no notification follows it: use put_notify, or notify rank {} after it, and wait for that first",
+                           rank);
+    if (put.seen != 0)
         return fmt::format("rank {} has waited for it, but rank {} has not heard of that; a notification or a barrier must "
                            "lead from there to rank {} first",
                            put.target, rank, rank);
     if (put.complete != 0)
-        return fmt::format("rank {} has flushed it, but rank {} has not heard of that; a notification or a barrier must "
+        return fmt::format("rank {} has flushed it or come to a barrier, but rank {} has not heard of that; a notification or a barrier must "
                            "lead from there to rank {} first",
                            put.source, rank, rank);
-    if (tag == none || tag == no_tag)
-        return fmt::format("no notification follows it: use put_notify, or notify rank {} after it, and wait there for that "
-                           "first",
-                           put.target);
-    if (rank == put.target) return fmt::format("wait for the notification with tag {} first", tag);
+    if (tag == none)
+        return fmt::format("no notification follows it: use put_notify; rank {} must wait for that, and then notify rank {} "
+                           "(or meet it in a barrier) first",
+                           put.target, rank);
     return fmt::format("rank {} must wait for the notification with tag {}, and then notify rank {} (or meet it in a "
                        "barrier) first",
                        put.target, tag, rank);
@@ -105,9 +108,12 @@ void findings::conflict_of_put(const put_record& later, address at, unsigned byt
     if (!is_new("credit", later.site, site)) return;
     const bool reads = kind == access_kind::load;
     report(fmt::format("rank {} puts to {} ({}) while rank {} may still be {} it ({}): nothing orders the {} before the put; "
-                       "rank {} must notify rank {} after it (a credit), and rank {} wait for that before the put",
+                       "rank {} must notify rank {} after it (a credit), and rank {} wait for that before the put{}",
                        later.source, range(later, at, bytes), where_.name(later.site), rank, reads ? "reading" : "writing",
-                       where_.name(site), reads ? "read" : "write", rank, later.source, later.source));
+                       where_.name(site), reads ? "read" : "write", rank, later.source, later.source,
+                       reads && rank == later.target && later.tag != no_tag
+                           ? fmt::format("; or, if the read is of this put, wait for its notification (tag {}) before the read", later.tag)
+                           : std::string()));
 }
 
 void findings::out_of(const char* what, std::size_t most) {
@@ -219,8 +225,7 @@ void findings::left_early(std::uint32_t r) {
 
 void findings::threads_differ(std::uint32_t rank, const std::string& how, std::uint32_t site) {
     if (!is_new("threads", site, 0)) return;
-    report(fmt::format("rank {}: {} ({}): all threads of a rank must call an operation, with the same arguments", rank, how,
-                       where_.name(site)));
+    report(fmt::format("rank {}: {}: all threads of a rank must call an operation, with the same arguments", rank, how));
 }
 
 bool findings::is_new(const char* kind, std::uint32_t a, std::uint32_t b) {

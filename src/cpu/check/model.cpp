@@ -123,20 +123,23 @@ void model::write_target(const put_record& put) {
 
 void model::complete_puts(std::uint32_t rank) {
     const std::uint32_t epoch = ++m_.clock(rank)[rank];
-    for (std::uint32_t target = 0; target < m_.ranks(); ++target) {
-        check::channel& to = m_.channel(rank, target);
-        for (; to.first != none; to.first = m_.put(to.first).next_there) {
-            put_record& put = m_.put(to.first);
-            put.complete = put.read = epoch;
-            --put.listed;
-        }
-    }
+    for (std::uint32_t target = 0; target < m_.ranks(); ++target)
+        for (std::uint32_t id = m_.channel(rank, target).first; id != none; id = m_.put(id).next_there)
+            if (m_.put(id).complete == 0) m_.put(id).complete = m_.put(id).read = epoch;
     rank_record& self = m_.rank(rank);
     for (; self.unseen != none; self.unseen = m_.put(self.unseen).next_read) {
         put_record& put = m_.put(self.unseen);
-        put.complete = put.read = epoch;
+        put.read = epoch;
+        if (put.complete == 0) put.complete = epoch;
         --put.listed;
     }
+}
+
+void model::settle(std::uint32_t first, std::uint32_t count) {
+    for (std::uint32_t source = first; source < first + count; ++source)
+        for (std::uint32_t target = first; target < first + count; ++target)
+            for (std::uint32_t& id = m_.channel(source, target).first; id != none; id = m_.put(id).next_there)
+                --m_.put(id).listed;
 }
 
 void model::flush(std::uint32_t rank, std::uint32_t window) {

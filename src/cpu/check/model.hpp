@@ -31,8 +31,10 @@ public:
     std::uint32_t now(std::uint32_t rank) const { return m_.clock(rank)[rank]; }
     void start(std::uint32_t rank) { m_.clock(rank)[rank] = 1; }
 
-    // All earlier puts of the rank are complete for whoever knows of its epoch from here on.
+    // All earlier puts of the rank are complete for whoever knows of its epoch from here on: it has come to a barrier.
     void complete_puts(std::uint32_t rank);
+    // These ranks have met in a barrier: no notification has to tell them any more of puts to each other.
+    void settle(std::uint32_t first, std::uint32_t count);
     // The same for those on this window without a notification; of the others the buffers are free.
     void flush(std::uint32_t rank, std::uint32_t window);
     // All of these ranks know what any of them knows.

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include "cpu/arena.hpp"
-#include "cpu/block.hpp"
 #include "cpu/check/turns.hpp"
 #include "dcuda/detail/collectives.hpp"
 #include "dcuda/detail/mail_wait.hpp"
@@ -35,31 +34,46 @@ public:
 
     // What a thread brings to an operation; the last to come runs it: begin() to end().
     void arrive(const call& what) {
-        if (arrived_++ == 0)
+        in_library_ = true;
+        if (arrived_++ == 0) {
             call_ = what;
-        else if (!(call_ == what))
+            mine().site = run_.where.here();
+            mine().where = static_cast<std::uint32_t>(what.what);
+        } else if (!(call_ == what)) {
             differs_ = true;
+        }
+        in_library_ = false; // its siblings are still on their way here
     }
 
     // The place, and that all threads have called the same. False if the run has ended.
     bool begin(const call& what) {
         in_library_ = true;
         run_.found.end_run = [this] { end_run(); };
-        mine().site = run_.where.here();
-        mine().where = static_cast<std::uint32_t>(what.what);
-        const bool differs = std::exchange(differs_, false);
-        const unsigned arrived = std::exchange(arrived_, 0);
-        if (differs || arrived != threads())
+        arrived_ = 0;
+        if (std::exchange(differs_, false))
             run_.found.threads_differ(rank_,
-                                      differs ? fmt::format("its threads call {} and {} at the same time, or with "
-                                                            "different arguments",
-                                                            name(call_.what), name(what.what))
-                                              : fmt::format("{} of its {} threads call {}", arrived, threads(),
-                                                            name(what.what)),
+                                      fmt::format("its threads call {} with different arguments ({})", name(what.what),
+                                                  run_.where.name(mine().site)),
                                       mine().site);
         return !ended();
     }
     void end() { in_library_ = false; }
+
+    // A thread of the rank has come to another meeting of the block than its siblings, who wait.
+    void part(bool by_operation) {
+        if (arrived_ == 0 || differs_) return; // the library's own, or begin() tells
+        in_library_ = true;
+        run_.found.end_run = [this] { end_run(); };
+        const std::uint32_t there = by_operation ? none : run_.where.here();
+        run_.found.threads_differ(rank_,
+                                  fmt::format("some of its threads call {} ({}), others {}", name(call_.what),
+                                              run_.where.name(mine().site),
+                                              by_operation ? std::string("are in __syncthreads")
+                                                           : fmt::format("__syncthreads ({})", run_.where.name(there))),
+                                  mine().site);
+        differs_ = false;
+        in_library_ = false;
+    }
 
     // Ends the run with what was found.
     void end_run() {
@@ -130,8 +144,6 @@ public:
     bool result = false; // of a test, for all threads
 
 private:
-    unsigned threads() const { return cpu::block::current()->living_threads(); }
-
     rank_state& state_;
     session& all_;
     session::run_state& run_;
@@ -425,6 +437,10 @@ void touched(const void* memory, std::size_t bytes, bool is_store, const void* r
 
 void yield() {
     if (this_rank != nullptr) this_rank->yield();
+}
+
+void threads_part(bool by_operation) {
+    if (this_rank != nullptr) this_rank->part(by_operation);
 }
 
 void thread_ends() {

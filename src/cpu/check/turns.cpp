@@ -166,6 +166,7 @@ bool turns::release() {
         if (is_barrier(kind) && rank.undelivered != 0) return false;
     }
     run_.happened.join(first, count);
+    if (is_barrier(kind)) run_.happened.settle(first, count);
     for (std::uint32_t r = first; r < first + count; ++r) m_.rank(r).released = 1;
     ++m_.head().progress;
     if (!has_native_part(kind)) return false;

@@ -36,6 +36,8 @@ void flush(rank_state& state, window win);
 // One thread: memory of a kernel was read or written, at the instruction before this return address. What the compiler
 // puts into kernels that are built for the checker calls it.
 void touched(const void* memory, std::size_t bytes, bool is_store, const void* return_address);
+// One thread makes an atomic operation on this word.
+void synchronize(const void* word);
 // One thread waits for something in memory.
 void yield();
 // One thread comes to a meeting of the block's threads, an operation or __syncthreads, while others wait in another one.

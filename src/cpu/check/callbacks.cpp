@@ -1,7 +1,8 @@
 // What the compiler calls for loads and stores of kernels that are built for the checker: with -fsanitize=thread when
 // compiling, and without it when linking, so that these functions take the place of ThreadSanitizer's.
 //
-// Atomic operations are done here, all sequentially consistent, and count as loads or stores.
+// Atomic operations are done here, all sequentially consistent. They count as loads or stores, and order what ranks do
+// before and after them.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -19,6 +20,13 @@ using dcuda::detail::check::touched;
 }
 [[gnu::always_inline]] inline void store(const volatile void* memory, std::size_t bytes) {
     touched(const_cast<const void*>(memory), bytes, true, __builtin_return_address(0));
+}
+
+// Atomic operations on a word come one after the other: before and after what is done.
+[[gnu::always_inline]] inline void atomic(const volatile void* word, std::size_t bytes, bool is_store) {
+    dcuda::detail::check::synchronize(const_cast<const void*>(word));
+    touched(const_cast<const void*>(word), bytes, is_store, __builtin_return_address(0));
+    dcuda::detail::check::synchronize(const_cast<const void*>(word));
 }
 
 } // namespace
@@ -54,16 +62,16 @@ DCUDA_CHECK_ACCESS(16)
 #define DCUDA_CHECK_FETCH(bits, name, operation)                                                                       \
     std::uint##bits##_t __tsan_atomic##bits##_##name(volatile std::uint##bits##_t* word, std::uint##bits##_t value,    \
                                                      int) {                                                            \
-        store(word, bits / 8);                                                                                         \
+        atomic(word, bits / 8, true);                                                                                         \
         return operation(word, value, __ATOMIC_SEQ_CST);                                                               \
     }
 #define DCUDA_CHECK_ATOMIC(bits)                                                                                       \
     std::uint##bits##_t __tsan_atomic##bits##_load(const volatile std::uint##bits##_t* word, int) {                    \
-        load(word, bits / 8);                                                                                          \
+        atomic(word, bits / 8, false);                                                                                          \
         return __atomic_load_n(word, __ATOMIC_SEQ_CST);                                                                \
     }                                                                                                                  \
     void __tsan_atomic##bits##_store(volatile std::uint##bits##_t* word, std::uint##bits##_t value, int) {             \
-        store(word, bits / 8);                                                                                         \
+        atomic(word, bits / 8, true);                                                                                         \
         __atomic_store_n(word, value, __ATOMIC_SEQ_CST);                                                               \
     }                                                                                                                  \
     DCUDA_CHECK_FETCH(bits, exchange, __atomic_exchange_n)                                                             \
@@ -76,17 +84,17 @@ DCUDA_CHECK_ACCESS(16)
     int __tsan_atomic##bits##_compare_exchange_strong(volatile std::uint##bits##_t* word,                              \
                                                       std::uint##bits##_t* expected, std::uint##bits##_t desired, int, \
                                                       int) {                                                           \
-        store(word, bits / 8);                                                                                         \
+        atomic(word, bits / 8, true);                                                                                         \
         return __atomic_compare_exchange_n(word, expected, desired, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);        \
     }                                                                                                                  \
     int __tsan_atomic##bits##_compare_exchange_weak(volatile std::uint##bits##_t* word, std::uint##bits##_t* expected, \
                                                     std::uint##bits##_t desired, int, int) {                           \
-        store(word, bits / 8);                                                                                         \
+        atomic(word, bits / 8, true);                                                                                         \
         return __atomic_compare_exchange_n(word, expected, desired, true, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);         \
     }                                                                                                                  \
     std::uint##bits##_t __tsan_atomic##bits##_compare_exchange_val(                                                    \
         volatile std::uint##bits##_t* word, std::uint##bits##_t expected, std::uint##bits##_t desired, int, int) {     \
-        store(word, bits / 8);                                                                                         \
+        atomic(word, bits / 8, true);                                                                                         \
         __atomic_compare_exchange_n(word, &expected, desired, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);              \
         return expected;                                                                                               \
     }

@@ -116,6 +116,31 @@ void findings::conflict_of_put(const put_record& later, address at, unsigned byt
                            : std::string()));
 }
 
+// The same without a put: in a window of this rank if there is one.
+std::string findings::range(address at, unsigned bytes, std::uint32_t rank) const {
+    const std::uint32_t first = m_.rank(rank).process * m_.head().ranks_per_process;
+    for (std::uint32_t i = 0; i <= m_.head().ranks_per_process; ++i) {
+        const std::uint32_t of = i == 0 ? rank : first + i - 1;
+        for (std::uint32_t window = 0; window < m_.head().windows; ++window) {
+            const window_part& part = m_.window(window).parts[of];
+            if (m_.window(window).freed == none && at - part.base < part.bytes)
+                return fmt::format("{} of rank {} [{}, {})", window_name(window), of, at - part.base, at - part.base + bytes);
+        }
+    }
+    return fmt::format("{} B of memory", bytes);
+}
+
+void findings::conflict_of_accesses(const access& earlier, address at, unsigned bytes, std::uint32_t rank,
+                                    access_kind kind, std::uint32_t site) {
+    if (!is_new("access", earlier.what, site)) return;
+    const bool reads = kind == access_kind::load, read = earlier.kind == access_kind::load;
+    report(fmt::format("rank {} {} {} ({}) while rank {} may still be {} it ({}): nothing orders the {} before the {}; a put in "
+                       "place with notification, flush and notify, or barrier(device) must lead from rank {} to rank {}",
+                       rank, reads ? "reads" : "writes", range(at, bytes, rank), where_.name(site), earlier.rank,
+                       read ? "reading" : "writing", where_.name(earlier.what), read ? "read" : "write",
+                       reads ? "read" : "write", earlier.rank, rank));
+}
+
 void findings::out_of(const char* what, std::size_t most) {
     if (!is_new(what, 0, 0)) return;
     report(fmt::format("the checker has no room for more than {} {}: check a smaller run", most, what));

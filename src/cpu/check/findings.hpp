@@ -28,6 +28,8 @@ public:
                            std::uint32_t what) override;
     void conflict_of_put(const put_record& later, address at, unsigned bytes, std::uint32_t rank, access_kind kind,
                          std::uint32_t site) override;
+    void conflict_of_accesses(const access& earlier, address at, unsigned bytes, std::uint32_t rank, access_kind kind,
+                              std::uint32_t site) override;
     void out_of(const char* what, std::size_t most) override;
 
     // The rank cannot go on with an operation on this window, which was freed.
@@ -48,6 +50,7 @@ public:
 
 private:
     std::string range(const put_record& put, address at, unsigned bytes) const;
+    std::string range(address at, unsigned bytes, std::uint32_t rank) const;
     std::string missing_edge(const put_record& put, std::uint32_t rank) const;
     std::string put_of(const put_record& put);
     std::string wait_of(std::uint32_t rank);

@@ -12,6 +12,11 @@ namespace {
 // The bytes [begin, end) of a granule.
 std::uint8_t mask_of(unsigned begin, unsigned end) { return static_cast<std::uint8_t>((0xffu << begin & 0xffu) & (0xffu >> (8 - end))); }
 
+// How many bytes the first run of bytes has.
+unsigned run_of(std::uint8_t mask) {
+    return static_cast<unsigned>(std::countr_one(static_cast<std::uint8_t>(mask >> std::countr_zero(mask))));
+}
+
 bool is_put(access_kind kind) { return kind == access_kind::put_write || kind == access_kind::put_read; }
 
 } // namespace
@@ -104,8 +109,7 @@ void model::write_target(const put_record& put) {
                 if (clock[earlier.rank] >= earlier.epoch) return false;
                 const unsigned from = static_cast<unsigned>(std::countr_zero(both));
                 if (!told)
-                    tells_.conflict_of_put(put, granule + from, static_cast<unsigned>(std::countr_one(static_cast<std::uint8_t>(both >> from))),
-                                           earlier.rank, earlier.kind, earlier.what);
+                    tells_.conflict_of_put(put, granule + from, run_of(both), earlier.rank, earlier.kind, earlier.what);
                 return told = true;
             }
             const put_record& other = m_.put(earlier.what);
@@ -320,6 +324,12 @@ void model::add(std::uint32_t& list, const access& what) {
     list = index;
 }
 
+void model::synchronize(std::uint32_t rank, std::uint32_t* others) {
+    std::uint32_t* const clock = m_.clock(rank);
+    for (std::uint32_t k = 0; k < m_.ranks(); ++k) others[k] = clock[k] = std::max(clock[k], others[k]);
+    ++clock[rank];
+}
+
 void model::load_or_store(std::uint32_t rank, address at, std::size_t bytes, access_kind kind, std::uint32_t site) {
     const std::uint32_t* const clock = m_.clock(rank);
     const std::uint32_t epoch = clock[rank];
@@ -328,11 +338,18 @@ void model::load_or_store(std::uint32_t rank, address at, std::size_t bytes, acc
         bool known = false;
         sift(list, mask, [&](const access& earlier) {
             if (!is_put(earlier.kind)) {
-                // Ordered before a later put is what this access is ordered before it.
                 if (earlier.rank == rank && earlier.epoch == epoch && (earlier.mask & mask) == mask &&
                     (earlier.kind == kind || kind == access_kind::load))
                     return known = true;
-                return clock[earlier.rank] < earlier.epoch;
+                const bool ordered = clock[earlier.rank] >= earlier.epoch;
+                if (!ordered && !told && (earlier.kind == access_kind::store || kind == access_kind::store)) {
+                    told = true;
+                    const auto both = static_cast<std::uint8_t>(mask & earlier.mask);
+                    const auto from = static_cast<unsigned>(std::countr_zero(both));
+                    tells_.conflict_of_accesses(earlier, granule + from, run_of(both), rank, kind, site);
+                }
+                // What this access comes after need not be remembered, unless a store is followed by a load only.
+                return !ordered || (earlier.kind == access_kind::store && kind == access_kind::load);
             }
             const put_record& put = m_.put(earlier.what);
             const bool ordered = earlier.kind == access_kind::put_write ? has_arrived(put, clock)
@@ -350,8 +367,7 @@ void model::load_or_store(std::uint32_t rank, address at, std::size_t bytes, acc
 void model::conflict(const put_record& earlier, address granule, std::uint8_t mask, std::uint32_t rank, access_kind kind,
                      std::uint32_t what) {
     const auto from = static_cast<unsigned>(std::countr_zero(mask));
-    tells_.conflict_with_put(earlier, granule + from, static_cast<unsigned>(std::countr_one(static_cast<std::uint8_t>(mask >> from))),
-                             rank, kind, what);
+    tells_.conflict_with_put(earlier, granule + from, run_of(mask), rank, kind, what);
 }
 
 } // namespace dcuda::detail::check

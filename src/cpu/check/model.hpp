@@ -16,6 +16,9 @@ public:
     // `later` was issued while `earlier`, a load or a store of `rank` from `site`, was not ordered before it.
     virtual void conflict_of_put(const put_record& later, address at, unsigned bytes, std::uint32_t rank,
                                  access_kind kind, std::uint32_t site) = 0;
+    // `earlier`, a load or a store of another rank, is not ordered before that of `rank` at `site`.
+    virtual void conflict_of_accesses(const access& earlier, address at, unsigned bytes, std::uint32_t rank,
+                                      access_kind kind, std::uint32_t site) = 0;
     virtual void out_of(const char* what, std::size_t most) = 0;
 
 protected:
@@ -59,6 +62,8 @@ public:
     // From here on loads and stores there are of interest.
     void track(address begin, std::uint64_t bytes);
     void load_or_store(std::uint32_t rank, address at, std::size_t bytes, access_kind kind, std::uint32_t site);
+    // An atomic operation of the program: it comes after those of other ranks on the same word, of which this is the clock.
+    void synchronize(std::uint32_t rank, std::uint32_t* others);
     // Whether anybody is interested in the page; the lists of its granules if so.
     std::uint32_t* find_page(std::uint64_t page) const;
 

@@ -94,6 +94,13 @@ public:
         return std::uint64_t(process) << 48 | (offset < arena.bytes ? offset : private_memory | (at & (private_memory - 1)));
     }
 
+    void synchronize(const void* word) {
+        if (in_library_) return;
+        std::vector<std::uint32_t>& clock = run_.atomics[word];
+        clock.resize(m_.ranks());
+        run_.happened.synchronize(rank_, clock.data());
+    }
+
     void touched(const void* pointer, std::size_t bytes, bool is_store, const void* return_address) {
         if (in_library_) return;
         if (--patience_ == 0) yield();
@@ -433,6 +440,10 @@ void leave(rank_state& state, window made, const void* base, std::size_t bytes) 
 
 void touched(const void* memory, std::size_t bytes, bool is_store, const void* return_address) {
     if (this_rank != nullptr) this_rank->touched(memory, bytes, is_store, return_address);
+}
+
+void synchronize(const void* word) {
+    if (this_rank != nullptr) this_rank->synchronize(word);
 }
 
 void yield() {

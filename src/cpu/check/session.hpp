@@ -39,6 +39,7 @@ public:
         model happened;
         std::map<std::uint32_t, std::uint32_t> windows; // by the program's id: their places in the table
         std::uint64_t private_pages = 0;                // tracked, outside of device memory
+        std::unordered_map<const void*, std::vector<std::uint32_t>> atomics; // clocks of words that kernels use atomically
     };
     run_state& run() { return *state_; }
     std::uint32_t process() const { return process_; }

@@ -134,8 +134,7 @@ struct window_part {
 struct window_record {
     std::uint32_t number; // as the program's errors call it
     std::uint32_t created, freed; // sites; freed is none while it exists
-    std::uint32_t communicator, first_rank; // of the device
-    window_part parts[1]; // [world rank]
+    window_part parts[1];         // [world rank]
 };
 
 // --- The whole ---------------------------------------------------------------------------------------------------------

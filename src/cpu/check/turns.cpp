@@ -172,10 +172,13 @@ bool turns::release() {
     if (!has_native_part(kind)) return false;
     if (kind == collective::create_window) {
         const std::uint32_t made = m_.head().windows;
-        if (made == most_windows)
+        if (made == most_windows) {
             run_.found.out_of("windows created in one run", most_windows);
-        else
-            m_.window(m_.head().windows++) = {none, self.site, none, self.communicator, first, {}};
+        } else {
+            window_record& window = m_.window(m_.head().windows++);
+            window = {none, self.site, none, {}};
+            for (std::uint32_t r = 0; r < m_.ranks(); ++r) window.parts[r] = {};
+        }
         for (std::uint32_t r = first; r < first + count; ++r) m_.rank(r).window = made;
     }
     if (kind == collective::free_window && self.argument != none) {

@@ -162,7 +162,9 @@ bool turns::release() {
     const auto kind = static_cast<collective>(self.kind);
     for (std::uint32_t r = first; r < first + count; ++r) {
         const rank_record& rank = m_.rank(r);
-        if (rank.status != rank_status::collective || rank.kind != self.kind || rank.argument != self.argument) return false;
+        if (rank.status != rank_status::collective || rank.released != 0 || rank.kind != self.kind ||
+            rank.argument != self.argument)
+            return false;
         if (is_barrier(kind) && rank.undelivered != 0) return false;
     }
     run_.happened.join(first, count);

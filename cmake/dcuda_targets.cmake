@@ -39,7 +39,7 @@ target_link_libraries(dcuda_dcuda INTERFACE dcuda_device dcuda_host)
 # dcuda::checked: for programs whose loads and stores the protocol checker shall see. Compiled for ThreadSanitizer and
 # linked without it: the functions that the compiler calls are in this library.
 set(dcuda_parts device host dcuda)
-if(dcuda_backend STREQUAL "cpu" AND NOT DCUDA_SANITIZE STREQUAL "thread")
+if(dcuda_backend STREQUAL "cpu" AND NOT DCUDA_SANITIZE) # two kinds of instrumentation do not go together
     list(APPEND dcuda_parts checked)
     add_library(dcuda_checked STATIC)
     target_link_libraries(dcuda_checked PUBLIC dcuda_host)

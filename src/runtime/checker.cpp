@@ -11,7 +11,8 @@ namespace dcuda {
 
 using namespace detail;
 
-checker::checker(bootstrap::control& control, const settings& with, bool maps_all) : control_(control), settings_(with) {
+checker::checker(bootstrap::control& control, const settings& with, bool maps_all)
+    : control_(control), settings_(with) {
     support::require(maps_all, error_code::invalid_argument,
                      "DCUDA_CHECK: the protocol checker follows processes that can map each other's memory: all on one "
                      "host, and without DCUDA_DISABLE_PEER");

@@ -133,7 +133,8 @@ private:
         const auto all = control_.allgather(message.bytes(), "finding paths between devices");
         for (int process = 0; process < job_.count; ++process) {
             const auto other = support::wire_reader(all[static_cast<std::size_t>(process)]).get<place>();
-            support::require(other.check == mine.check && other.check_seed == mine.check_seed, error_code::invalid_argument,
+            support::require(other.check == mine.check && other.check_seed == mine.check_seed,
+                             error_code::invalid_argument,
                              "processes {} and {} disagree on DCUDA_CHECK or DCUDA_CHECK_SEED", job_.index, process);
             const auto node = std::find(nodes.begin(), nodes.end(), other.host);
             if (process == job_.index) node_index_ = static_cast<int>(node - nodes.begin());

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 launcher, program = sys.argv[1:3]
-seeds = range(1, 1 + int(sys.argv[3] if len(sys.argv) > 3 else 2))
+seeds = range(1, 1 + int(sys.argv[3] if len(sys.argv) > 3 else 1))
 source = Path(__file__).parent / "programs.cu"
 
 # What a finding says, in any schedule. {put} is the line that is marked `place: put` in the program.
@@ -41,6 +41,13 @@ EXPECTED = {
     "forward_early": [
         r"rank 1 puts from window 0 of rank 1 \[64, 72\) \({forward}\) while the put of rank 0 \({put}\) may still change",
         r"rank 0 puts to window 0 of rank 1 \[64, 72\) \({put}\) while the put of rank 1 \({forward}\) to rank 2 may still",
+    ],
+    "in_place": [
+        r"rank 0 writes window 0 of rank [01] \[\d+, \d+\) \({write}\) while rank 1 may still be reading it \({read}\): nothing "
+        r"orders the read before the write",
+        r"rank 1 reads window 0 of rank 1 \[64, 72\) \({read}\) while rank 0 may still be writing it \({write}\)",
+        r"rank 2 writes window 0 of rank [23] \[\d+, \d+\) \({write}\) while rank 3 may still be reading it \({read}\)",
+        r"rank 3 reads window 0 of rank 3 \[64, 72\) \({read}\) while rank 2 may still be writing it \({write}\)",
     ],
     "overwrite": [
         r"rank 0 overwrites window 0 of rank 0 \[0, 8\) \({write}\) while the put of rank 0 \({put}\) to rank 1 may still "
@@ -108,10 +115,17 @@ cases = [(name, processes, seed) for name in names for processes in (1, 2) for s
 with ThreadPoolExecutor(2) as pool:
     problems = [problem for found in pool.map(check, cases) for problem in found]
 
-# One seed is one run.
-outputs = {run("no_credit", "wrong", 2, 7, "report").stderr for _ in range(2)}
-if len(outputs) != 1:
-    problems.append("one seed, several runs:\n" + "\n--\n".join(outputs))
+# One seed is one run, also of what is wrong; other seeds are others: which of two puts comes last, and whether a source is
+# read before it is overwritten.
+for name, rank, values in (("two_puts", 0, {"1", "2"}), ("overwrite", 1, {"0", "2"})):
+    runs = {seed: [run(name, "wrong", 2, seed, "report") for _ in range(2)] for seed in range(1, 7)}
+    for seed, (one, other) in runs.items():
+        if one.returncode != 0 or sorted(one.stderr.splitlines()) != sorted(other.stderr.splitlines()) or \
+                sorted(one.stdout.splitlines()) != sorted(other.stdout.splitlines()):
+            problems.append(f"{name}, seed {seed}, twice: {one}\n{other}")
+    seen = {re.search(f"rank {rank} has (.*)", one.stdout)[1] for one, _ in runs.values()}
+    if seen != values:
+        problems.append(f"{name}: rank {rank} has {seen} with different seeds, expected {values}")
 
 print("\n".join(problems) or f"check: {len(names)} programs, {len(cases)} cases are fine")
 sys.exit(1 if problems else 0)

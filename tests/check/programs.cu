@@ -21,7 +21,8 @@ struct setup {
 
 __device__ bool leads() { return threadIdx.x == 0; }
 
-// --- 1: memory that a put may still be changing ------------------------------------------------------------------------
+// --- 1: memory that a put may still be changing
+// ------------------------------------------------------------------------
 
 // Rank 0 puts to rank 1, which reads without waiting.
 __device__ void read_early(setup at) {
@@ -97,7 +98,26 @@ __device__ void forward_early(setup at) {
     if (self.id() == 2) self.wait_notifications(3, 1);
 }
 
-// --- 2: source buffers ---------------------------------------------------------------------------------------------------
+// Ranks of one device share the row: nothing travels, but the order is needed all the same.
+__device__ void in_place(setup at) {
+    auto& [self, win, mine, right] = at;
+    const int there = self.id() + 1;
+    for (int turn = 0; turn < 2; ++turn) {
+        if (self.id(dcuda::device) == 0) {
+            if (right && turn == 1) self.wait_notifications(5, 1);
+            if (leads()) mine[slots + 8] = turn; // place: write
+            self.put_notify(win, there, 8 * sizeof(double), sizeof(double), mine + slots + 8, 3);
+        }
+        if (self.id(dcuda::device) == 1) {
+            self.wait_notifications(3, 1);
+            if (leads()) mine[0] += mine[8]; // place: read
+            if (right && turn == 0) self.notify(self.id() - 1, dcuda::world, 5);
+        }
+    }
+}
+
+// --- 2: source buffers
+// ---------------------------------------------------------------------------------------------------
 
 __device__ void overwrite(setup at) {
     auto& [self, win, mine, right] = at;
@@ -124,7 +144,8 @@ __device__ void overwrite_before_answer(setup at) {
     }
 }
 
-// --- 3: notifications left over ------------------------------------------------------------------------------------------
+// --- 3: notifications left over
+// ------------------------------------------------------------------------------------------
 
 __device__ void left_over(setup at) {
     auto& [self, win, mine, right] = at;
@@ -132,7 +153,8 @@ __device__ void left_over(setup at) {
     if (self.id() == 1 && right) self.wait_notifications(9, 1);
 }
 
-// --- 4: waits that cannot end --------------------------------------------------------------------------------------------
+// --- 4: waits that cannot end
+// --------------------------------------------------------------------------------------------
 
 __device__ void too_many(setup at) {
     auto& [self, win, mine, right] = at;
@@ -154,7 +176,8 @@ __device__ void test_for_ever(setup at) {
     }
 }
 
-// --- 5: freed windows ------------------------------------------------------------------------------------------------------
+// --- 5: freed windows
+// ------------------------------------------------------------------------------------------------------
 
 __device__ void use_of_freed(setup at) {
     auto& [self, win, mine, right] = at;
@@ -173,14 +196,17 @@ __device__ void freed_too_early(setup at) {
     self.free_window(other); // place: free
 }
 
-// --- 6: collective calls ---------------------------------------------------------------------------------------------------
+// --- 6: collective calls
+// ---------------------------------------------------------------------------------------------------
 
 __device__ void other_order(setup at) {
     auto& [self, win, mine, right] = at;
     const bool first = right || self.id() != 0;
-    if (first) self.barrier(dcuda::device); // place: device
-    self.barrier(dcuda::world);             // place: world
-    if (!first) self.barrier(dcuda::device);
+    for (int turn = 0; turn < 5; ++turn) {
+        if (first) self.barrier(dcuda::device); // place: device
+        self.barrier(dcuda::world);             // place: world
+        if (!first) self.barrier(dcuda::device);
+    }
 }
 
 __device__ void one_is_missing(setup at) {
@@ -215,6 +241,7 @@ constexpr program programs[] = {
     {"no_credit", no_credit},
     {"two_puts", two_puts},
     {"forward_early", forward_early},
+    {"in_place", in_place},
     {"overwrite", overwrite},
     {"overwrite_before_answer", overwrite_before_answer},
     {"left_over", left_over},
@@ -233,6 +260,8 @@ __global__ void run_program(dcuda::context context, double* memory, int number, 
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
     double* const mine = memory + self.id(dcuda::device) * slots;
+    if (leads())
+        for (int i = 0; i < slots; ++i) mine[i] = self.id();
     const dcuda::window win = self.create_window(dcuda::world, mine, slots * sizeof(double));
     programs[number].run({self, win, mine, right != 0});
 }
@@ -252,8 +281,15 @@ int main(int argc, char** argv) try {
     config.threads = dim3(4);
     const dcuda::rank_info info = runtime.plan(run_program, config);
     void* memory = nullptr;
-    if (cudaMalloc(&memory, sizeof(double) * slots * static_cast<unsigned>(info.rank_responsible)) != cudaSuccess) return 2;
+    if (cudaMalloc(&memory, sizeof(double) * slots * static_cast<unsigned>(info.rank_responsible)) != cudaSuccess)
+        return 2;
     runtime.run(run_program, config, static_cast<double*>(memory), number, std::strcmp(argv[2], "right") == 0 ? 1 : 0);
+    // What has come to the place that most programs put to.
+    for (int rank = 0; rank < info.rank_responsible; ++rank) {
+        double value = 0;
+        cudaMemcpy(&value, static_cast<double*>(memory) + rank * slots + 8, sizeof value, cudaMemcpyDefault);
+        std::printf("rank %d has %g\n", info.rank_start + rank, value);
+    }
     cudaFree(memory);
     return 0;
 } catch (const dcuda::error& problem) {

@@ -40,7 +40,8 @@ void touched(const void* memory, std::size_t bytes, bool is_store, const void* r
 void synchronize(const void* word);
 // One thread waits for something in memory.
 void yield();
-// One thread comes to a meeting of the block's threads, an operation or __syncthreads, while others wait in another one.
+// One thread comes to a meeting of the block's threads, an operation or __syncthreads, while others wait in another
+// one.
 void threads_part(bool by_operation);
 
 // The thread of a rank ends, in an orderly way or not.

@@ -62,16 +62,16 @@ DCUDA_CHECK_ACCESS(16)
 #define DCUDA_CHECK_FETCH(bits, name, operation)                                                                       \
     std::uint##bits##_t __tsan_atomic##bits##_##name(volatile std::uint##bits##_t* word, std::uint##bits##_t value,    \
                                                      int) {                                                            \
-        atomic(word, bits / 8, true);                                                                                         \
+        atomic(word, bits / 8, true);                                                                                  \
         return operation(word, value, __ATOMIC_SEQ_CST);                                                               \
     }
 #define DCUDA_CHECK_ATOMIC(bits)                                                                                       \
     std::uint##bits##_t __tsan_atomic##bits##_load(const volatile std::uint##bits##_t* word, int) {                    \
-        atomic(word, bits / 8, false);                                                                                          \
+        atomic(word, bits / 8, false);                                                                                 \
         return __atomic_load_n(word, __ATOMIC_SEQ_CST);                                                                \
     }                                                                                                                  \
     void __tsan_atomic##bits##_store(volatile std::uint##bits##_t* word, std::uint##bits##_t value, int) {             \
-        atomic(word, bits / 8, true);                                                                                         \
+        atomic(word, bits / 8, true);                                                                                  \
         __atomic_store_n(word, value, __ATOMIC_SEQ_CST);                                                               \
     }                                                                                                                  \
     DCUDA_CHECK_FETCH(bits, exchange, __atomic_exchange_n)                                                             \
@@ -81,20 +81,19 @@ DCUDA_CHECK_ACCESS(16)
     DCUDA_CHECK_FETCH(bits, fetch_or, __atomic_fetch_or)                                                               \
     DCUDA_CHECK_FETCH(bits, fetch_xor, __atomic_fetch_xor)                                                             \
     DCUDA_CHECK_FETCH(bits, fetch_nand, __atomic_fetch_nand)                                                           \
-    int __tsan_atomic##bits##_compare_exchange_strong(volatile std::uint##bits##_t* word,                              \
-                                                      std::uint##bits##_t* expected, std::uint##bits##_t desired, int, \
-                                                      int) {                                                           \
-        atomic(word, bits / 8, true);                                                                                         \
+    int __tsan_atomic##bits##_compare_exchange_strong(                                                                 \
+        volatile std::uint##bits##_t* word, std::uint##bits##_t* expected, std::uint##bits##_t desired, int, int) {    \
+        atomic(word, bits / 8, true);                                                                                  \
         return __atomic_compare_exchange_n(word, expected, desired, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);        \
     }                                                                                                                  \
     int __tsan_atomic##bits##_compare_exchange_weak(volatile std::uint##bits##_t* word, std::uint##bits##_t* expected, \
                                                     std::uint##bits##_t desired, int, int) {                           \
-        atomic(word, bits / 8, true);                                                                                         \
+        atomic(word, bits / 8, true);                                                                                  \
         return __atomic_compare_exchange_n(word, expected, desired, true, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);         \
     }                                                                                                                  \
     std::uint##bits##_t __tsan_atomic##bits##_compare_exchange_val(                                                    \
         volatile std::uint##bits##_t* word, std::uint##bits##_t expected, std::uint##bits##_t desired, int, int) {     \
-        atomic(word, bits / 8, true);                                                                                         \
+        atomic(word, bits / 8, true);                                                                                  \
         __atomic_compare_exchange_n(word, &expected, desired, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);              \
         return expected;                                                                                               \
     }

@@ -7,15 +7,16 @@
 namespace dcuda::detail::check {
 
 const char* name(operation where) {
-    constexpr const char* names[] = {"an operation",      "put",   "put_notify",    "notify",      "wait_notifications",
-                                     "test_notifications", "flush", "create_window", "free_window", "barrier"};
+    constexpr const char* names[] = {
+        "an operation",       "put",   "put_notify",    "notify",      "wait_notifications",
+        "test_notifications", "flush", "create_window", "free_window", "barrier"};
     return names[static_cast<unsigned>(where)];
 }
 
 const char* name(collective kind) {
-    constexpr const char* names[] = {"the start of the kernel", "the end of the kernel", "barrier(world)",
-                                     "barrier(device)",         "create_window",         "free_window",
-                                     "start_timer",             "stop_timer"};
+    constexpr const char* names[] = {
+        "the start of the kernel", "the end of the kernel", "barrier(world)", "barrier(device)",
+        "create_window",           "free_window",           "start_timer",    "stop_timer"};
     return names[static_cast<unsigned>(kind)];
 }
 
@@ -56,20 +57,23 @@ std::string findings::missing_edge(const put_record& put, std::uint32_t rank) co
     const std::uint32_t tag = put.tag != no_tag ? put.tag : put.vouched;
     if (rank == put.target && tag != none) return fmt::format("wait for the notification with tag {} first", tag);
     if (rank == put.target)
-        return fmt::format("no notification follows it: use put_notify, or notify rank {} after it, and wait for that first",
-                           rank);
+        return fmt::format(
+            "no notification follows it: use put_notify, or notify rank {} after it, and wait for that first", rank);
     if (put.seen != 0)
-        return fmt::format("rank {} has waited for it, but rank {} has not heard of that; a notification or a barrier must "
-                           "lead from there to rank {} first",
-                           put.target, rank, rank);
+        return fmt::format(
+            "rank {} has waited for it, but rank {} has not heard of that; a notification or a barrier must "
+            "lead from there to rank {} first",
+            put.target, rank, rank);
     if (put.complete != 0)
-        return fmt::format("rank {} has flushed it or come to a barrier, but rank {} has not heard of that; a notification or a barrier must "
+        return fmt::format("rank {} has flushed it or come to a barrier, but rank {} has not heard of that; a "
+                           "notification or a barrier must "
                            "lead from there to rank {} first",
                            put.source, rank, rank);
     if (tag == none)
-        return fmt::format("no notification follows it: use put_notify; rank {} must wait for that, and then notify rank {} "
-                           "(or meet it in a barrier) first",
-                           put.target, rank);
+        return fmt::format(
+            "no notification follows it: use put_notify; rank {} must wait for that, and then notify rank {} "
+            "(or meet it in a barrier) first",
+            put.target, rank);
     return fmt::format("rank {} must wait for the notification with tag {}, and then notify rank {} (or meet it in a "
                        "barrier) first",
                        put.target, tag, rank);
@@ -83,37 +87,41 @@ void findings::conflict_with_put(const put_record& earlier, address at, unsigned
     if (!is_new(is_target ? "target" : "buffer", earlier.site, site)) return;
     const std::string here = where_.name(site), there = put_of(earlier), bytes_there = range(earlier, at, bytes);
     if (is_target && kind == access_kind::put_write)
-        return report(fmt::format("rank {} puts to {} ({}) while {} may still change it: nothing orders the first put before "
-                                  "the second; {}",
-                                  rank, bytes_there, here, there, missing_edge(earlier, rank)));
+        return report(
+            fmt::format("rank {} puts to {} ({}) while {} may still change it: nothing orders the first put before "
+                        "the second; {}",
+                        rank, bytes_there, here, there, missing_edge(earlier, rank)));
     if (is_target)
-        return report(fmt::format("rank {} {} {} ({}) while {} may still change it: nothing orders the put before the {}; {}",
-                                  rank,
-                                  kind == access_kind::load    ? "reads"
-                                  : kind == access_kind::store ? "writes"
-                                                               : "puts from",
-                                  bytes_there, here, there,
-                                  kind == access_kind::store ? "write" : "read", missing_edge(earlier, rank)));
+        return report(fmt::format(
+            "rank {} {} {} ({}) while {} may still change it: nothing orders the put before the {}; {}", rank,
+            kind == access_kind::load    ? "reads"
+            : kind == access_kind::store ? "writes"
+                                         : "puts from",
+            bytes_there, here, there, kind == access_kind::store ? "write" : "read", missing_edge(earlier, rank)));
     if (kind == access_kind::put_write)
-        return report(fmt::format("rank {} puts to {} ({}) while {} to rank {} may still read it: nothing orders that read "
-                                  "before the put; rank {} must flush, or learn of the arrival, and then notify rank {} first",
-                                  rank, bytes_there, here, there, earlier.target, earlier.source, rank));
-    report(fmt::format("rank {} overwrites {} ({}) while {} to rank {} may still read it: nothing orders the put's read before "
-                       "the write; flush {} first, or wait for a notification that proves the arrival",
-                       rank, bytes_there, here, there, earlier.target, window_name(earlier.window)));
+        return report(
+            fmt::format("rank {} puts to {} ({}) while {} to rank {} may still read it: nothing orders that read "
+                        "before the put; rank {} must flush, or learn of the arrival, and then notify rank {} first",
+                        rank, bytes_there, here, there, earlier.target, earlier.source, rank));
+    report(fmt::format(
+        "rank {} overwrites {} ({}) while {} to rank {} may still read it: nothing orders the put's read before "
+        "the write; flush {} first, or wait for a notification that proves the arrival",
+        rank, bytes_there, here, there, earlier.target, window_name(earlier.window)));
 }
 
-void findings::conflict_of_put(const put_record& later, address at, unsigned bytes, std::uint32_t rank, access_kind kind,
-                               std::uint32_t site) {
+void findings::conflict_of_put(const put_record& later, address at, unsigned bytes, std::uint32_t rank,
+                               access_kind kind, std::uint32_t site) {
     if (!is_new("credit", later.site, site)) return;
     const bool reads = kind == access_kind::load;
-    report(fmt::format("rank {} puts to {} ({}) while rank {} may still be {} it ({}): nothing orders the {} before the put; "
-                       "rank {} must notify rank {} after it (a credit), and rank {} wait for that before the put{}",
-                       later.source, range(later, at, bytes), where_.name(later.site), rank, reads ? "reading" : "writing",
-                       where_.name(site), reads ? "read" : "write", rank, later.source, later.source,
-                       reads && rank == later.target && later.tag != no_tag
-                           ? fmt::format("; or, if the read is of this put, wait for its notification (tag {}) before the read", later.tag)
-                           : std::string()));
+    report(fmt::format(
+        "rank {} puts to {} ({}) while rank {} may still be {} it ({}): nothing orders the {} before the put; "
+        "rank {} must notify rank {} after it (a credit), and rank {} wait for that before the put{}",
+        later.source, range(later, at, bytes), where_.name(later.site), rank, reads ? "reading" : "writing",
+        where_.name(site), reads ? "read" : "write", rank, later.source, later.source,
+        reads && rank == later.target && later.tag != no_tag
+            ? fmt::format("; or, if the read is of this put, wait for its notification (tag {}) before the read",
+                          later.tag)
+            : std::string()));
 }
 
 // The same without a put: in a window of this rank if there is one.
@@ -124,7 +132,8 @@ std::string findings::range(address at, unsigned bytes, std::uint32_t rank) cons
         for (std::uint32_t window = 0; window < m_.head().windows; ++window) {
             const window_part& part = m_.window(window).parts[of];
             if (m_.window(window).freed == none && at - part.base < part.bytes)
-                return fmt::format("{} of rank {} [{}, {})", window_name(window), of, at - part.base, at - part.base + bytes);
+                return fmt::format("{} of rank {} [{}, {})", window_name(window), of, at - part.base,
+                                   at - part.base + bytes);
         }
     }
     return fmt::format("{} B of memory", bytes);
@@ -134,11 +143,12 @@ void findings::conflict_of_accesses(const access& earlier, address at, unsigned 
                                     access_kind kind, std::uint32_t site) {
     if (!is_new("access", earlier.what, site)) return;
     const bool reads = kind == access_kind::load, read = earlier.kind == access_kind::load;
-    report(fmt::format("rank {} {} {} ({}) while rank {} may still be {} it ({}): nothing orders the {} before the {}; a put in "
-                       "place with notification, flush and notify, or barrier(device) must lead from rank {} to rank {}",
-                       rank, reads ? "reads" : "writes", range(at, bytes, rank), where_.name(site), earlier.rank,
-                       read ? "reading" : "writing", where_.name(earlier.what), read ? "read" : "write",
-                       reads ? "read" : "write", earlier.rank, rank));
+    report(fmt::format(
+        "rank {} {} {} ({}) while rank {} may still be {} it ({}): nothing orders the {} before the {}; a put in "
+        "place with notification, flush and notify, or barrier(device) must lead from rank {} to rank {}",
+        rank, reads ? "reads" : "writes", range(at, bytes, rank), where_.name(site), earlier.rank,
+        read ? "reading" : "writing", where_.name(earlier.what), read ? "read" : "write", reads ? "read" : "write",
+        earlier.rank, rank));
 }
 
 void findings::out_of(const char* what, std::size_t most) {
@@ -155,10 +165,11 @@ void findings::use_of_freed(std::uint32_t rank, operation what, std::uint32_t wi
 
 void findings::put_into_freed(const put_record& put, std::uint32_t site) {
     if (!is_new("pending", put.site, site)) return;
-    report(fmt::format("{} is freed ({}) while {} to [{}, {}) of rank {} may still change it: nothing orders the put before "
-                       "free_window; {}",
-                       window_name(put.window), where_.name(site), put_of(put), put.offset, put.offset + put.bytes,
-                       put.target, missing_edge(put, put.target)));
+    report(fmt::format(
+        "{} is freed ({}) while {} to [{}, {}) of rank {} may still change it: nothing orders the put before "
+        "free_window; {}",
+        window_name(put.window), where_.name(site), put_of(put), put.offset, put.offset + put.bytes, put.target,
+        missing_edge(put, put.target)));
 }
 
 void findings::overlap(std::uint32_t rank, std::uint32_t window, std::uint64_t bytes, std::uint32_t site) {
@@ -171,10 +182,11 @@ void findings::left_over(std::uint32_t rank, std::uint32_t tag) {
     const notice_queue& queue = m_.arrived(rank, tag);
     const notice& oldest = m_.notice(queue.first);
     if (!is_new("left", oldest.site, tag)) return;
-    report(fmt::format("rank {} has {} with tag {} left over at the end of the kernel, the first from the {} of rank {} ({}): "
-                       "rank {} must wait for what it is sent, or the others send less",
-                       rank, count_of(queue.count, "notification"), tag, oldest.by_put ? "put_notify" : "notify",
-                       oldest.source, where_.name(oldest.site), rank));
+    report(fmt::format(
+        "rank {} has {} with tag {} left over at the end of the kernel, the first from the {} of rank {} ({}): "
+        "rank {} must wait for what it is sent, or the others send less",
+        rank, count_of(queue.count, "notification"), tag, oldest.by_put ? "put_notify" : "notify", oldest.source,
+        where_.name(oldest.site), rank));
 }
 
 std::string findings::wait_of(std::uint32_t r) {
@@ -194,10 +206,12 @@ std::string findings::wait_of(std::uint32_t r) {
         std::string others;
         for (std::uint32_t tag = 0; tag < m_.tags(); ++tag)
             if (tag != rank.tag && m_.arrived(r, tag).count != 0)
-                others += fmt::format("{} {} with tag {}", others.empty() ? "; it has" : ",", m_.arrived(r, tag).count, tag);
-        return fmt::format("waits for {} with tag {} ({}), of which {} arrived{}", count_of(rank.count, "notification"),
-                           rank.tag, at, m_.arrived(r, rank.tag).count == 1 ? "1 has" : fmt::format("{} have", m_.arrived(r, rank.tag).count),
-                           others);
+                others +=
+                    fmt::format("{} {} with tag {}", others.empty() ? "; it has" : ",", m_.arrived(r, tag).count, tag);
+        return fmt::format(
+            "waits for {} with tag {} ({}), of which {} arrived{}", count_of(rank.count, "notification"), rank.tag, at,
+            m_.arrived(r, rank.tag).count == 1 ? "1 has" : fmt::format("{} have", m_.arrived(r, rank.tag).count),
+            others);
     }
     case rank_status::ready:
         return fmt::format("tests for {} with tag {} again and again ({}), of which {} arrived",
@@ -236,21 +250,24 @@ void findings::mismatch(std::uint32_t r, std::uint32_t o) {
         return fmt::format("{}{}{} ({})", name(kind), who.argument == none ? "" : " of ",
                            who.argument == none ? "" : window_name(who.argument), where_.name(who.site));
     };
-    report(fmt::format("rank {} calls {} while rank {} is in {}: all ranks of a communicator must make the same collective "
-                       "calls in the same order",
-                       r, call(rank), o, call(other)));
+    report(fmt::format(
+        "rank {} calls {} while rank {} is in {}: all ranks of a communicator must make the same collective "
+        "calls in the same order",
+        r, call(rank), o, call(other)));
 }
 
 void findings::left_early(std::uint32_t r) {
     if (!is_new("left early", r, 0)) return;
-    report(fmt::format("rank {} has left the kernel without its last collective call (finish), which all others wait for; its "
-                       "last operation was {} ({})",
-                       r, name(static_cast<operation>(m_.rank(r).where)), where_.name(m_.rank(r).site)));
+    report(fmt::format(
+        "rank {} has left the kernel without its last collective call (finish), which all others wait for; its "
+        "last operation was {} ({})",
+        r, name(static_cast<operation>(m_.rank(r).where)), where_.name(m_.rank(r).site)));
 }
 
 void findings::threads_differ(std::uint32_t rank, const std::string& how, std::uint32_t site) {
     if (!is_new("threads", site, 0)) return;
-    report(fmt::format("rank {}: {}: all threads of a rank must call an operation, with the same arguments", rank, how));
+    report(
+        fmt::format("rank {}: {}: all threads of a rank must call an operation, with the same arguments", rank, how));
 }
 
 bool findings::is_new(const char* kind, std::uint32_t a, std::uint32_t b) {
@@ -275,13 +292,15 @@ void findings::report(const std::string& text) {
 
 std::string findings::cause() const {
     const header& head = m_.head();
-    return head.findings == 0 ? std::string("nothing is known") : m_.finding(head.stop != 0 ? 0 : head.findings - 1).text;
+    return head.findings == 0 ? std::string("nothing is known")
+                              : m_.finding(head.stop != 0 ? 0 : head.findings - 1).text;
 }
 
 std::string findings::list() const {
     const header& head = m_.head();
     std::string text;
-    for (std::uint32_t i = 0; i < head.findings; ++i) text += fmt::format("dcuda: check: {}: {}\n", i + 1, m_.finding(i).text);
+    for (std::uint32_t i = 0; i < head.findings; ++i)
+        text += fmt::format("dcuda: check: {}: {}\n", i + 1, m_.finding(i).text);
     if (head.findings_left_out != 0) text += fmt::format("dcuda: check: and {} more\n", head.findings_left_out);
     return text;
 }

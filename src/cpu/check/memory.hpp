@@ -10,7 +10,9 @@ namespace dcuda::detail::check {
 class memory {
 public:
     memory() = default;
-    memory(std::byte* base, std::uint32_t ranks, std::uint32_t tags) : ranks_(ranks), tags_(tags), base_(base) { layout(); }
+    memory(std::byte* base, std::uint32_t ranks, std::uint32_t tags) : ranks_(ranks), tags_(tags), base_(base) {
+        layout();
+    }
 
     // How much of it there is; most of it is never touched.
     static std::size_t bytes(std::uint32_t ranks, std::uint32_t tags) { return memory(nullptr, ranks, tags).end_; }

@@ -10,7 +10,9 @@ namespace dcuda::detail::check {
 namespace {
 
 // The bytes [begin, end) of a granule.
-std::uint8_t mask_of(unsigned begin, unsigned end) { return static_cast<std::uint8_t>((0xffu << begin & 0xffu) & (0xffu >> (8 - end))); }
+std::uint8_t mask_of(unsigned begin, unsigned end) {
+    return static_cast<std::uint8_t>((0xffu << begin & 0xffu) & (0xffu >> (8 - end)));
+}
 
 // How many bytes the first run of bytes has.
 unsigned run_of(std::uint8_t mask) {
@@ -21,7 +23,8 @@ bool is_put(access_kind kind) { return kind == access_kind::put_write || kind ==
 
 } // namespace
 
-// --- Puts --------------------------------------------------------------------------------------------------------------
+// --- Puts
+// --------------------------------------------------------------------------------------------------------------
 
 bool model::has_arrived(const put_record& put, const std::uint32_t* clock) const {
     return (put.seen != 0 && clock[put.target] >= put.seen) || (put.complete != 0 && clock[put.source] >= put.complete);
@@ -116,7 +119,8 @@ void model::write_target(const put_record& put) {
             if (other.id == put.id) return true; // it reads there, too
             // Two puts of one rank to another arrive in order.
             const bool in_order = other.source == put.source && other.target == put.target;
-            if (in_order || (earlier.kind == access_kind::put_write ? has_arrived(other, clock) : has_read(other, clock)))
+            if (in_order ||
+                (earlier.kind == access_kind::put_write ? has_arrived(other, clock) : has_read(other, clock)))
                 return false;
             if (!told) conflict(other, granule, both, put.source, access_kind::put_write, put.id);
             return told = true;
@@ -175,7 +179,8 @@ void model::join(std::uint32_t first, std::uint32_t count) {
     for (std::uint32_t r = first; r < first + count; ++r) ++m_.clock(r)[r];
 }
 
-// --- Notifications -----------------------------------------------------------------------------------------------------
+// --- Notifications
+// -----------------------------------------------------------------------------------------------------
 
 std::uint32_t model::make_notice(std::uint32_t source, std::uint32_t target, std::uint32_t tag, std::uint32_t site,
                                  bool by_put) {
@@ -235,7 +240,8 @@ void model::consume(std::uint32_t rank, std::uint32_t tag, std::uint32_t count) 
     }
 }
 
-// --- Memory ------------------------------------------------------------------------------------------------------------
+// --- Memory
+// ------------------------------------------------------------------------------------------------------------
 
 std::uint32_t* model::find_page(std::uint64_t page) const {
     const std::uint64_t key = page + 1;
@@ -352,8 +358,9 @@ void model::load_or_store(std::uint32_t rank, address at, std::size_t bytes, acc
                 return !ordered || (earlier.kind == access_kind::store && kind == access_kind::load);
             }
             const put_record& put = m_.put(earlier.what);
-            const bool ordered = earlier.kind == access_kind::put_write ? has_arrived(put, clock)
-                                                                        : kind == access_kind::load || has_read(put, clock);
+            const bool ordered = earlier.kind == access_kind::put_write
+                                     ? has_arrived(put, clock)
+                                     : kind == access_kind::load || has_read(put, clock);
             if (!ordered && !told) {
                 told = true;
                 conflict(put, granule, mask & earlier.mask, rank, kind, site);
@@ -364,8 +371,8 @@ void model::load_or_store(std::uint32_t rank, address at, std::size_t bytes, acc
     });
 }
 
-void model::conflict(const put_record& earlier, address granule, std::uint8_t mask, std::uint32_t rank, access_kind kind,
-                     std::uint32_t what) {
+void model::conflict(const put_record& earlier, address granule, std::uint8_t mask, std::uint32_t rank,
+                     access_kind kind, std::uint32_t what) {
     const auto from = static_cast<unsigned>(std::countr_zero(mask));
     tells_.conflict_with_put(earlier, granule + from, run_of(mask), rank, kind, what);
 }

@@ -62,7 +62,8 @@ public:
     // From here on loads and stores there are of interest.
     void track(address begin, std::uint64_t bytes);
     void load_or_store(std::uint32_t rank, address at, std::size_t bytes, access_kind kind, std::uint32_t site);
-    // An atomic operation of the program: it comes after those of other ranks on the same word, of which this is the clock.
+    // An atomic operation of the program: it comes after those of other ranks on the same word, of which this is the
+    // clock.
     void synchronize(std::uint32_t rank, std::uint32_t* others);
     // Whether anybody is interested in the page; the lists of its granules if so.
     std::uint32_t* find_page(std::uint64_t page) const;

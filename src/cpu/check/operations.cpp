@@ -7,6 +7,7 @@
 #include "cpu/check/turns.hpp"
 #include "dcuda/detail/collectives.hpp"
 #include "dcuda/detail/mail_wait.hpp"
+#include "dcuda/error.hpp"
 
 namespace dcuda::detail::check {
 
@@ -77,7 +78,8 @@ public:
 
     // Ends the run with what was found.
     void end_run() {
-        if (exchange_relaxed(&state_.ended, 1) == 0) report_fault(state_, fault::protocol, operation::none, 0, 0, 0, 0, 0);
+        if (exchange_relaxed(&state_.ended, 1) == 0)
+            report_fault(state_, fault::protocol, operation::none, 0, 0, 0, 0, 0);
     }
     bool ended() const { return load_relaxed(&state_.ended) != 0; }
     // For what returns false when the run has ended.
@@ -91,7 +93,8 @@ public:
         const auto at = reinterpret_cast<std::uint64_t>(pointer);
         const auto& arena = m_.head().arenas[process];
         const std::uint64_t offset = at - arena.base;
-        return std::uint64_t(process) << 48 | (offset < arena.bytes ? offset : private_memory | (at & (private_memory - 1)));
+        return std::uint64_t(process) << 48 |
+               (offset < arena.bytes ? offset : private_memory | (at & (private_memory - 1)));
     }
 
     void synchronize(const void* word) {
@@ -173,6 +176,8 @@ constinit thread_local checked_rank* this_rank = nullptr;
 // All threads of the rank: the last to arrive acts, when the rank has the turn.
 template <class Act>
 void perform(const call& what, const Act& act) {
+    if (this_rank == nullptr)
+        throw error(error_code::device_fault, fmt::format("{} after the rank has finished", name(what.what)));
     checked_rank& self = *this_rank;
     self.arrive(what);
     exec::run_then_sync([&] {
@@ -208,7 +213,8 @@ window_slot slot_of(rank_state& state, operation where, window win, std::uint32_
 
 } // namespace
 
-// --- Puts and notifications ----------------------------------------------------------------------------------------------
+// --- Puts and notifications
+// ----------------------------------------------------------------------------------------------
 
 void checked_rank::put(window win, const window_slot& slot, std::uint32_t target, std::size_t offset, std::size_t bytes,
                        const void* source, std::uint32_t tag) {
@@ -340,7 +346,8 @@ void flush(rank_state& state, window win) {
     perform_all({operation::flush, {win.id}}, [&](checked_rank& self) { self.flush(win); });
 }
 
-// --- Collective operations ---------------------------------------------------------------------------------------------
+// --- Collective operations
+// ---------------------------------------------------------------------------------------------
 
 void checked_rank::enter(collective kind, communicator comm, window win) {
     if (!going(turns_.next())) return;
@@ -360,7 +367,8 @@ void checked_rank::enter(collective kind, communicator comm, window win) {
             return are_near || who.communicator == static_cast<std::uint32_t>(world);
         };
         if (r == rank_ || other.status != rank_status::collective || other.released != 0) continue;
-        const bool same = other.kind == self.kind && other.communicator == self.communicator && other.argument == self.argument;
+        const bool same =
+            other.kind == self.kind && other.communicator == self.communicator && other.argument == self.argument;
         if (!same && reaches(self) && reaches(other)) run_.found.mismatch(rank_, r);
     }
     if (ended()) return;
@@ -436,7 +444,8 @@ void leave(rank_state& state, window made, const void* base, std::size_t bytes) 
     leave_if_ended(state);
 }
 
-// --- Outside of operations ---------------------------------------------------------------------------------------------
+// --- Outside of operations
+// ---------------------------------------------------------------------------------------------
 
 void touched(const void* memory, std::size_t bytes, bool is_store, const void* return_address) {
     if (this_rank != nullptr) this_rank->touched(memory, bytes, is_store, return_address);

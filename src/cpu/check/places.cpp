@@ -131,7 +131,8 @@ std::string places::name(std::uint32_t number) {
         for (; last < place.count && place.frames[last].module == module; ++last)
             addresses += fmt::format(" {:#x}", place.frames[last].offset);
         // Inlined functions from the inside out, then their callers.
-        for (const std::string& line : lines_of(fmt::format("addr2line -i -e {}{} 2>/dev/null", quoted(path), addresses))) {
+        for (const std::string& line :
+             lines_of(fmt::format("addr2line -i -e {}{} 2>/dev/null", quoted(path), addresses))) {
             if (is_library(line) || line.find(":?") != line.npos || line.find(":0") == line.size() - 2) continue;
             const std::string_view whole = std::string_view(line).substr(0, line.find(" (discriminator"));
             result = whole.substr(whole.rfind('/') + 1);

@@ -14,8 +14,10 @@ void session::begin_run(std::byte* shared, std::uint32_t ranks, std::uint32_t ra
     ++runs_;
     if (process_ != 0) return;
     if (runs_ == 1 && !sees_loads_and_stores)
-        std::fprintf(stderr, "dcuda: check: the program is not built for the checker, which sees no loads and stores of kernels, only "
-                             "operations (cmake --preset cpu-check; docs/guide/checker.md)\n");
+        std::fprintf(
+            stderr,
+            "dcuda: check: the program is not built for the checker, which sees no loads and stores of kernels, only "
+            "operations (cmake --preset cpu-check; docs/guide/checker.md)\n");
     memory(m).clear();
     header& head = m.head();
     head.random = seed_ * 0x9e3779b97f4a7c15u + runs_;
@@ -47,11 +49,12 @@ std::string session::end_run() {
 
 std::string session::summary() const {
     if (process_ != 0 || runs_ == 0) return {};
-    return fmt::format("dcuda: check: seed {}: {} run{} of {} ranks, {} puts, {} notifications, {} loads and stores of windows: {}\n",
-                       seed_, runs_, runs_ == 1 ? "" : "s", most_ranks_, puts_, notifications_, loads_and_stores_,
-                       findings_ == 0   ? std::string("nothing found")
-                       : findings_ == 1 ? std::string("1 finding")
-                                        : fmt::format("{} findings", findings_));
+    return fmt::format(
+        "dcuda: check: seed {}: {} run{} of {} ranks, {} puts, {} notifications, {} loads and stores of windows: {}\n",
+        seed_, runs_, runs_ == 1 ? "" : "s", most_ranks_, puts_, notifications_, loads_and_stores_,
+        findings_ == 0   ? std::string("nothing found")
+        : findings_ == 1 ? std::string("1 finding")
+                         : fmt::format("{} findings", findings_));
 }
 
 } // namespace dcuda::detail::check

@@ -20,7 +20,8 @@ public:
     // How many bytes of memory all processes must map for a run.
     static std::size_t bytes(std::uint32_t ranks, std::uint32_t tags) { return memory::bytes(ranks, tags); }
 
-    // `shared` is mapped by all processes. Process 0 sets it to its state before a run; the others may use it only after.
+    // `shared` is mapped by all processes. Process 0 sets it to its state before a run; the others may use it only
+    // after.
     void begin_run(std::byte* shared, std::uint32_t ranks, std::uint32_t ranks_per_process, std::uint32_t tags);
     // Of process 0, when all ranks have ended: what was found and not said yet, line by line.
     std::string end_run();
@@ -39,7 +40,8 @@ public:
         model happened;
         std::map<std::uint32_t, std::uint32_t> windows; // by the program's id: their places in the table
         std::uint64_t private_pages = 0;                // tracked, outside of device memory
-        std::unordered_map<const void*, std::vector<std::uint32_t>> atomics; // clocks of words that kernels use atomically
+        std::unordered_map<const void*, std::vector<std::uint32_t>>
+            atomics; // clocks of words that kernels use atomically
     };
     run_state& run() { return *state_; }
     std::uint32_t process() const { return process_; }

@@ -132,12 +132,13 @@ struct window_part {
     std::uint64_t bytes;
 };
 struct window_record {
-    std::uint32_t number; // as the program's errors call it
+    std::uint32_t number;         // as the program's errors call it
     std::uint32_t created, freed; // sites; freed is none while it exists
     window_part parts[1];         // [world rank]
 };
 
-// --- The whole ---------------------------------------------------------------------------------------------------------
+// --- The whole
+// ---------------------------------------------------------------------------------------------------------
 
 struct finding_text {
     char text[4096];
@@ -146,16 +147,16 @@ struct finding_text {
 struct header {
     std::uint64_t random;
     std::uint32_t ranks, processes, ranks_per_process, tags;
-    std::uint32_t entered;     // ranks that have begun; atomic
-    std::uint32_t in_native;   // ranks that still are in the library's own part of a collective operation; atomic
-    std::uint32_t steps;       // choices so far
-    std::uint32_t progress;    // changes whenever something happens that a rank may wait for
+    std::uint32_t entered;   // ranks that have begun; atomic
+    std::uint32_t in_native; // ranks that still are in the library's own part of a collective operation; atomic
+    std::uint32_t steps;     // choices so far
+    std::uint32_t progress;  // changes whenever something happens that a rank may wait for
     std::uint32_t windows, put_floor, put_next;
     std::uint32_t notices_used, free_notice;
     std::uint32_t accesses_used, free_access;
     std::uint32_t pages_used, sites, modules;
     std::uint32_t findings, findings_left_out;
-    std::uint32_t stop; // 1: the first finding ends the run
+    std::uint32_t stop;                                  // 1: the first finding ends the run
     std::uint64_t puts, notifications, loads_and_stores; // for the summary
     struct {
         std::uint64_t base, bytes;

@@ -1,5 +1,6 @@
 // Who runs: one rank of all processes at a time. At every operation the rank that has the turn gives it to one that the
-// seeded generator chooses among those that can go on; or has a rank deliver a put or notification that it issued before.
+// seeded generator chooses among those that can go on; or has a rank deliver a put or notification that it issued
+// before.
 #pragma once
 
 #include <cstddef>
@@ -27,9 +28,9 @@ public:
     turns(session& all, std::uint32_t rank, const std::uint32_t* aborted);
 
     // All of these return false when the run has ended.
-    bool begin();       // waits for the first turn, which comes when all ranks have begun
-    bool next();        // gives the turn away, and has it again
-    bool to_native();   // the turn, for a collective operation, which has been entered; whether or not others go on, too
+    bool begin();     // waits for the first turn, which comes when all ranks have begun
+    bool next();      // gives the turn away, and has it again
+    bool to_native(); // the turn, for a collective operation, which has been entered; whether or not others go on, too
     bool from_native(); // waits until all have left it, and for the turn
     void end();         // this rank needs no turn any more; in the native part of finish, or its thread ends
 

@@ -91,7 +91,10 @@ void model::read_source(const put_record& put) {
         sift(list, mask, [&](const access& earlier) {
             if (!is_put(earlier.kind)) return true;
             const put_record& other = m_.put(earlier.what);
-            if (earlier.kind == access_kind::put_read) return other.source != put.source || !has_read(other, clock);
+            // Two puts of one rank to another arrive in order: who knows that the later has read knows it of the
+            // earlier.
+            if (earlier.kind == access_kind::put_read)
+                return other.source != put.source || (other.target != put.target && !has_read(other, clock));
             if (!told && !has_arrived(other, clock)) {
                 told = true;
                 conflict(other, granule, mask & earlier.mask, put.source, access_kind::put_read, put.id);

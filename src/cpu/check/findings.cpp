@@ -91,13 +91,21 @@ void findings::conflict_with_put(const put_record& earlier, address at, unsigned
             fmt::format("rank {} puts to {} ({}) while {} may still change it: nothing orders the first put before "
                         "the second; {}",
                         rank, bytes_there, here, there, missing_edge(earlier, rank)));
-    if (is_target)
-        return report(fmt::format(
-            "rank {} {} {} ({}) while {} may still change it: nothing orders the put before the {}; {}", rank,
-            kind == access_kind::load    ? "reads"
-            : kind == access_kind::store ? "writes"
-                                         : "puts from",
-            bytes_there, here, there, kind == access_kind::store ? "write" : "read", missing_edge(earlier, rank)));
+    if (is_target) {
+        std::string cure = missing_edge(earlier, rank);
+        // What was there before may be what is read.
+        if (rank == earlier.target && kind == access_kind::load && earlier.position > 1)
+            cure +=
+                fmt::format("; or, if the read is of what was there before, rank {} must notify rank {} after it (a "
+                            "credit), and rank {} wait for that before the put",
+                            rank, earlier.source, earlier.source);
+        const char* const does = kind == access_kind::load    ? "reads"
+                                 : kind == access_kind::store ? "writes"
+                                                              : "puts from";
+        return report(
+            fmt::format("rank {} {} {} ({}) while {} may still change it: nothing orders the put before the {}; {}",
+                        rank, does, bytes_there, here, there, kind == access_kind::store ? "write" : "read", cure));
+    }
     if (kind == access_kind::put_write)
         return report(
             fmt::format("rank {} puts to {} ({}) while {} to rank {} may still read it: nothing orders that read "
@@ -111,7 +119,7 @@ void findings::conflict_with_put(const put_record& earlier, address at, unsigned
 
 void findings::conflict_of_put(const put_record& later, address at, unsigned bytes, std::uint32_t rank,
                                access_kind kind, std::uint32_t site) {
-    if (!is_new("credit", later.site, site)) return;
+    if (!is_new("target", later.site, site)) return; // the same as above, in another schedule
     const bool reads = kind == access_kind::load;
     report(fmt::format(
         "rank {} puts to {} ({}) while rank {} may still be {} it ({}): nothing orders the {} before the put; "
@@ -152,7 +160,7 @@ void findings::conflict_of_accesses(const access& earlier, address at, unsigned 
 }
 
 void findings::out_of(const char* what, std::size_t most) {
-    if (!is_new(what, 0, 0)) return;
+    if (!is_new(what, none, none)) return;
     report(fmt::format("the checker has no room for more than {} {}: check a smaller run", most, what));
     if (end_run) end_run();
 }
@@ -173,7 +181,7 @@ void findings::put_into_freed(const put_record& put, std::uint32_t site) {
 }
 
 void findings::overlap(std::uint32_t rank, std::uint32_t window, std::uint64_t bytes, std::uint32_t site) {
-    if (!is_new("overlap", site, 0)) return;
+    if (!is_new("overlap", site, none)) return;
     report(fmt::format("rank {}: put of {} B ({}) to {}: source and target overlap but are not the same", rank, bytes,
                        where_.name(site), window_name(window)));
 }
@@ -181,7 +189,7 @@ void findings::overlap(std::uint32_t rank, std::uint32_t window, std::uint64_t b
 void findings::left_over(std::uint32_t rank, std::uint32_t tag) {
     const notice_queue& queue = m_.arrived(rank, tag);
     const notice& oldest = m_.notice(queue.first);
-    if (!is_new("left", oldest.site, tag)) return;
+    if (!is_new("left", oldest.site, none)) return;
     report(fmt::format(
         "rank {} has {} with tag {} left over at the end of the kernel, the first from the {} of rank {} ({}): "
         "rank {} must wait for what it is sent, or the others send less",
@@ -225,7 +233,7 @@ std::string findings::wait_of(std::uint32_t r) {
 }
 
 void findings::standstill() {
-    if (!is_new("standstill", 0, 0)) return;
+    if (!is_new("standstill", none, none)) return;
     // The headline is about a wait, if there is one: the others are its consequence.
     std::uint32_t first = none;
     for (std::uint32_t r = 0; r < m_.ranks(); ++r) {
@@ -257,7 +265,7 @@ void findings::mismatch(std::uint32_t r, std::uint32_t o) {
 }
 
 void findings::left_early(std::uint32_t r) {
-    if (!is_new("left early", r, 0)) return;
+    if (!is_new("left early", m_.rank(r).site, none)) return;
     report(fmt::format(
         "rank {} has left the kernel without its last collective call (finish), which all others wait for; its "
         "last operation was {} ({})",
@@ -265,28 +273,33 @@ void findings::left_early(std::uint32_t r) {
 }
 
 void findings::threads_differ(std::uint32_t rank, const std::string& how, std::uint32_t site) {
-    if (!is_new("threads", site, 0)) return;
+    if (!is_new("threads", site, none)) return;
     report(
         fmt::format("rank {}: {}: all threads of a rank must call an operation, with the same arguments", rank, how));
 }
 
+// Whether nothing was said yet of such things between these two places.
 bool findings::is_new(const char* kind, std::uint32_t a, std::uint32_t b) {
-    const header& head = m_.head();
+    header& head = m_.head();
     if (head.stop != 0 && head.findings != 0) return false;
-    return known_.insert({kind, a, b}).second;
+    if (!known_.insert({kind, a, b}).second) return false;
+    // Other processes may have other numbers for the same places.
+    const std::string key = fmt::format("{} {} {}", kind, where_.name(a), where_.name(b));
+    for (std::uint32_t i = 0; i < head.findings; ++i)
+        if (key == m_.finding(i).key) return false;
+    if (head.findings == most_findings) {
+        ++head.findings_left_out;
+        return false;
+    }
+    finding_text& made = m_.finding(head.findings);
+    made.key[key.copy(made.key, sizeof made.key - 1)] = '\0';
+    return true;
 }
 
 void findings::report(const std::string& text) {
     header& head = m_.head();
-    for (std::uint32_t i = 0; i < head.findings; ++i)
-        if (text == m_.finding(i).text) return;
-    if (head.findings == most_findings) {
-        ++head.findings_left_out;
-        return;
-    }
-    finding_text& made = m_.finding(head.findings);
+    finding_text& made = m_.finding(head.findings++);
     made.text[text.copy(made.text, sizeof made.text - 1)] = '\0';
-    ++head.findings;
     if (head.stop != 0 && end_run) end_run();
 }
 

@@ -142,6 +142,7 @@ struct window_record {
 // ---------------------------------------------------------------------------------------------------------
 
 struct finding_text {
+    char key[256]; // what and where: it is said once
     char text[4096];
 };
 

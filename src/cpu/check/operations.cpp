@@ -20,7 +20,7 @@ struct call {
     friend bool operator==(const call&, const call&) = default;
 };
 
-constexpr std::uint32_t most_patience = 20000; // loads and stores until others get the turn
+constexpr std::uint32_t most_patience = 4000; // loads and stores until others get the turn
 
 // What the checker keeps for a rank, on the thread of its block.
 class checked_rank {

@@ -63,13 +63,14 @@ int integer(const char* field, int requested, const char* variable, int smallest
 
 check_mode requested_check() {
     const std::string text = support::env_string("DCUDA_CHECK").value_or("0");
-    check_mode mode = check_mode::report;
-    if (text != "report") mode = support::env_flag("DCUDA_CHECK").value_or(false) ? check_mode::stop : check_mode::off;
-    support::require(
-        mode == check_mode::off || DCUDA_BACKEND_CPU, error_code::invalid_argument,
-        "DCUDA_CHECK={}: the protocol checker is of the CPU backend: build the program for it (cmake --preset "
-        "cpu-check)",
-        text);
+    const check_mode mode = text == "report" ? check_mode::report : text == "1" ? check_mode::stop : check_mode::off;
+    support::require(mode != check_mode::off || text == "0", error_code::invalid_argument,
+                     "DCUDA_CHECK={}: expected 0, 1 (the first finding ends the run) or report (all, at the end)",
+                     text);
+    support::require(mode == check_mode::off || DCUDA_BACKEND_CPU, error_code::invalid_argument,
+                     "DCUDA_CHECK={}: the protocol checker is of the CPU backend: build the program for that (cmake "
+                     "--preset cpu-check)",
+                     text);
     return mode;
 }
 

@@ -23,7 +23,7 @@ bool has_native_part(collective kind) {
 }
 
 turns::turns(session& all, std::uint32_t rank, const std::uint32_t* aborted)
-    : all_(all), run_(all.run()), m_(run_.shared), rank_(rank), aborted_(aborted), out_(m_.ranks()) {}
+    : run_(all.run()), m_(run_.shared), rank_(rank), aborted_(aborted), out_(m_.ranks()) {}
 
 std::uint32_t turns::draw(std::uint32_t n) {
     // SplitMix64.

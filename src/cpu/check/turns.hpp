@@ -61,7 +61,6 @@ private:
     bool release();
     void read(message& what);
 
-    session& all_;
     session::run_state& run_;
     memory m_;
     std::uint32_t rank_;

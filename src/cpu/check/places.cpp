@@ -50,6 +50,9 @@ std::vector<std::string> lines_of(const std::string& command) {
     return lines;
 }
 
+// That of binutils does not know all inlined functions of clang.
+constexpr const char* symbolizer = "$(command -v llvm-addr2line || echo addr2line)";
+
 std::string quoted(std::string_view text) {
     std::string result = "'";
     for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -132,7 +135,7 @@ std::string places::name(std::uint32_t number) {
             addresses += fmt::format(" {:#x}", place.frames[last].offset);
         // Inlined functions from the inside out, then their callers.
         for (const std::string& line :
-             lines_of(fmt::format("addr2line -i -e {}{} 2>/dev/null", quoted(path), addresses))) {
+             lines_of(fmt::format("{} -i -e {}{} 2>/dev/null", symbolizer, quoted(path), addresses))) {
             if (is_library(line) || line.find(":?") != line.npos || line.find(":0") == line.size() - 2) continue;
             const std::string_view whole = std::string_view(line).substr(0, line.find(" (discriminator"));
             result = whole.substr(whole.rfind('/') + 1);

@@ -69,6 +69,10 @@ EXPECTED = {
         r"rank 1 calls the end of the kernel \(.*\) while rank [0-3] is in barrier\(world\) \({barrier}\)",
         r"rank [0-3] calls barrier\(world\) \({barrier}\) while rank 1 is in the end of the kernel",
     ],
+    "left_early": [
+        r"rank 1 has left the kernel without its last collective call \(finish\), which all others wait for; its last operation "
+        r"was wait_notifications \({wait}\)"
+    ],
     "threads_differ": [r"rank 0: its threads call put_notify with different arguments \({put}\)"],
     "thread_is_missing": [
         r"rank 0: some of its threads call notify \({notify}\), others (__syncthreads \({sync}\)|are in __syncthreads)"
@@ -79,7 +83,7 @@ EXPECTED = {
 def places(name):
     """The marked lines of a program, by their word: "programs.cu:17"."""
     lines = source.read_text().splitlines()
-    begin = next(i for i, line in enumerate(lines) if line.startswith(f"__device__ void {name}("))
+    begin = next(i for i, line in enumerate(lines) if re.match(rf"__(device|global)__ void {name}\(", line))
     end = next(i for i in range(begin, len(lines)) if lines[i] == "}")
     marks = {}
     for number in range(begin, end):

@@ -147,16 +147,32 @@ std::string findings::range(address at, unsigned bytes, std::uint32_t rank) cons
     return fmt::format("{} B of memory", bytes);
 }
 
+// The tag of a notification that has come to `rank`, and knows what `other` did in this epoch, but was not waited for.
+std::uint32_t findings::unused_edge(std::uint32_t rank, std::uint32_t other, std::uint32_t epoch) const {
+    for (std::uint32_t tag = 0; tag < m_.tags(); ++tag) {
+        std::uint32_t index = m_.arrived(rank, tag).first;
+        for (std::uint32_t left = m_.arrived(rank, tag).count; left != 0; --left, index = m_.notice(index).next)
+            if (m_.notice(index).clock[other] >= epoch) return tag;
+    }
+    return none;
+}
+
 void findings::conflict_of_accesses(const access& earlier, address at, unsigned bytes, std::uint32_t rank,
                                     access_kind kind, std::uint32_t site) {
     if (!is_new("access", earlier.what, site)) return;
     const bool reads = kind == access_kind::load, read = earlier.kind == access_kind::load;
-    report(fmt::format(
-        "rank {} {} {} ({}) while rank {} may still be {} it ({}): nothing orders the {} before the {}; a put in "
-        "place with notification, flush and notify, or barrier(device) must lead from rank {} to rank {}",
-        rank, reads ? "reads" : "writes", range(at, bytes, rank), where_.name(site), earlier.rank,
-        read ? "reading" : "writing", where_.name(earlier.what), read ? "read" : "write", reads ? "read" : "write",
-        earlier.rank, rank));
+    const std::uint32_t tag = unused_edge(rank, earlier.rank, earlier.epoch);
+    const std::string cure =
+        tag != none
+            ? fmt::format("wait for the notification with tag {} first", tag)
+            : fmt::format("a put in place with notification, flush and notify, or barrier(device) must lead from "
+                          "rank {} to rank {}",
+                          earlier.rank, rank);
+    report(
+        fmt::format("rank {} {} {} ({}) while rank {} may still be {} it ({}): nothing orders the {} before the {}; {}",
+                    rank, reads ? "reads" : "writes", range(at, bytes, rank), where_.name(site), earlier.rank,
+                    read ? "reading" : "writing", where_.name(earlier.what), read ? "read" : "write",
+                    reads ? "read" : "write", cure));
 }
 
 void findings::out_of(const char* what, std::size_t most) {

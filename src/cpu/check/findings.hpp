@@ -51,6 +51,7 @@ public:
 private:
     std::string range(const put_record& put, address at, unsigned bytes) const;
     std::string range(address at, unsigned bytes, std::uint32_t rank) const;
+    std::uint32_t unused_edge(std::uint32_t rank, std::uint32_t other, std::uint32_t epoch) const;
     std::string missing_edge(const put_record& put, std::uint32_t rank) const;
     std::string put_of(const put_record& put);
     std::string wait_of(std::uint32_t rank);

@@ -6,6 +6,7 @@
 //     DCUDA_CHECK=1 dcuda-run -n 2 ./05_halo_race --one-halo      one halo: wrong, and nobody sees it
 #include <dcuda/dcuda.hpp>
 
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <vector>

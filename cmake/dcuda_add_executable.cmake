@@ -1,16 +1,17 @@
-# dcuda_add_executable(<name> BACKEND cpu|cuda SOURCES <file>...)
+# dcuda_add_executable(<name> BACKEND cpu|cuda [CHECKED] SOURCES <file>...)
 #
 # An executable from dCUDA sources, linked with dcuda::dcuda of that backend. On the cpu backend .cu files are compiled
 # by the C++ compiler, so project(... LANGUAGES CXX) is enough; the cuda backend needs LANGUAGES CXX CUDA. The same
 # sources may be used for both backends in one project. Without BACKEND: the variable DCUDA_BACKEND, else the only
-# backend there is.
+# backend there is. CHECKED, or the variable DCUDA_CHECKER: on the cpu backend the protocol checker (DCUDA_CHECK=1) sees the
+# program's loads and stores, which makes it slower.
 cmake_policy(PUSH)
 cmake_policy(VERSION 3.25)
 
 function(dcuda_add_executable name)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "" "BACKEND" "SOURCES")
+    cmake_parse_arguments(PARSE_ARGV 1 arg "CHECKED" "BACKEND" "SOURCES")
     if(arg_UNPARSED_ARGUMENTS OR NOT arg_SOURCES)
-        message(FATAL_ERROR "Use: dcuda_add_executable(<name> BACKEND cpu|cuda SOURCES <file>...)")
+        message(FATAL_ERROR "Use: dcuda_add_executable(<name> BACKEND cpu|cuda [CHECKED] SOURCES <file>...)")
     endif()
     set(backend "${arg_BACKEND}")
     if(NOT backend)
@@ -54,6 +55,9 @@ function(dcuda_add_executable name)
     endforeach()
     add_executable(${name} ${sources})
     target_link_libraries(${name} PRIVATE dcuda::dcuda_${backend})
+    if(backend STREQUAL "cpu" AND (arg_CHECKED OR DCUDA_CHECKER) AND TARGET dcuda::checked_cpu)
+        target_link_libraries(${name} PRIVATE dcuda::checked_cpu)
+    endif()
     if(backend STREQUAL "cuda")
         set_target_properties(${name} PROPERTIES CUDA_SEPARABLE_COMPILATION OFF)
         if(NOT CMAKE_CUDA_ARCHITECTURES)

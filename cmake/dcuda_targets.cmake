@@ -36,7 +36,22 @@ set_target_properties(dcuda_host PROPERTIES OUTPUT_NAME dcuda_${dcuda_backend} P
 add_library(dcuda_dcuda INTERFACE)
 target_link_libraries(dcuda_dcuda INTERFACE dcuda_device dcuda_host)
 
-foreach(part device host dcuda)
+# dcuda::checked: for programs whose loads and stores the protocol checker shall see. Compiled for ThreadSanitizer and
+# linked without it: the functions that the compiler calls are in this library. Without tail calls, so that the stack shows who
+# called an operation.
+set(dcuda_parts device host dcuda)
+if(dcuda_backend STREQUAL "cpu" AND NOT DCUDA_SANITIZE) # two kinds of instrumentation do not go together
+    list(APPEND dcuda_parts checked)
+    add_library(dcuda_checked STATIC)
+    target_link_libraries(dcuda_checked PUBLIC dcuda_host)
+    target_compile_options(
+        dcuda_checked
+        INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=thread;-fno-builtin-memcpy;-fno-builtin-memmove;-fno-builtin-memset;-fno-optimize-sibling-calls>")
+    target_link_options(dcuda_checked INTERFACE "LINKER:--wrap=memcpy,--wrap=memmove,--wrap=memset")
+    set_target_properties(dcuda_checked PROPERTIES OUTPUT_NAME dcuda_checked POSITION_INDEPENDENT_CODE ON)
+endif()
+
+foreach(part IN LISTS dcuda_parts)
     set_target_properties(dcuda_${part} PROPERTIES EXPORT_NAME ${part}_${dcuda_backend})
     add_library(dcuda::${part}_${dcuda_backend} ALIAS dcuda_${part})
     add_library(dcuda::${part} ALIAS dcuda_${part})

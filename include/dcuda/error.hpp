@@ -13,7 +13,7 @@ enum class error_code {
     no_path,           // two devices that cannot reach each other
     bootstrap_failure, // the processes did not find each other, or disagree about the job
     process_lost,      // another process of the job ended or died too early
-    device_fault,      // a device operation broke its contract: bounds, rank, tag, window
+    device_fault,      // a device operation broke its contract: bounds, rank, tag, window; or what DCUDA_CHECK found
     wait_timeout,      // a wait exceeded the bound that the user set
     deadlock,          // every rank waits and nothing moves
     kernel_failure,    // the kernel itself failed: an exception, an illegal access, a trap

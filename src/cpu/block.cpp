@@ -13,6 +13,7 @@
 #include <boost/context/detail/fcontext.hpp>
 #include <fmt/format.h>
 
+#include "dcuda/detail/check.hpp"
 #include "dcuda/error.hpp"
 #include "sanitizer.hpp"
 
@@ -293,6 +294,7 @@ void block::meet(exec::cpu::action_order order, exec::cpu::action act, void* dat
     if (stopping()) leave();
     sanitizer::release(&barrier_in_);
     const meeting m{order, act, data};
+    if (arrived_ != 0 && pending_.run != act) check::threads_part(act != nullptr);
     if (++arrived_ == alive_) return complete(m);
     pending_ = m;
     at_barrier_.push(*current_);
@@ -337,11 +339,13 @@ DCUDA_UNINSTRUMENTED void spin_hint() {
     static constinit thread_local unsigned count = 0;
     if (++count % 32 != 0) return;
     if (this_block) this_block->yield();
+    check::yield();
     if (count % 1024 == 0) sched_yield();
 }
 
 void sleep_ns(unsigned nanoseconds) {
     if (this_block) this_block->yield();
+    check::yield();
     const timespec time{nanoseconds / 1'000'000'000, static_cast<long>(nanoseconds % 1'000'000'000)};
     if (nanoseconds >= 50'000)
         nanosleep(&time, nullptr); // below, a system call takes as long

@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 
 #include "block.hpp"
+#include "dcuda/detail/check.hpp"
 #include "dcuda/error.hpp"
 #include "sanitizer.hpp"
 #include "stream.hpp"
@@ -113,6 +114,7 @@ void run_block(std::shared_ptr<running_kernel> k, unsigned index) {
         const overflow_watch watch;
         k->blocks[index]->run();
     }
+    detail::check::thread_ends();
     k->blocks[index].reset(); // its stacks go back to the system now
     bool last = false;
     {

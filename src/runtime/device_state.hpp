@@ -22,6 +22,11 @@ public:
     // Sets everything to its state before a run. No kernel may be running that uses it, here or elsewhere.
     void reset(void* user_data, const detail::staging_shape& staging, const detail::observer_view& observer);
 
+#if DCUDA_BACKEND_CPU
+    // Before reset: the next run is checked. Null: it is not.
+    void check_by(detail::check::session* checker) { fields_.checker = checker; }
+#endif
+
     int ranks() const { return ranks_; }
     int world_size() const { return ranks_ * control_.count(); }
     int first_rank() const { return ranks_ * control_.index(); }

@@ -1,6 +1,9 @@
 #include "runtime/progress.hpp"
 
 #include "runtime/report.hpp"
+#if DCUDA_BACKEND_CPU
+#include "cpu/check/session.hpp"
+#endif
 #include "support/wire.hpp"
 
 #include <algorithm>
@@ -100,6 +103,14 @@ bool progress::serve_commands() {
     return taken_ != before;
 }
 
+error progress::found_by_checker() const {
+#if DCUDA_BACKEND_CPU
+    return error(error_code::device_fault, "check: " + state_.fields().checker->cause());
+#else
+    return error(error_code::device_fault, "check"); // never asked for
+#endif
+}
+
 void progress::serve(const command& cmd, const std::byte* payload) {
     const std::uint32_t* words = cmd.words;
     const std::uint64_t now_ns = words[2] != 0 || words[3] != 0
@@ -107,6 +118,7 @@ void progress::serve(const command& cmd, const std::byte* payload) {
                                      : clock_ns();
     switch (static_cast<opcode>(words[0])) {
     case opcode::fault:
+        if (static_cast<fault>(words[2]) == fault::protocol) return fail(found_by_checker());
         fail(describe_fault(cmd, static_cast<std::uint32_t>(state_.first_rank()),
                             static_cast<std::uint32_t>(state_.ranks())));
         break;

@@ -53,6 +53,7 @@ private:
     bool serve_commands();
     bool serve_network();
     bool serve_events();
+    error found_by_checker() const;
     void serve(const detail::command& cmd, const std::byte* payload);
     void serve(const bootstrap::event& what);
     void report_deadlock(const std::vector<bootstrap::blob>& waits_by_process);

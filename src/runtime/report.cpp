@@ -143,6 +143,7 @@ error describe_fault(const command& fault_command, std::uint32_t first_rank, std
         return error(error_code::wait_timeout,
                      fmt::format("{}(tag {}, count {}): {} arrived within {:.3g} s (wait timeout)", who, target, bytes,
                                  offset, static_cast<double>(limit) * 1e-9));
+    case fault::protocol: // the checker has the words
     case fault::none:
         break;
     }

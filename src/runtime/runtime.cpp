@@ -2,6 +2,7 @@
 
 #include "bootstrap/control.hpp"
 #include "bootstrap/job.hpp"
+#include "runtime/checker.hpp"
 #include "runtime/limits.hpp"
 #include "runtime/progress.hpp"
 #include "runtime/settings.hpp"
@@ -66,6 +67,10 @@ public:
         link_ = std::make_unique<device_link>();
         find_paths();
         observation_ = std::make_unique<observation>(control_, settings_, node_count_ > 1);
+#if DCUDA_BACKEND_CPU
+        if (settings_.check != check_mode::off)
+            checker_ = std::make_unique<checker>(control_, settings_, network_ == nullptr);
+#endif
     }
 
     rank_info info() const {
@@ -110,6 +115,8 @@ private:
             int device;
             int visible_devices;
             int peer_allowed;
+            check_mode check;
+            long check_seed;
             char bus_id[32];
             char host[128];
         };
@@ -121,6 +128,8 @@ private:
         support::host_identity().copy(mine.host, sizeof mine.host - 1);
         mine.visible_devices = devices_;
         mine.peer_allowed = settings_.peer_allowed ? 1 : 0;
+        mine.check = settings_.check;
+        mine.check_seed = settings_.check_seed;
         cuda::check(cudaGetDevice(&mine.device), "asking for the device");
 #if DCUDA_BACKEND_CUDA
         cuda::check(cudaDeviceGetPCIBusId(mine.bus_id, sizeof mine.bus_id, mine.device),
@@ -131,6 +140,9 @@ private:
         const auto all = control_.allgather(message.bytes(), "finding paths between devices");
         for (int process = 0; process < job_.count; ++process) {
             const auto other = support::wire_reader(all[static_cast<std::size_t>(process)]).get<place>();
+            support::require(other.check == mine.check && other.check_seed == mine.check_seed,
+                             error_code::invalid_argument,
+                             "processes {} and {} disagree on DCUDA_CHECK or DCUDA_CHECK_SEED", job_.index, process);
             const auto node = std::find(nodes.begin(), nodes.end(), other.host);
             if (process == job_.index) node_index_ = static_cast<int>(node - nodes.begin());
             if (node == nodes.end()) nodes.emplace_back(other.host); // a new one
@@ -243,6 +255,9 @@ private:
         }
         timings.clear();
         const shared_memory shared(kernel.address, network_ ? kernel.courier : nullptr, config, ranks_);
+#if DCUDA_BACKEND_CPU
+        state_->check_by(checker_ ? checker_->begin_run(ranks_) : nullptr);
+#endif
         state_->reset(user_data, shared.staging(), observation_->prepare(ranks_, config.observed));
         control_.barrier("starting the kernel"); // nobody notifies before everybody is reset
 
@@ -263,6 +278,9 @@ private:
         if (!running.failure()) running.end_network();
         if (network_) network_->end();
         running.finish();
+#if DCUDA_BACKEND_CPU
+        if (checker_) checker_->end_run();
+#endif
         if (running.failure()) throw *running.failure();
         timings = running.timings();
         const double elapsed_ms = milliseconds(start, stop);
@@ -358,6 +376,9 @@ private:
     std::unique_ptr<network_path> network_; // null: all processes map each other's memory
     std::unique_ptr<device_state> state_;
     std::unique_ptr<observation> observation_;
+#if DCUDA_BACKEND_CPU
+    std::unique_ptr<checker> checker_; // null: runs are not checked
+#endif
     int ranks_ = 0;
     bool failed_ = false;
 };

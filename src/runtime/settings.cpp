@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <cstdlib>
+#include <limits>
 #include <string_view>
 #include <strings.h>
 
@@ -70,6 +71,19 @@ std::string statistics_file(const std::string& text) {
     return text;
 }
 
+check_mode requested_check() {
+    const std::string text = support::env_string("DCUDA_CHECK").value_or("0");
+    const check_mode mode = text == "report" ? check_mode::report : text == "1" ? check_mode::stop : check_mode::off;
+    support::require(mode != check_mode::off || text == "0", error_code::invalid_argument,
+                     "DCUDA_CHECK={}: expected 0, 1 (the first finding ends the run) or report (all, at the end)",
+                     text);
+    support::require(mode == check_mode::off || DCUDA_BACKEND_CPU, error_code::invalid_argument,
+                     "DCUDA_CHECK={}: the protocol checker is of the CPU backend: build the program for that (cmake "
+                     "--preset cpu-check)",
+                     text);
+    return mode;
+}
+
 } // namespace
 
 settings resolve_settings(const options& requested, int* argc, char** argv) {
@@ -121,6 +135,8 @@ settings resolve_settings(const options& requested, int* argc, char** argv) {
         result.trace_events = std::bit_ceil(static_cast<std::uint32_t>(*events));
     result.statistics = statistics_file(support::env_string("DCUDA_STATS").value_or(""));
     result.count = requested.count || !result.statistics.empty();
+    result.check = requested_check();
+    result.check_seed = support::env_integer("DCUDA_CHECK_SEED", 0, std::numeric_limits<long>::max()).value_or(1);
     result.counter_start =
         static_cast<std::uint32_t>(support::env_integer("DCUDA_COUNTER_START", 0, UINT32_MAX).value_or(0));
     return result;

@@ -9,6 +9,8 @@
 
 namespace dcuda {
 
+enum class check_mode : int { off, stop, report };
+
 struct settings {
     int ranks_per_device; // 0: as many as fit
     int tags;
@@ -23,6 +25,8 @@ struct settings {
     int mailbox_packets;            // DCUDA_MAILBOX_PACKETS: of a lane; 0: no mail; -1: by the device's memory
     int small_put_bytes;            // DCUDA_SMALL_PUT_BYTES: notified puts up to this size go by mail
     int barrier_row;                // DCUDA_BARRIER_ROW: ranks of a row in barriers; 0: by their number (tests)
+    check_mode check;               // DCUDA_CHECK: 1 or report (CPU backend)
+    long check_seed;                // DCUDA_CHECK_SEED
     std::uint32_t counter_start;    // DCUDA_COUNTER_START: what counters and lanes start from (tests)
     std::string trace;              // DCUDA_TRACE: file for the timeline; empty: none
     std::uint32_t trace_events;     // DCUDA_TRACE_EVENTS: of a rank that are kept; 0: by the number of ranks

@@ -25,6 +25,11 @@ find_package)
     configure find_package -DCMAKE_PREFIX_PATH="$work/prefix" -DHELLO_BACKENDS="$3"
     cmake --build "$work/build"
     [ "$3" = cuda ] || say_hello
+    if [ -x "$work/build/hello_checked" ]; then # not in sanitizer builds
+        DCUDA_CHECK=1 "$work/build/hello_checked" --dcuda-ranks=3 2>&1 | tee "$work/output"
+        grep -q 'dcuda: check: .*: nothing found' "$work/output"
+        ! grep -q 'not built for the checker' "$work/output" || exit 1
+    fi
     [ -x "$work/prefix/bin/dcuda-run" ] && [ -x "$work/prefix/bin/dcuda-info" ]
     # The benchmarks find the case studies that are installed with them.
     [ "$3" = cuda ] || [ "${4:-}" != benchmarks ] || "$work/prefix/bin/dcuda-bench" apps --apps stencil --devices 1,2 --models dcuda --repeat 1 \

@@ -1,6 +1,7 @@
 // What ranks do together: barriers, windows, timers.
 #pragma once
 
+#include "dcuda/detail/check.hpp"
 #include "dcuda/detail/mailbox.hpp"
 
 namespace dcuda::detail {
@@ -347,6 +348,9 @@ DCUDA_DEVICE void init(context device, rank_state& state) {
     });
     cross_barrier(state, collective::init, world);
     end_operation(state);
+#if DCUDA_BACKEND_CPU
+    if (check::is_on(state)) check::begin(state);
+#endif
 }
 
 // Not inlined: threads of a warp that leave the kernel in different places must wait at one and the same barrier
@@ -356,6 +360,9 @@ DCUDA_COLD void finish(shared_state shared) {
     // A thread that leaves the kernel because of an error runs destructors on the CPU backend: nothing to wait for
     // then.
     if (load_relaxed(&state.ended) != 0 || exec::is_unwinding() || state.finished != 0) return;
+#if DCUDA_BACKEND_CPU
+    if (check::is_on(state)) check::enter(state, collective::finish, world);
+#endif
     begin_operation(state, event_kind::finish);
     cross_barrier(state, collective::finish, world);
     end_operation(state);
@@ -376,7 +383,11 @@ DCUDA_DEVICE void check_communicator(rank_state& state, communicator comm, opera
 
 DCUDA_DEVICE void barrier(rank_state& state, communicator comm) {
     check_communicator(state, comm, operation::collective);
-    cross_barrier(state, comm == world ? collective::barrier_world : collective::barrier_device, comm);
+    const collective kind = comm == world ? collective::barrier_world : collective::barrier_device;
+#if DCUDA_BACKEND_CPU
+    if (check::is_on(state)) return check::enter(state, kind, comm);
+#endif
+    cross_barrier(state, kind, comm);
 }
 
 // --- Windows -------------------------------------------------------------------------------------------------------
@@ -422,6 +433,9 @@ DCUDA_COLD window create_window(shared_state shared, communicator comm, void* ba
     if (bytes != 0 && !exec::is_global_memory(base))
         fail(state, fault::memory, operation::create_window, 0, 0, reinterpret_cast<std::uintptr_t>(base), bytes, 0);
 #endif
+#if DCUDA_BACKEND_CPU
+    if (check::is_on(state)) check::enter(state, collective::create_window, comm);
+#endif
     exec::run_then_sync([&] {
         auto* const place = static_cast<std::byte*>(base);
         device.offers[state.device_rank] = window_entry{place, bytes, place};
@@ -451,7 +465,11 @@ DCUDA_COLD window create_window(shared_state shared, communicator comm, void* ba
             *device.created = id;
         });
     });
-    return window{*device.created};
+    const window made{*device.created};
+#if DCUDA_BACKEND_CPU
+    if (check::is_on(state)) check::leave(state, made, base, bytes);
+#endif
+    return made;
 }
 
 // The window in the device's table; a slot with another id if there is no such window (any more).
@@ -462,6 +480,9 @@ DCUDA_DEVICE window_slot find_window(const rank_state& state, window win) {
 
 DCUDA_COLD void free_window(shared_state shared, window win) {
     rank_state& state = shared.get();
+#if DCUDA_BACKEND_CPU
+    if (check::is_on(state)) check::enter_free(state, win);
+#endif
     const window_slot slot = find_window(state, win);
 #if DCUDA_CHECKS
     if (!win || slot.id != win.id) fail(state, fault::window, operation::free_window, win.id, 0, 0, 0, 0);
@@ -472,6 +493,9 @@ DCUDA_COLD void free_window(shared_state shared, window win) {
             if (entry.window == win.id) entry.window = 0;
     });
     meet(state, collective::free_window, [&] { exec::run_then_sync([&] { state.device.windows[index].id = 0; }); });
+#if DCUDA_BACKEND_CPU
+    if (check::is_on(state)) check::leave(state);
+#endif
 }
 
 // --- Timers --------------------------------------------------------------------------------------------------------
@@ -480,6 +504,9 @@ DCUDA_COLD void free_window(shared_state shared, window win) {
 // CPU backend the rank has the CPU's clock itself.
 DCUDA_COLD void send_time(shared_state shared, collective kind, opcode code) {
     rank_state& state = shared.get();
+#if DCUDA_BACKEND_CPU
+    if (check::is_on(state)) check::enter(state, kind, device);
+#endif
     meet(state, kind, [&] {
         exec::run_then_sync([&] {
             const std::uint64_t now_ns = DCUDA_BACKEND_CPU ? clock_ns() : 0;
@@ -488,6 +515,9 @@ DCUDA_COLD void send_time(shared_state shared, collective kind, opcode code) {
                                   static_cast<std::uint32_t>(now_ns), static_cast<std::uint32_t>(now_ns >> 32)}});
         });
     });
+#if DCUDA_BACKEND_CPU
+    if (check::is_on(state)) check::leave(state);
+#endif
 }
 
 DCUDA_DEVICE void start_timer(rank_state& state) { send_time(state, collective::start_timer, opcode::start_timer); }

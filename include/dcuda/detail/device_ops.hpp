@@ -123,6 +123,9 @@ DCUDA_COLD void put_in_general(shared_state shared, window win, int target, std:
 
 DCUDA_DEVICE void put(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes,
                       const void* source) {
+#if DCUDA_BACKEND_CPU
+    if (check::is_on(state)) return check::put(state, win, target, offset, bytes, source);
+#endif
     put_in_general(state, win, target, offset, bytes, source);
 }
 
@@ -193,6 +196,9 @@ DCUDA_DEVICE sending put_at_once(shared_state shared, window win, int target, st
 
 DCUDA_DEVICE void put_notify(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes,
                              const void* source, int tag) {
+#if DCUDA_BACKEND_CPU
+    if (check::is_on(state)) return check::put_notify(state, win, target, offset, bytes, source, tag);
+#endif
     sending how = put_at_once(state, win, target, offset, bytes, source, tag);
     if (how == sending::by_team || how == sending::in_general)
         how = exec::far(put_notify_in_general)(state, win, target, offset, bytes, source, tag, how == sending::by_team);
@@ -239,6 +245,9 @@ DCUDA_DEVICE sending notify_at_once(shared_state shared, int target, communicato
 }
 
 DCUDA_DEVICE void notify(rank_state& state, int target, communicator comm, int tag) {
+#if DCUDA_BACKEND_CPU
+    if (check::is_on(state)) return check::notify(state, target, comm, tag);
+#endif
     const sending how = notify_at_once(state, target, comm, tag);
     if (how == sending::by_team || how == sending::in_general)
         exec::far(notify_in_general)(state, target, comm, tag, how == sending::by_team);
@@ -248,6 +257,9 @@ DCUDA_DEVICE void notify(rank_state& state, int target, communicator comm, int t
 }
 
 DCUDA_DEVICE void wait_notifications(rank_state& state, int tag, int count) {
+#if DCUDA_BACKEND_CPU
+    if (check::is_on(state)) return check::wait_notifications(state, tag, count);
+#endif
 #if defined(__CUDACC__)
     exec::sync_block(); // all read what the leader has left
     // PERF: with several sources and no payload, another one than the last is as likely.
@@ -261,6 +273,9 @@ DCUDA_DEVICE void wait_notifications(rank_state& state, int tag, int count) {
 }
 
 DCUDA_DEVICE bool test_notifications(rank_state& state, int tag, int count) {
+#if DCUDA_BACKEND_CPU
+    if (check::is_on(state)) return check::test_notifications(state, tag, count);
+#endif
     check_count(state, operation::test_notifications, tag, count);
     exec::sync_team_sync([&](const team& all) {
         if (all.leads() && load_relaxed(state.device.aborted) != 0) store_relaxed(&state.ended, 1);
@@ -280,6 +295,9 @@ DCUDA_DEVICE bool test_notifications(rank_state& state, int tag, int count) {
 }
 
 DCUDA_DEVICE void flush(rank_state& state, window win) {
+#if DCUDA_BACKEND_CPU
+    if (check::is_on(state)) return check::flush(state, win);
+#endif
 #if DCUDA_CHECKS
     // A target in the cache belongs to a window that exists.
     bool known = false;

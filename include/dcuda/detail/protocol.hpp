@@ -10,6 +10,10 @@
 
 namespace dcuda::detail {
 
+namespace check {
+class session; // the protocol checker of the CPU backend: detail/check.hpp
+}
+
 inline constexpr int default_tags = 256;
 inline constexpr int max_tags = 65536;
 inline constexpr int default_max_windows = 64;
@@ -225,7 +229,7 @@ inline constexpr std::uint32_t log_text_bytes = 32;
 
 // Words 2.. of a fault: [2] kind, [3] operation, [4] window, [5] target, [6..7] offset, [8..9] bytes or
 // expected/seen, [10..11] limit.
-enum class fault : std::uint32_t { none, bounds, rank, tag, window, count, communicator, memory, timeout };
+enum class fault : std::uint32_t { none, bounds, rank, tag, window, count, communicator, memory, timeout, protocol };
 enum class operation : std::uint32_t {
     none,
     put,
@@ -383,6 +387,9 @@ struct device_context {
     command_ring ring;
     observer_view observer;
     void* user_data;
+#if DCUDA_BACKEND_CPU
+    check::session* checker; // the process's own; null: this run is not checked
+#endif
 };
 
 } // namespace dcuda::detail

@@ -206,7 +206,8 @@ void progress::report_lost(const std::string& who) {
         };
         if (std::any_of(now.begin(), now.end(), waits_for_others))
             waits = "; here wait" + describe_waits(now, static_cast<std::uint32_t>(state_.ranks()),
-                                                   static_cast<std::uint32_t>(state_.first_rank()));
+                                                   static_cast<std::uint32_t>(state_.first_rank()),
+                                                   static_cast<std::uint32_t>(state_.world_size()));
     } catch (const error&) {
         // The device is gone, too.
     }
@@ -221,7 +222,8 @@ void progress::report_deadlock(const std::vector<bootstrap::blob>& waits_by_proc
     }
     if (control_.index() != 0) return; // process 0 tells the others
     fail(error(error_code::deadlock, fmt::format("deadlock: all {} ranks wait and nothing moves{}", waits.size(),
-                                                 describe_waits(waits, static_cast<std::uint32_t>(state_.ranks())))));
+                                                 describe_waits(waits, static_cast<std::uint32_t>(state_.ranks()), 0,
+                                                                static_cast<std::uint32_t>(waits.size())))));
 }
 
 void progress::fail(const error& cause) {

@@ -23,9 +23,9 @@ constexpr std::uint32_t report_interval = ring_capacity / 4;
 } // namespace
 
 progress::progress(bootstrap::control& control, device_state& state, device_link& link, network_path* network,
-                   observation& observer, const settings& with)
+                   live_view* live, observation& observer, const settings& with)
     : control_(control), state_(state), link_(link), log_(static_cast<std::size_t>(state.ranks())), network_(network),
-      observer_(observer), windows_(control, state, link), watchdog_(control, state, link, with.watchdog_interval) {}
+      live_(live), observer_(observer), windows_(control, state, link), watchdog_(control, state, link, with.watchdog_interval) {}
 
 bool progress::poll() {
     const bool had_commands = serve_commands();
@@ -35,7 +35,17 @@ bool progress::poll() {
 bool progress::poll_rest() {
     const bool had_events = serve_events();
     if (!failure_ && !network_failure_) watchdog_.poll(network_ == nullptr || network_->is_quiet());
+    serve_watchers();
     return had_events;
+}
+
+void progress::serve_watchers() {
+    if (live_ == nullptr || failure_ || !live_->poll()) return;
+    try {
+        live_->answer(watchdog_.read_waits());
+    } catch (const error&) {
+        // The device is gone: the end of the kernel will tell.
+    }
 }
 
 bool progress::serve_network() {

@@ -56,6 +56,22 @@ int choose_device(const bootstrap::job& job) {
     return devices;
 }
 
+// The device in use, for people: "NVIDIA H200 0000:3B:00.0".
+std::string name_device() {
+#if DCUDA_BACKEND_CUDA
+    // PERF: cudaGetDeviceProperties would take milliseconds.
+    using get_name = int (*)(char* name, int bytes, int device);
+    char name[128] = {}, bus_id[32] = {};
+    int device = 0;
+    cuda::check(cudaGetDevice(&device), "asking for the device");
+    cuda::driver_function<get_name>("cuDeviceGetName")(name, sizeof name - 1, device);
+    cuda::check(cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, device), "asking for the device's bus id");
+    return fmt::format("{} {}", name, bus_id);
+#else
+    return "CPU";
+#endif
+}
+
 } // namespace
 
 class runtime::implementation {
@@ -66,6 +82,7 @@ public:
         link_ = std::make_unique<device_link>();
         find_paths();
         observation_ = std::make_unique<observation>(control_, settings_, node_count_ > 1);
+        if (settings_.live_view) live_ = std::make_unique<live_view>(job_, name_device());
     }
 
     rank_info info() const {
@@ -250,7 +267,8 @@ private:
         cuda::event start, stop;
         std::optional<device_delivery> arrivals;
         if (network_) network_->begin(*state_, arrivals.emplace(*state_), observation_->host());
-        progress running(control_, *state_, *link_, network_.get(), *observation_, settings_);
+        if (live_) live_->begin_run(ranks_);
+        progress running(control_, *state_, *link_, network_.get(), live_.get(), *observation_, settings_);
         if (state_->fields().observer.counters != nullptr) observation_->begin_run();
         start.record(stream);
         const cudaError_t launched =
@@ -356,6 +374,7 @@ private:
     std::vector<bool> is_remote_; // by process: reached over the network only
     int node_count_ = 1, node_index_ = 0;
     std::unique_ptr<network_path> network_; // null: all processes map each other's memory
+    std::unique_ptr<live_view> live_;       // null: DCUDA_TOP=0
     std::unique_ptr<device_state> state_;
     std::unique_ptr<observation> observation_;
     int ranks_ = 0;

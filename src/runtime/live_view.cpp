@@ -154,8 +154,8 @@ void live_view::answer(std::vector<wait_record> waits) {
 // Sends what the socket takes. True if all is sent, or nobody will read it.
 bool live_view::is_finished(reader& to, clock::time_point now) {
     while (to.sent < to.text->size()) {
-        const ssize_t sent = send(to.socket.get(), to.text->data() + to.sent, to.text->size() - to.sent,
-                                  MSG_NOSIGNAL | MSG_DONTWAIT);
+        const ssize_t sent =
+            send(to.socket.get(), to.text->data() + to.sent, to.text->size() - to.sent, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent < 0 && errno == EINTR) continue;
         if (sent < 0) return (errno != EAGAIN && errno != EWOULDBLOCK) || now >= to.deadline;
         to.sent += static_cast<std::size_t>(sent);

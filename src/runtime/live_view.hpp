@@ -24,8 +24,8 @@ struct snapshot {
     int process = 0, processes = 1;
     int processes_here = 1; // of these, on this host
     std::uint32_t ranks_per_device = 0;
-    int run = 0;            // number of the run that goes on, from 1
-    double run_seconds = 0; // for how long
+    int run = 0;                            // number of the run that goes on, from 1
+    double run_seconds = 0;                 // for how long
     std::vector<detail::wait_record> waits; // by rank of the device
 
     std::string to_json() const;

@@ -29,7 +29,8 @@ public:
     // Serves the ranks' commands and the network. True if there was something.
     bool poll();
 
-    // What can wait a little: the control plane, the watchdog and who watches. After poll(). True if there was something.
+    // What can wait a little: the control plane, the watchdog and who watches. After poll(). True if there was
+    // something.
     bool poll_rest();
 
     // Ends the run on all processes because of an error here. The first error counts.

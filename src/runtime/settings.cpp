@@ -91,6 +91,8 @@ settings resolve_settings(const options& requested, int* argc, char** argv) {
     }
     result.watchdog_interval = seconds(support::env_seconds("DCUDA_WATCHDOG_INTERVAL").value_or(0.5));
     result.abort_grace = seconds(support::env_seconds("DCUDA_ABORT_GRACE").value_or(5));
+    result.measure_energy = requested.measure_energy || support::env_flag("DCUDA_ENERGY").value_or(false);
+    result.powercap = support::env_string("DCUDA_POWERCAP").value_or("/sys/class/powercap");
     result.live_view = support::env_flag("DCUDA_TOP").value_or(true);
     result.peer_allowed = !support::env_flag("DCUDA_DISABLE_PEER").value_or(false);
     result.transport = support::env_string("DCUDA_TRANSPORT").value_or("auto");

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <deque>
-#include <numeric>
+#include <tuple>
 
 namespace dcuda {
 
@@ -156,7 +156,7 @@ std::string wait_table::describe(std::uint32_t rank, bool with_partner) const {
             from = ", senders not known";
         else if (wait.source != no_source)
             from =
-                with_partner ? fmt::format(", last sent by rank {}", wait.source - 1) : ", last sent by one rank each";
+                with_partner ? fmt::format(", last sent by rank {}", wait.source - 1) : ", last sent by various ranks";
         return fmt::format("in wait_notifications(tag {}, count {}): {} arrived{}", wait.detail, wait.expected,
                            wait.seen, from);
     }
@@ -200,15 +200,20 @@ std::string wait_table::lines() const {
             mine.most_ms = std::max(mine.most_ms, waits_[rank].age_ms);
         }
     }
-    std::vector<std::map<std::string, group>::const_iterator> order;
-    for (auto place = groups.cbegin(); place != groups.cend(); ++place) order.push_back(place);
-    std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
-        const ranks &mine = a->second.members, &theirs = b->second.members;
-        return std::pair(mine.size(), mine[0]) < std::pair(theirs.size(), theirs[0]);
-    });
+    // First what few ranks wait for, whoever their partners are.
+    std::map<std::string, std::size_t> alike;
+    for (std::uint32_t rank = 0; rank < waits_.size(); ++rank)
+        if (known_[rank]) ++alike[describe(rank, false)];
+    using place = std::map<std::string, group>::const_iterator;
+    std::vector<std::pair<std::tuple<std::size_t, std::size_t, std::uint32_t>, place>> order;
+    for (auto each = groups.cbegin(); each != groups.cend(); ++each) {
+        const ranks& members = each->second.members;
+        order.push_back({{alike.at(describe(members[0], false)), members.size(), members[0]}, each});
+    }
+    std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     std::string text;
     for (std::size_t i = 0; i < order.size(); ++i) {
-        const auto& [wait, same] = *order[i];
+        const auto& [wait, same] = *order[i].second;
         if (i == most_lines) {
             text += fmt::format("\n  ... and {} more lines", order.size() - i);
             break;

@@ -37,7 +37,7 @@ public:
     const std::vector<std::uint32_t>& awaited_by(std::uint32_t rank) const;
 
     // All that is known, each line after a line break and two blanks: ranks that wait for the same thing share one, and
-    // the line that is not like the others comes first.
+    // what few wait for comes first.
     std::string lines() const;
 
     // What it comes down to, each line after a line break: a short cycle of waits; and, unless that is certain, where

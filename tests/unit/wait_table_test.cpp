@@ -60,7 +60,7 @@ TEST(wait_table, long_cycles_are_cut) {
     const auto table = table_of(ring, 100);
     EXPECT_EQ(
         table.lines(),
-        "\n  1000 ranks (0-999) in wait_notifications(tag 1, count 1): 0 arrived, last sent by one rank each (2.0 s)");
+        "\n  1000 ranks (0-999) in wait_notifications(tag 1, count 1): 0 arrived, last sent by various ranks (2.0 s)");
     const std::string cycle = table.conclusion();
     EXPECT_TRUE(
         cycle.ends_with("last sent by rank 8, and so on to rank 999, which waits for notifications with tag 1, last "
@@ -147,6 +147,13 @@ TEST(wait_table, the_line_that_is_not_like_the_others_comes_first) {
     const std::string all_different = table_of(waits, 2000).lines();
     EXPECT_TRUE(all_different.ends_with("\n  ... and 1960 more lines"))
         << all_different.substr(all_different.size() - 200);
+}
+
+TEST(wait_table, neighbours_that_wait_for_each_other_are_alike) {
+    const auto table =
+        table_of({sent_by(1, 2), sent_by(2, 2), in(collective::free_window), sent_by(2, 1), sent_by(3, 1)}, 5);
+    EXPECT_EQ(table.lines().find("\n  rank 2 (process 0, block 2) in free_window, for 4 ranks (0-1, 3-4) (2.0 s)"), 0u)
+        << table.lines();
 }
 
 // Records come from memory that a broken program may have written to, or from a socket.

@@ -1,6 +1,7 @@
 #include "runtime/live_view.hpp"
 
 #include "bootstrap/meeting.hpp"
+#include "bootstrap/tcp.hpp"
 #include "dcuda/config.hpp"
 #include "support/check.hpp"
 
@@ -17,12 +18,6 @@ using detail::wait_record;
 using json = nlohmann::ordered_json;
 
 namespace {
-
-std::string host_name() {
-    char name[256] = {};
-    gethostname(name, sizeof name - 1);
-    return name;
-}
 
 std::string short_hash(const std::string& text) {
     std::uint32_t hash = 2166136261u; // FNV-1a
@@ -94,7 +89,7 @@ live_view::live_view(const bootstrap::job& job, std::string device) {
     about_.version = DCUDA_VERSION_STRING;
     about_.backend = DCUDA_BACKEND_CUDA ? "cuda" : "cpu";
     about_.program = program_invocation_short_name;
-    about_.host = host_name();
+    about_.host = bootstrap::host_name();
     about_.device = std::move(device);
     about_.job = short_hash(job.key);
     about_.pid = getpid();

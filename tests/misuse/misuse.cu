@@ -159,6 +159,17 @@ __global__ void stops_early(dcuda::context context) {
     }
 }
 
+// Two tags that have one place in the rank's cache of tags.
+__global__ void other_tags_between(dcuda::context context) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    constexpr int tags[] = {3, 3 + dcuda::detail::cached_tags, 3};
+    if (self.id() == 1)
+        for (int i = 0; i < 2; ++i) self.notify(0, dcuda::world, tags[i]);
+    if (self.id() == 0)
+        for (const int tag : tags) self.wait_notifications(tag, 1);
+}
+
 __global__ void waits_for_ever(dcuda::context context) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
@@ -266,6 +277,8 @@ void run(const std::string& which, dcuda::runtime& job) {
         job.run(all_wait_first, shape());
     } else if (which == "stops_early") {
         job.run(stops_early, shape());
+    } else if (which == "other_tags_between") {
+        job.run(other_tags_between, shape());
     } else if (which == "waits_for_ever") {
         job.run(waits_for_ever, shape());
     } else if (which == "killed") {

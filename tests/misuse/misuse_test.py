@@ -154,6 +154,15 @@ class MisuseTest(unittest.TestCase):
                 f"origin: rank 0 waits for notifications with tag 9, last sent by rank {last}, which has reached the end "
                 f"of the kernel; {others}")
 
+    def test_senders_that_are_not_known(self):
+        waits = rf"  {{}} in wait_notifications\(tag 3, count 1\): 0 arrived, senders not known{AGE}"
+        origin = "origin: {} for notifications with tag 3; who sends them is not known{}"
+        # Without mailboxes, and where the rank has forgotten.
+        self.expect_lines(1, "all_wait_first", waits.format(r"2 ranks \(0-1\)"),
+                          origin.format(r"2 ranks \(0-1\) wait", ""), DCUDA_MAILBOX_PACKETS=0)
+        self.expect_lines(1, "other_tags_between", waits.format(r"rank 0 \(process 0, block 0\)"),
+                          origin.format("rank 0 waits", "; 1 other rank waits for it"))
+
     def test_ranks_in_different_barriers(self):
         for processes in (1, 2):
             self.expect_deadlock(

@@ -13,7 +13,7 @@
 
 namespace {
 
-constexpr std::chrono::milliseconds patience{1000}; // with processes that do not answer
+constexpr std::chrono::milliseconds longest_answer{1000}; // with processes that do not answer
 
 struct options {
     std::vector<pid_t> pids;
@@ -29,7 +29,7 @@ std::vector<top::process> look(const options& chosen) {
             return std::find(chosen.pids.begin(), chosen.pids.end(), each.pid) == chosen.pids.end();
         return !chosen.all_users && each.user != geteuid();
     });
-    top::ask(found, patience);
+    top::ask(found, longest_answer);
     if (!chosen.job.empty())
         std::erase_if(found, [&](const top::process& each) { return !each.seen || each.seen->job != chosen.job; });
     return found;

@@ -1,5 +1,7 @@
 #include "runtime/energy.hpp"
 
+#include "dcuda/detail/memory.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,6 +18,8 @@ namespace dcuda {
 namespace {
 
 constexpr std::chrono::seconds read_interval{10};
+constexpr std::chrono::milliseconds shortest_sample_interval{20};
+constexpr std::size_t most_samples = 65536;
 
 // The number in a file of one, or why there is none.
 std::optional<std::uint64_t> read_number(const std::string& path, std::string& problem) {
@@ -131,7 +135,7 @@ energy_meter::energy_meter(const std::string& bus_id, const energy_sources& from
 
 energy_meter::~energy_meter() = default;
 
-void energy_meter::start() {
+void energy_meter::start(power wanted) {
     if (nvml_) {
         device_problem_.clear();
         device_start_mj_ = nvml_->energy_mj(device_problem_);
@@ -139,10 +143,26 @@ void energy_meter::start() {
     cpu_problem_ = no_packages_;
     read_packages();
     cpu_joules_ = 0;
+    samples_.clear();
+    sample_interval_ = shortest_sample_interval;
+    next_sample_ = clock::time_point::max();
+    if (wanted == power::sampled && nvml_) sample_power(clock::now());
 }
 
 void energy_meter::poll() {
-    if (clock::now() >= next_read_) read_packages();
+    const auto now = clock::now();
+    if (now >= next_read_) read_packages();
+    if (now >= next_sample_) sample_power(now);
+}
+
+void energy_meter::sample_power(clock::time_point now) {
+    next_sample_ = now + sample_interval_;
+    if (const auto watts = nvml_->watts()) samples_.push_back({detail::clock_ns(), *watts});
+    if (samples_.size() < most_samples) return;
+    // Every second one stays.
+    for (std::size_t i = 0; 2 * i < samples_.size(); ++i) samples_[i] = samples_[2 * i];
+    samples_.resize(samples_.size() / 2);
+    sample_interval_ *= 2;
 }
 
 void energy_meter::read_packages() {
@@ -168,7 +188,5 @@ run_energy energy_meter::stop() {
     if (cpu_problem_.empty()) result.cpu = cpu_joules_;
     return result;
 }
-
-std::optional<double> energy_meter::device_watts() const { return nvml_ ? nvml_->watts() : std::nullopt; }
 
 } // namespace dcuda

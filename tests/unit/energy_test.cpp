@@ -71,11 +71,26 @@ TEST_F(energy, of_the_device_between_start_and_stop) {
     ASSERT_TRUE(seen.device);
     EXPECT_DOUBLE_EQ(*seen.device, 123.456);
     EXPECT_EQ(seen.device_problem, "");
-    EXPECT_DOUBLE_EQ(it.device_watts().value(), 345.6);
+    EXPECT_TRUE(it.power_samples().empty());
     // The next run counts from anew.
     it.start();
     device_.set(5'124'456);
     EXPECT_DOUBLE_EQ(it.stop().device.value(), 1.0);
+}
+
+TEST_F(energy, power_is_sampled_where_that_is_asked) {
+    energy_meter it = meter();
+    device_.set(0, 100'000);
+    it.start(energy_meter::power::sampled);
+    device_.set(0, 345'600);
+    while (it.power_samples().size() < 3) it.poll();
+    it.stop();
+    const auto seen = it.power_samples();
+    EXPECT_EQ(seen[0].watts, 100.0);
+    EXPECT_EQ(seen[2].watts, 345.6);
+    EXPECT_GE(seen[2].host_ns - seen[1].host_ns, 10'000'000u);
+    it.start();
+    EXPECT_TRUE(it.power_samples().empty());
 }
 
 TEST_F(energy, nvml_is_closed_again) {
@@ -88,10 +103,10 @@ TEST_F(energy, nvml_is_closed_again) {
 
 TEST_F(energy, why_that_of_the_device_is_missing) {
     const auto problem = [](energy_meter it) {
-        it.start();
+        it.start(energy_meter::power::sampled);
         const dcuda::run_energy seen = it.stop();
         EXPECT_FALSE(seen.device);
-        EXPECT_FALSE(it.device_watts());
+        EXPECT_TRUE(it.power_samples().empty());
         return seen.device_problem;
     };
     EXPECT_EQ(problem(meter("")), "the device is this process, whose energy is part of the processors'");

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""dcuda-top beside programs that run. Usage: top_test.py PATH_OF_dcuda-run PATH_OF_dcuda-top PATH_OF_04_rod
+"""dcuda-top beside programs that run. Usage: top_test.py PATH_OF_dcuda-run PATH_OF_dcuda-top PATH_OF_05_rod
 """
 import json
 import os
@@ -49,7 +49,7 @@ class Job:
     def pids(self):
         """Of its processes; dcuda-run has another child that is none."""
         with open(f"/proc/{self.job.pid}/task/{self.job.pid}/children") as file:
-            return [pid for pid in map(int, file.read().split()) if program_of(pid) == "04_rod"]
+            return [pid for pid in map(int, file.read().split()) if program_of(pid) == "05_rod"]
 
     def seen(self, ready):
         """The job as JSON, once ready(job) is true."""
@@ -70,7 +70,7 @@ class TopTest(unittest.TestCase):
     def test_a_job_that_hangs(self):
         with Job(2, "hasty", **QUIET) as job:
             seen = job.hanging()
-            self.assertEqual((seen["program"], seen["processes"], seen["ranks_per_device"]), ("04_rod", 2, 4))
+            self.assertEqual((seen["program"], seen["processes"], seen["ranks_per_device"]), ("05_rod", 2, 4))
             self.assertEqual([process["pid"] for process in seen["seen"]], job.pids())
             self.assertEqual([rank["rank"] for rank in seen["ranks"]], list(range(8)))
             # The rank that has left the loop is in free_window; its neighbours know who used to send.
@@ -84,7 +84,7 @@ class TopTest(unittest.TestCase):
                                 for line in seen["conclusion"]), seen["conclusion"])
             # For people.
             text = run_top("--once", "--job", seen["job"]).stdout
-            self.assertRegex(text, rf"job {seen['job']}: 04_rod on \S+, 2 of 2 processes\n  process 0 \(pid \d+, .*\), ranks "
+            self.assertRegex(text, rf"job {seen['job']}: 05_rod on \S+, 2 of 2 processes\n  process 0 \(pid \d+, .*\), ranks "
                                    r"0-3: 0 running, 4 waiting, 0 done; run 1 for \d+\.\d s\n")
             self.assertIn(seen["conclusion"][0], text)
             self.assertEqual(len(re.findall(r"^  rank \d+ \(process \d, block \d\) in ", run_top("--ranks", *job.pids()).stdout,
@@ -101,7 +101,7 @@ class TopTest(unittest.TestCase):
             finally:
                 os.kill(stopped, signal.SIGCONT)
             self.assertIn("1 of 2 processes", text)
-            self.assertIn(f"pid {stopped} (04_rod): it does not answer: no run goes on there, or it is stopped", text)
+            self.assertIn(f"pid {stopped} (05_rod): it does not answer: no run goes on there, or it is stopped", text)
             job.hanging()
 
     @unittest.skipUnless(os.geteuid() == 0, "only root can become another user")
@@ -162,7 +162,7 @@ class TopTest(unittest.TestCase):
         watcher.kill()
         text, _ = watcher.communicate()
         self.assertEqual((job.job.returncode, output.count("correct")), (0, 1), output)
-        self.assertIn("04_rod", text)
+        self.assertIn("05_rod", text)
 
     def test_another_process_has_the_name(self):
         """Anybody can take a name in the abstract namespace; what it says must not be believed, nor steer the terminal."""

@@ -1,8 +1,8 @@
-// Lesson 4: looking into a program that hangs. Heat flows along a rod of cells; every step each cell becomes the mean
+// Lesson 5: looking into a program that hangs. Heat flows along a rod of cells; every step each cell becomes the mean
 // of itself and its two neighbours. A rank has a part of the rod and exchanges its border cells.
 //
-//     dcuda-run -n 2 ./04_rod          all steps
-//     dcuda-run -n 2 ./04_rod hasty    hangs: docs/guide/watching.md finds out why
+//     dcuda-run -n 2 ./05_rod          all steps
+//     dcuda-run -n 2 ./05_rod hasty    hangs: docs/guide/watching.md finds out why
 #include <dcuda/dcuda.hpp>
 
 #include <algorithm>
@@ -59,7 +59,7 @@ float start_value(int cell) { return static_cast<float>(cell * 37 % 101) / 100; 
 
 void check(cudaError_t result) {
     if (result == cudaSuccess) return;
-    std::fprintf(stderr, "04_rod: %s\n", cudaGetErrorString(result));
+    std::fprintf(stderr, "05_rod: %s\n", cudaGetErrorString(result));
     std::exit(1);
 }
 
@@ -93,13 +93,13 @@ int main(int argc, char** argv) try {
         const float is = parts[(i / cells * 2 + steps % 2) * width + 1 + i % cells];
         const float should = expected[job.rank_start * cells + 1 + i];
         if (std::abs(is - should) <= 1e-6f) continue;
-        std::fprintf(stderr, "04_rod: cell %d is %g, not %g\n", job.rank_start * cells + i, is, should);
+        std::fprintf(stderr, "05_rod: cell %d is %g, not %g\n", job.rank_start * cells + i, is, should);
         return 1;
     }
     if (job.process_index == 0)
         std::printf("%d cells on %d ranks, %d steps in %.3f ms: correct\n", all, job.rank_count, steps, milliseconds);
     return 0;
 } catch (const dcuda::error& problem) {
-    std::fprintf(stderr, "04_rod: %s\n", problem.what());
+    std::fprintf(stderr, "05_rod: %s\n", problem.what());
     return 1;
 }

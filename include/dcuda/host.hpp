@@ -29,7 +29,7 @@ struct options {
     int max_windows = 0;                       // DCUDA_MAX_WINDOWS; 0: 64; windows that exist at one time
     std::chrono::milliseconds wait_timeout{0}; // DCUDA_WAIT_TIMEOUT, in seconds; 0: a wait may take for ever
     bool count = false;                        // DCUDA_STATS; count what ranks do: runtime::statistics
-    bool measure_energy = false;               // DCUDA_ENERGY; the processes need not agree
+    bool measure_energy = false;               // DCUDA_ENERGY; counted and traced runs are measured, too
 };
 
 // The energy of a run, in joules, as the machine's own counters have it. What is empty is not known; the text beside it

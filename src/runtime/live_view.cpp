@@ -25,6 +25,17 @@ std::string short_hash(const std::string& text) {
     return fmt::format("{:08x}", hash);
 }
 
+json as_json(const path_statistics& path) { return {path.puts, path.notified_puts, path.notifications, path.bytes}; }
+
+path_statistics path_from(const json& from) {
+    path_statistics result;
+    from.at(0).get_to(result.puts);
+    from.at(1).get_to(result.notified_puts);
+    from.at(2).get_to(result.notifications);
+    from.at(3).get_to(result.bytes);
+    return result;
+}
+
 // Names may hold any bytes; JSON may not.
 std::string dump(const json& what) { return what.dump(-1, ' ', false, json::error_handler_t::replace); }
 
@@ -34,6 +45,8 @@ std::string snapshot::to_json() const {
     json records = json::array();
     for (const wait_record& wait : waits)
         records.push_back({wait.what, wait.detail, wait.expected, wait.seen, wait.source, wait.age_ms});
+    json paths;
+    if (sent) paths = {as_json(sent->local), as_json(sent->peer), as_json(sent->network)};
     return dump({{"dcuda_top", format},
                  {"version", version},
                  {"backend", backend},
@@ -48,7 +61,8 @@ std::string snapshot::to_json() const {
                  {"ranks_per_device", ranks_per_device},
                  {"run", run},
                  {"run_seconds", run_seconds},
-                 {"waits", records}});
+                 {"waits", records},
+                 {"sent", paths}});
 }
 
 snapshot snapshot::from_json(const std::string& text) {
@@ -80,6 +94,8 @@ snapshot snapshot::from_json(const std::string& text) {
         each.at(5).get_to(wait.age_ms);
         result.waits.push_back(wait);
     }
+    if (const json& paths = from.at("sent"); !paths.is_null())
+        result.sent = {path_from(paths.at(0)), path_from(paths.at(1)), path_from(paths.at(2))};
     return result;
 }
 
@@ -131,9 +147,10 @@ bool live_view::poll() {
     return any_waits;
 }
 
-void live_view::answer(std::vector<wait_record> waits) {
+void live_view::answer(std::vector<wait_record> waits, const std::optional<sent_messages>& sent) {
     const auto now = clock::now();
     about_.waits = std::move(waits);
+    about_.sent = sent;
     about_.run_seconds = std::chrono::duration<double>(now - run_start_).count();
     const auto text = std::make_shared<const std::string>(about_.to_json());
     std::erase_if(readers_, [&](reader& each) {

@@ -3,16 +3,23 @@
 
 #include "bootstrap/job.hpp"
 #include "dcuda/detail/protocol.hpp"
+#include "dcuda/statistics.hpp"
 #include "support/descriptor.hpp"
 
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <sys/types.h>
 #include <vector>
 
 namespace dcuda {
+
+// What a device's ranks have sent in this run, by path.
+struct sent_messages {
+    path_statistics local, peer, network;
+};
 
 // What dcuda-top learns of a process. Travels as JSON.
 struct snapshot {
@@ -27,6 +34,7 @@ struct snapshot {
     int run = 0;                            // number of the run that goes on, from 1
     double run_seconds = 0;                 // for how long
     std::vector<detail::wait_record> waits; // by rank of the device
+    std::optional<sent_messages> sent;      // empty: nothing is counted
 
     std::string to_json() const;
     static snapshot from_json(const std::string& text); // throws std::exception
@@ -52,7 +60,7 @@ public:
     bool poll();
 
     // After that: answers all who wait.
-    void answer(std::vector<detail::wait_record> waits);
+    void answer(std::vector<detail::wait_record> waits, const std::optional<sent_messages>& sent);
 
 private:
     using clock = std::chrono::steady_clock;

@@ -56,6 +56,7 @@ private:
     bool serve_network();
     bool serve_events();
     void serve_watchers();
+    std::optional<sent_messages> count_sent();
     void serve(const detail::command& cmd, const std::byte* payload);
     void serve(const bootstrap::event& what);
     void report_deadlock(const std::vector<bootstrap::blob>& waits_by_process);

@@ -278,7 +278,8 @@ private:
         timings.clear();
         const shared_memory shared(kernel.address, network_ ? kernel.courier : nullptr, config, ranks_);
         state_->reset(user_data, shared.staging(), observation_->prepare(ranks_, config.observed));
-        if (meter_) meter_->start();
+        if (meter_)
+            meter_->start(settings_.trace.empty() ? energy_meter::power::not_sampled : energy_meter::power::sampled);
         control_.barrier("starting the kernel"); // nobody notifies before everybody is reset
 
         cuda::stream stream;
@@ -298,6 +299,7 @@ private:
         wait_for_kernel(stream, running, arrivals ? &*arrivals : nullptr);
         if (!running.failure()) running.end_network();
         if (meter_) energy = meter_->stop();
+        observation_->note_energy(energy, meter_ ? meter_->power_samples() : std::vector<power_sample>());
         if (network_) network_->end();
         running.finish();
         if (running.failure()) throw *running.failure();

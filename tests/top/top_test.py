@@ -73,6 +73,7 @@ class TopTest(unittest.TestCase):
             self.assertEqual((seen["program"], seen["processes"], seen["ranks_per_device"]), ("05_rod", 2, 4))
             self.assertEqual([process["pid"] for process in seen["seen"]], job.pids())
             self.assertEqual([rank["rank"] for rank in seen["ranks"]], list(range(8)))
+            self.assertEqual([process["rates"] for process in seen["seen"]], ["not counted"] * 2)
             # The rank that has left the loop is in free_window; its neighbours know who used to send.
             gone = [rank["rank"] for rank in seen["ranks"] if "free_window" in rank["waits"]]
             self.assertTrue(gone)
@@ -87,9 +88,30 @@ class TopTest(unittest.TestCase):
             self.assertRegex(text, rf"job {seen['job']}: 05_rod on \S+, 2 of 2 processes\n  process 0 \(pid \d+, .*\), ranks "
                                    r"0-3: 0 running, 4 waiting, 0 done; run 1 for \d+\.\d s\n")
             self.assertIn(seen["conclusion"][0], text)
+            self.assertIn("\n  rates of messages: start the program with DCUDA_STATS=1 to see them\n", text)
             self.assertEqual(len(re.findall(r"^  rank \d+ \(process \d, block \d\) in ", run_top("--ranks", *job.pids()).stdout,
                                             re.MULTILINE)), 8)
             self.assertEqual(run_top("--once", "--job", "nonsuch").returncode, 1)
+
+    def test_rates_of_messages(self):
+        with Job(2, "hasty", DCUDA_STATS=os.devnull, **QUIET) as job:
+            seen = job.hanging()
+            for process in seen["seen"]:
+                rates = process["rates"]
+                self.assertEqual(set(rates), {"local", "peer"})  # to the neighbours here and in the other process
+                self.assertGreater(rates["local"]["messages_per_second"], rates["peer"]["messages_per_second"])
+                for rate in rates.values():  # a cell in each message
+                    self.assertAlmostEqual(rate["bytes_per_second"], 4 * rate["messages_per_second"])
+            self.assertRegex(run_top("--once", *job.pids()).stdout,
+                             r"\n    local \S+ k?M? ?messages/s, \S+ [kM]?B/s; peer \S+ k? ?messages/s, \S+ k?B/s\n")
+            # Nothing moves any more: from one look to the next.
+            watcher = subprocess.Popen([top, "--json", "--interval", "0.3", *map(str, job.pids())], text=True,
+                                       stdout=subprocess.PIPE)
+            looks = [json.loads(watcher.stdout.readline()) for _ in range(2)]
+            watcher.kill()
+            watcher.communicate()
+            self.assertEqual(looks[1]["jobs"][0]["seen"][0]["rates"]["local"],
+                             {"messages_per_second": 0, "bytes_per_second": 0})
 
     def test_a_process_that_does_not_answer(self):
         with Job(2, "hasty", **QUIET) as job:
@@ -174,7 +196,7 @@ class TopTest(unittest.TestCase):
             (os.geteuid(), json.dumps({
                 "dcuda_top": 1, "version": "", "backend": "", "program": "", "host": "", "device": "", "job": "",
                 "pid": 1, "process": 0, "processes": 1 << 30, "processes_here": 1, "ranks_per_device": 1 << 30, "run": 1,
-                "run_seconds": 1, "waits": []}).encode(), "its numbers contradict each other"),
+                "run_seconds": 1, "waits": [], "sent": None}).encode(), "its numbers contradict each other"),
         ]:
             with self.subTest(problem=problem), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
                 listener.bind(f"\0dcuda-top/{user}/{pid}")

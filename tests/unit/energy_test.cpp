@@ -1,5 +1,6 @@
 // Joules from a libnvidia-ml.so.1 and a folder of the processors' counters that are ours.
 #include "runtime/energy.hpp"
+#include "runtime/trace_file.hpp"
 
 #include <gtest/gtest.h>
 
@@ -184,6 +185,25 @@ TEST_F(energy, why_that_of_the_processors_is_missing) {
     }
     fs::remove_all(folder_);
     EXPECT_EQ(problem(), none);
+}
+
+TEST_F(energy, on_the_timeline) {
+    dcuda::observed_part part{};
+    part.energy.device = 3.5;
+    part.energy.cpu_problem = "no counter";
+    part.power = {{2'000'000, 345.6}, {22'000'500, 70}};
+    const auto arrived = dcuda::observed_part::decode(part.encode());
+    EXPECT_EQ(arrived.energy.device, 3.5);
+    EXPECT_EQ(arrived.energy.cpu, std::nullopt);
+    EXPECT_EQ(arrived.energy.cpu_problem, "no counter");
+    const std::string path = folder_ / "trace.json";
+    dcuda::trace_file(path, 1'000'000, {0}).append({arrived});
+    std::ifstream file(path);
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    for (const char* sample : {R"("ts":1000.000,"args":{"watts":345.6})", R"("ts":21000.500,"args":{"watts":70.0})"})
+        EXPECT_NE(text.find(std::string(R"({"name":"power of the device","ph":"C","pid":0,"tid":0,)") + sample),
+                  std::string::npos)
+            << text;
 }
 
 } // namespace

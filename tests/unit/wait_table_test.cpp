@@ -12,16 +12,25 @@ using detail::collective;
 using detail::wait_record;
 using detail::waiting;
 
-wait_record on_tag(std::uint32_t tag, std::uint32_t source, std::uint32_t age_ms = 2000) {
-    return {static_cast<std::uint32_t>(waiting::notifications), tag, 1, 0, 1, 1, source, age_ms};
-}
-wait_record sent_by(std::uint32_t rank, std::uint32_t tag) { return on_tag(tag, rank + 1); }
 wait_record in(waiting what, std::uint32_t detail = 0) {
-    return {static_cast<std::uint32_t>(what), detail, 0, 0, 1, 1, 0, 2000};
+    wait_record wait{};
+    wait.what = static_cast<std::uint32_t>(what);
+    wait.detail = detail;
+    wait.epoch = wait.heartbeat = 1;
+    wait.age_ms = 2000;
+    return wait;
 }
 wait_record in(collective kind, waiting what = waiting::collective) {
     return in(what, static_cast<std::uint32_t>(kind));
 }
+wait_record on_tag(std::uint32_t tag, std::uint32_t source, std::uint32_t age_ms = 2000) {
+    wait_record wait = in(waiting::notifications, tag);
+    wait.expected = 1;
+    wait.source = source;
+    wait.age_ms = age_ms;
+    return wait;
+}
+wait_record sent_by(std::uint32_t rank, std::uint32_t tag) { return on_tag(tag, rank + 1); }
 const wait_record runs = {};
 
 wait_table table_of(const std::vector<wait_record>& waits, std::uint32_t ranks_per_device) {

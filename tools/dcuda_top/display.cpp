@@ -19,9 +19,54 @@ using json = nlohmann::ordered_json;
 constexpr std::uint32_t long_wait_ms = 1000;
 constexpr std::size_t most_awaited = 16; // named for each rank in JSON
 
+// What a path carries in a second.
+struct rate {
+    const char* path;
+    double messages, bytes;
+};
+
+// Since the look before, or since the run began.
+std::vector<rate> rates_of(const process& of) {
+    std::vector<rate> rates;
+    const snapshot& now = *of.seen;
+    if (!now.sent) return rates;
+    const bool has_before = of.before && of.before->sent;
+    const dcuda::sent_messages before = has_before ? *of.before->sent : dcuda::sent_messages{};
+    const double seconds = now.run_seconds - (has_before ? of.before->run_seconds : 0);
+    const auto add = [&](const char* name, const dcuda::path_statistics& to, const dcuda::path_statistics& from) {
+        const auto messages = [](const dcuda::path_statistics& of_path) {
+            return of_path.puts + of_path.notified_puts + of_path.notifications;
+        };
+        if (messages(to) == 0 || seconds <= 0) return;
+        rates.push_back({name, static_cast<double>(messages(to) - messages(from)) / seconds,
+                         static_cast<double>(to.bytes - from.bytes) / seconds});
+    };
+    add("local", now.sent->local, before.local);
+    add("peer", now.sent->peer, before.peer);
+    add("network", now.sent->network, before.network);
+    return rates;
+}
+
+// "12.3 k"
+std::string with_prefix(double value) {
+    const char* const prefixes[] = {"", "k", "M", "G", "T"};
+    std::size_t i = 0;
+    for (; value >= 999.5 && i + 1 < std::size(prefixes); ++i) value /= 1000;
+    return fmt::format("{:.3g} {}", value, prefixes[i]);
+}
+
+std::string describe_rates(const process& of) {
+    std::string text;
+    for (const rate& each : rates_of(of))
+        text += fmt::format("{}{} {} messages/s, {}B/s", text.empty() ? "    " : "; ", each.path,
+                            with_prefix(each.messages), with_prefix(each.bytes));
+    return text.empty() ? text : text + '\n';
+}
+
 // The processes of one job that have answered, by their index.
 struct job {
     std::map<int, const snapshot*> processes;
+    std::map<int, const process*> asked; // the same
     const snapshot& any() const { return *processes.begin()->second; }
     wait_table table() const {
         std::vector<wait_table::part> known;
@@ -35,11 +80,13 @@ std::map<std::string, job> by_job(const std::vector<process>& processes) {
     std::map<std::string, job> jobs;
     for (const process& each : processes)
         if (each.seen) {
-            auto& members = jobs[each.seen->job].processes;
+            job& mine = jobs[each.seen->job];
+            auto& members = mine.processes;
             // The processes of a job agree on its size.
             const snapshot& other = members.empty() ? *each.seen : *members.begin()->second;
             if (each.seen->processes == other.processes && each.seen->ranks_per_device == other.ranks_per_device)
-                members.emplace(each.seen->process, &*each.seen);
+                if (members.emplace(each.seen->process, &*each.seen).second)
+                    mine.asked.emplace(each.seen->process, &each);
         }
     return jobs;
 }
@@ -123,7 +170,9 @@ std::string as_text(const std::vector<process>& processes, detail how) {
         if (!text.empty()) text += '\n';
         text += fmt::format("job {}: {} on {}, {} of {} process{}\n", id, any.program, any.host, job.processes.size(),
                             any.processes, any.processes == 1 ? "" : "es");
-        for (const auto& [index, each] : job.processes) text += describe_process(table, *each);
+        for (const auto& [index, each] : job.processes)
+            text += describe_process(table, *each) + describe_rates(*job.asked.at(index));
+        if (!any.sent) text += "  rates of messages: start the program with DCUDA_STATS=1 to see them\n";
         if (const int elsewhere = any.processes - any.processes_here; elsewhere > 0)
             text += fmt::format("  {} of its processes run on other hosts: dcuda-top there shows them\n", elsewhere);
         text += "ranks" + (how == detail::ranks ? describe_ranks(table, job) : table.lines()) +
@@ -140,11 +189,15 @@ std::string as_json(const std::vector<process>& processes) {
         const wait_table table = job.table();
         json members = json::array(), ranks = json::array();
         for (const auto& [index, each] : job.processes) {
+            json rates;
+            for (const rate& path : rates_of(*job.asked.at(index)))
+                rates[path.path] = {{"messages_per_second", path.messages}, {"bytes_per_second", path.bytes}};
             members.push_back({{"process", index},
                                {"pid", each->pid},
                                {"device", each->device},
                                {"run", each->run},
-                               {"run_seconds", each->run_seconds}});
+                               {"run_seconds", each->run_seconds},
+                               {"rates", each->sent ? rates : json("not counted")}});
             for (std::uint32_t block = 0; block < each->ranks_per_device; ++block)
                 ranks.push_back(rank_as_json(table, *each, block));
         }

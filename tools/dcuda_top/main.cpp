@@ -82,8 +82,12 @@ int main(int argc, char** argv) try {
     const bool terminal = isatty(STDOUT_FILENO) == 1 && !chosen.json;
     const bool once = chosen.once || (!terminal && interval->count() == 0);
     if (terminal && !once) fmt::print("\x1b[2J");
-    for (;;) {
-        const auto found = look(chosen);
+    for (std::vector<top::process> last, found;; last = std::move(found)) {
+        found = look(chosen);
+        for (top::process& each : found)
+            for (top::process& earlier : last)
+                if (each.seen && earlier.seen && earlier.pid == each.pid && earlier.seen->run == each.seen->run)
+                    each.before = std::move(earlier.seen);
         std::string text = chosen.json ? top::as_json(found)
                                        : top::as_text(found, chosen.ranks ? top::detail::ranks : top::detail::groups);
         if (found.empty() && !chosen.json) text = nothing_found(chosen);

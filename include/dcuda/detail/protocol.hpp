@@ -178,9 +178,9 @@ struct alignas(8) wait_record {
     std::uint32_t seen;      // of these, arrived
     std::uint32_t epoch;     // number of long waits so far
     std::uint32_t heartbeat; // advances whenever the rank has looked again in vain
-    std::uint32_t since[2];  // in an observed run: when the operation began, in ticks
     std::uint32_t source;    // of the last notification with this tag: its world rank + 1, or one of these
     std::uint32_t age_ms;    // for how long the host has seen this wait. In the host's copies only; writer: the host
+    std::uint32_t since[2];  // in an observed run: when the operation began, in ticks
 };
 inline constexpr std::uint32_t no_source = 0; // nobody has sent one
 inline constexpr std::uint32_t unknown_source = UINT32_MAX;

@@ -35,6 +35,7 @@ else()
     target_link_libraries(dcuda_fmt INTERFACE "${DCUDA_FMT_LIBRARY}")
 endif()
 dcuda_find_header_only(CLI11::CLI11 CLI/CLI.hpp)
+dcuda_find_header_only(nlohmann_json::nlohmann_json nlohmann/json.hpp)
 
 # libsodium, by which processes on several hosts know each other. The archive, so that programs need nothing at run
 # time; an installed dCUDA has a copy of it (dcuda_install.cmake).
@@ -60,8 +61,6 @@ if(DCUDA_BACKEND STREQUAL "cpu")
         message(FATAL_ERROR "dCUDA's CPU backend needs Boost.Context, which was not found. ${dcuda_cure}")
     endif()
 endif()
-
-dcuda_find_header_only(nlohmann_json::nlohmann_json nlohmann/json.hpp)
 
 if(DCUDA_BUILD_APPS AND NOT TARGET PNG::PNG)
     if(EXISTS "${dcuda_deps_dir}/include/png.h")

@@ -25,6 +25,12 @@ bool asks_for_help(int argc, char** argv) {
                        [](std::string_view argument) { return argument == "-h" || argument == "--help"; });
 }
 
+bool asks_for_json(int argc, char** argv) {
+    return std::any_of(argv + 1, argv + argc, [](std::string_view argument) {
+        return argument == "--json" || argument.starts_with("--json=");
+    });
+}
+
 bool asks_runtime_for_ranks(int argc, char** argv) {
     return std::any_of(argv + 1, argv + argc,
                        [](std::string_view argument) { return argument.starts_with("--dcuda-ranks"); });

@@ -35,6 +35,9 @@ command_line<Options> parse(CLI::App& app, int argc, char** argv, const Options&
 // Whether the arguments ask for the help text, which needs no device and no other process.
 bool asks_for_help(int argc, char** argv);
 
+// Whether they ask for a report in JSON.
+bool asks_for_json(int argc, char** argv);
+
 // Whether they ask the runtime, not the program, for a number of ranks.
 bool asks_runtime_for_ranks(int argc, char** argv);
 

@@ -43,7 +43,8 @@ int run_program(const char* name, int argc, char** argv, arguments::command_line
             return 0;
         }
         const bool asked_for_ranks = arguments::asks_runtime_for_ranks(argc, argv);
-        dcuda::runtime runtime(argc, argv);
+        // Reading the counters of energy takes some milliseconds before and after a run.
+        dcuda::runtime runtime(argc, argv, {.measure_energy = arguments::asks_for_json(argc, argv)});
         session here{runtime, runtime.info(), asked_for_ranks};
         const arguments::command_line<Options> command = parse(argc, argv);
         if (!command.chosen) {

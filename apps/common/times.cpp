@@ -39,4 +39,29 @@ nlohmann::ordered_json times_as_json(const std::vector<double>& milliseconds, in
             {"samples", samples}};
 }
 
+void joules::add(const dcuda::run_energy& of_run) {
+    const auto add_to = [&](std::optional<double>& sum, const std::optional<double>& more) {
+        if (runs_ == 0) sum = 0;
+        sum = sum && more ? std::optional(*sum + *more) : std::nullopt;
+    };
+    add_to(devices_, of_run.all_devices);
+    add_to(cpus_, of_run.all_cpus);
+    ++runs_;
+    const auto why = [](const std::string& here) {
+        return here.empty() ? std::string("it is not known to another process") : here;
+    };
+    if (!of_run.all_devices) devices_problem_ = why(of_run.device_problem);
+    if (!of_run.all_cpus) cpus_problem_ = why(of_run.cpu_problem);
+}
+
+nlohmann::ordered_json joules::as_json() const {
+    if (runs_ == 0) return nullptr;
+    nlohmann::ordered_json json = {{"devices", nullptr}, {"cpus", nullptr}};
+    if (devices_) json["devices"] = *devices_;
+    if (cpus_) json["cpus"] = *cpus_;
+    if (!devices_) json["devices_problem"] = devices_problem_;
+    if (!cpus_) json["cpus_problem"] = cpus_problem_;
+    return json;
+}
+
 } // namespace common

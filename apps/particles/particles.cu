@@ -248,6 +248,7 @@ int run(common::session& here, const options& chosen) {
     std::vector<particle> expected;
     for (int i = 0; i < chosen.repeat; ++i) {
         about.milliseconds.push_back(solve.run());
+        if (is_dcuda) about.energy.add(runtime.energy());
         const tally sum = add_up(known);
         about.counted = totals_of(sum);
         std::string problem = tell(sum.failed, chosen, capacity);

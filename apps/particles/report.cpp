@@ -145,6 +145,7 @@ std::string as_json(const report& about, const options& chosen) {
         {"pairs", t.pairs},
         {"repeat", about.milliseconds.size()},
         {"time_per_step_us", common::times_as_json(about.milliseconds, chosen.steps)},
+        {"joules", about.energy.as_json()},
         {"particles_per_second", speed.particles},
         {"pairs_per_second", speed.pairs},
         {"momentum_error", momentum_error(t)},

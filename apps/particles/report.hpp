@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "common/times.hpp"
 #include "motion.hpp"
 #include "options.hpp"
 #include "reference.hpp"
@@ -44,6 +45,7 @@ struct report {
     std::vector<double> exchange_milliseconds; // of the exchanges alone; 0 where that is not known
     totals counted;
     std::optional<verdict> verified;
+    common::joules energy = {};
 };
 
 // Notified puts of all ranks in one step, and the part of them that leaves a device: of a model to compare with,

@@ -66,6 +66,7 @@ public:
         } else {
             here_.runtime.run(iterate, part_.config(), part_.work(), goal_);
             milliseconds_ = here_.runtime.timings().at(0);
+            energy_ = here_.runtime.energy();
         }
         const board after = part_.read<board>();
         told_ = after.told;
@@ -83,6 +84,7 @@ public:
     double run_exchanges() { return model_ ? model_->exchange_alone() : 0.0; }
 
     double milliseconds() const { return milliseconds_; }
+    const std::optional<dcuda::run_energy>& energy() const { return energy_; } // empty: of no run of dCUDA
     std::string describe_model() const { return model_ ? model_->describe() : ""; }
     const goal& wanted() const { return goal_; }
     int team() const { return part_.work().team; }
@@ -93,6 +95,7 @@ private:
     device_part part_;
     std::unique_ptr<common::model> model_; // null: dCUDA
     double milliseconds_ = 0.0;
+    std::optional<dcuda::run_energy> energy_;
     control told_;
 };
 
@@ -160,6 +163,7 @@ int run(common::session& here, const power_options& chosen) {
     for (int i = 0; i < chosen.repeat; ++i) {
         seen = solve.run(start);
         about.milliseconds.push_back(solve.milliseconds());
+        if (solve.energy()) about.energy.add(*solve.energy());
         if (has_failed(seen.told, chosen)) throw common::agreed_error(failure_of(seen, chosen));
         vector = solve.collect();
         if (first && chosen.verify) verify(about, chosen, from, start, solve.wanted(), expected, seen, vector);

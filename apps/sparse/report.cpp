@@ -111,6 +111,7 @@ nlohmann::ordered_json common_json(const char* program, const report& about, con
 void add_results(nlohmann::ordered_json& json, const report& about, int steps, const char* time_name) {
     json["repeat"] = about.milliseconds.size();
     json[time_name] = common::times_as_json(about.milliseconds, steps);
+    json["joules"] = about.energy.as_json();
     if (exchanges_known(about))
         json[fmt::format("exchanges_alone_{}", std::string(time_name).substr(5))] =
             1e6 * common::seconds_per_run(about.exchange_milliseconds).median / std::max(1, steps);

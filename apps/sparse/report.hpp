@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "common/times.hpp"
 #include "options.hpp"
 #include "reference.hpp"
 
@@ -29,6 +30,7 @@ struct report {
     std::vector<double> milliseconds;          // one entry per run
     std::vector<double> exchange_milliseconds; // of the exchanges alone; 0 where that is not known
     std::optional<verdict> verified;
+    common::joules energy = {};
 };
 
 // What ranks put in one repetition or iteration, and the part of it that leaves a device.

@@ -80,6 +80,7 @@ int run(common::session& here, const spmv_options& chosen) {
         } else {
             here.runtime.run(multiply, config, part.work(), chosen.repetitions);
             about.milliseconds.push_back(here.runtime.timings().at(0));
+            about.energy.add(here.runtime.energy());
         }
         if (chosen.verify) {
             const std::vector<double> seen = part.collect(gathered::product, 0);

@@ -164,6 +164,7 @@ std::string as_json(const report& about, const options& chosen) {
         {"bytes_between_devices_per_iteration", moved.bytes_between_devices},
         {"repeat", about.milliseconds.size()},
         {"time_per_iteration_us", common::times_as_json(about.milliseconds, chosen.iterations)},
+        {"joules", about.energy.as_json()},
         {"verification", nullptr},
     };
     if (chosen.model != "dcuda") {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "common/times.hpp"
 #include "diffusion.hpp"
 #include "division.hpp"
 #include "options.hpp"
@@ -36,6 +37,7 @@ struct report {
     std::vector<double> exchange_milliseconds; // of the exchanges alone; 0 where that is not known
     std::optional<verdict> verified;
     std::optional<values> surveyed;
+    common::joules energy = {};
 };
 
 // Border planes and bytes that the ranks put in one iteration, and the part of them that leaves a device. A put that

@@ -345,6 +345,7 @@ int run(common::session& here, const options& chosen) {
     field after, expected;
     for (int i = 0; i < chosen.repeat; ++i) {
         about.milliseconds.push_back(solve.run());
+        if (chosen.model == "dcuda") about.energy.add(runtime.energy());
         about.exchange_milliseconds.push_back(solve.run_exchanges());
         if (!chosen.needs_result()) continue;
         after = solve.collect();

@@ -29,6 +29,18 @@ struct options {
     int max_windows = 0;                       // DCUDA_MAX_WINDOWS; 0: 64; windows that exist at one time
     std::chrono::milliseconds wait_timeout{0}; // DCUDA_WAIT_TIMEOUT, in seconds; 0: a wait may take for ever
     bool count = false;                        // DCUDA_STATS; count what ranks do: runtime::statistics
+    bool measure_energy = false;               // DCUDA_ENERGY; counted and traced runs are measured, too
+};
+
+// The energy of a run, in joules, as the machine's own counters have it. What is empty is not known; the text beside it
+// says why, and how to get it. Counters are read before and after the kernel, and what else uses the device or the
+// processors counts as well. NVIDIA's counter advances in steps of some 100 ms, so only runs of seconds tell something.
+struct run_energy {
+    std::optional<double> device; // of this process's device
+    std::string device_problem;
+    std::optional<double> cpu; // of all processors of this host
+    std::string cpu_problem;
+    std::optional<double> all_devices, all_cpus; // of the job; each host counts once
 };
 
 // The shape of a kernel launch. The number of blocks is the number of ranks.
@@ -86,6 +98,9 @@ public:
 
     // Memory that every rank of this device finds through rank::user_data() in the following runs. Owned by the caller.
     void set_user_data(void* device_memory);
+
+    // Energy of the last run that ended well. Nothing is known without options::measure_energy.
+    run_energy energy() const;
 
     // Milliseconds between rank::start_timer and rank::stop_timer, one entry per stop, of the last run.
     std::vector<double> timings() const;

@@ -78,7 +78,7 @@ local_peer peer_of(int fd) {
     socklen_t length = sizeof peer;
     check_errno(getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length), "cannot identify the peer of a local socket",
                 error_code::bootstrap_failure);
-    return {peer.pid, peer.uid == geteuid()};
+    return {peer.pid, peer.uid == geteuid(), peer.uid};
 }
 
 } // namespace dcuda::bootstrap

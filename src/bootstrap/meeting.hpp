@@ -14,6 +14,7 @@ descriptor try_connect(const std::string& address); // empty: nobody listens the
 struct local_peer {
     pid_t pid;
     bool is_same_user;
+    uid_t user;
 };
 local_peer peer_of(int fd);
 

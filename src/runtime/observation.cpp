@@ -105,6 +105,32 @@ rank_statistics statistics_of(const rank_counters& counters, int rank) {
     return result;
 }
 
+// What is not known of one run is not known of all.
+void add(run_energy& to, const run_energy& more, bool is_first) {
+    const auto add_one = [&](std::optional<double>& sum, std::string& problem, const std::optional<double>& joules,
+                             const std::string& why) {
+        if (is_first) sum = 0;
+        sum = sum && joules ? std::optional(*sum + *joules) : std::nullopt;
+        if (!joules) problem = why;
+    };
+    add_one(to.device, to.device_problem, more.device, more.device_problem);
+    add_one(to.cpu, to.cpu_problem, more.cpu, more.cpu_problem);
+}
+
+// `cpu` is of the process's host, and the same for all processes there.
+json in_json(const run_energy& from) {
+    json result = {{"device", nullptr}, {"cpu", nullptr}};
+    if (from.device)
+        result["device"] = *from.device;
+    else
+        result["device_problem"] = from.device_problem;
+    if (from.cpu)
+        result["cpu"] = *from.cpu;
+    else
+        result["cpu_problem"] = from.cpu_problem;
+    return result;
+}
+
 json in_json(const rank_statistics& from) {
     json result;
     if (from.rank >= 0) result["rank"] = from.rank;
@@ -234,6 +260,11 @@ void observation::begin_run() {
     lost_process_ = -1;
 }
 
+void observation::note_energy(const run_energy& joules, const std::vector<power_sample>& power) {
+    energy_ = joules;
+    power_ = power;
+}
+
 void observation::note_device_clock(std::uint64_t device_ns) { clock_samples_.push_back({clock_ns(), device_ns}); }
 
 void observation::end_run(const device_state& state, device_link& link, double kernel_ms, const std::string& why) {
@@ -287,6 +318,8 @@ observed_part observation::read(const device_state& state, device_link& link, do
                   {}};
     part.failure = why;
     part.host_events = host_.take(part.about.host_drops);
+    part.energy = energy_;
+    if (traces_) part.power = power_;
     try {
         read_device(part, state, link);
     } catch (const error& problem) {
@@ -436,6 +469,7 @@ std::vector<observed_part> observation::gather(observed_part mine) {
 
 void observation::count(const observed_part& part) {
     struct statistics& sum = statistics_[part.about.process];
+    add(joules_[part.about.process], part.energy, sum.runs == 0);
     ++sum.runs;
     sum.kernel_ms += part.about.kernel_ms;
     sum.ring_commands = std::max(sum.ring_commands, part.about.ring_commands);
@@ -490,6 +524,7 @@ void observation::write_statistics() {
                               {"runs", sum.runs},
                               {"kernel_ms", sum.kernel_ms},
                               {"ring_commands", sum.ring_commands},
+                              {"joules", in_json(joules_.at(process))},
                               {"ranks", std::move(ranks)}});
     }
     result["total"] = in_json(total);

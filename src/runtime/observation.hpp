@@ -59,6 +59,9 @@ public:
     // So many commands were found in the ring at once.
     void note_ring(std::uint64_t commands) { ring_commands_ = std::max(ring_commands_, commands); }
 
+    // What the run that ends has cost, and what the device has drawn meanwhile.
+    void note_energy(const run_energy& joules, const std::vector<power_sample>& power);
+
     host_track& host() { return host_; }
 
     // Of this process's ranks.
@@ -101,8 +104,11 @@ private:
     std::vector<clock_sample> clock_samples_;
     std::uint64_t ring_commands_ = 0;
     host_track host_;
+    run_energy energy_;
+    std::vector<power_sample> power_;
 
     std::map<int, struct statistics> statistics_; // by process: this one's, in process 0 all
+    std::map<int, run_energy> joules_;            // the same, summed over the runs
     std::map<int, std::string> arrived_;          // process 0: by process, the part of this run
     int confirmed_ = 0;                           // the other processes: the last run that process 0 has from here
     int lost_process_ = -1;

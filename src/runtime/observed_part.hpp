@@ -2,6 +2,7 @@
 #pragma once
 
 #include "dcuda/detail/protocol.hpp"
+#include "runtime/energy.hpp"
 #include "runtime/host_track.hpp"
 #include "support/wire.hpp"
 
@@ -47,6 +48,8 @@ struct observed_part {
     std::vector<std::vector<detail::trace_event>> events{}; // by rank, oldest first; empty if the run is only counted
     std::map<std::uint64_t, std::string> names{};           // of ranges, by their address
     std::vector<host_event> host_events{};
+    run_energy energy{};
+    std::vector<power_sample> power{}; // of the device
 
     std::string encode() const {
         support::wire_writer to;
@@ -63,6 +66,11 @@ struct observed_part {
             to.put(std::string_view(text));
         }
         to.put(host_events);
+        to.put(energy.device.value_or(-1));
+        to.put(std::string_view(energy.device_problem));
+        to.put(energy.cpu.value_or(-1));
+        to.put(std::string_view(energy.cpu_problem));
+        to.put(power);
         return to.bytes();
     }
 
@@ -81,6 +89,11 @@ struct observed_part {
             result.names[address] = from.get_text();
         }
         result.host_events = from.get_vector<host_event>();
+        if (const auto joules = from.get<double>(); joules >= 0) result.energy.device = joules;
+        result.energy.device_problem = from.get_text();
+        if (const auto joules = from.get<double>(); joules >= 0) result.energy.cpu = joules;
+        result.energy.cpu_problem = from.get_text();
+        result.power = from.get_vector<power_sample>();
         return result;
     }
 };

@@ -26,9 +26,10 @@ constexpr std::uint32_t report_interval = ring_capacity / 4;
 } // namespace
 
 progress::progress(bootstrap::control& control, device_state& state, device_link& link, network_path* network,
-                   observation& observer, const settings& with)
+                   live_view* live, observation& observer, const settings& with)
     : control_(control), state_(state), link_(link), log_(static_cast<std::size_t>(state.ranks())), network_(network),
-      observer_(observer), windows_(control, state, link), watchdog_(control, state, link, with.watchdog_interval) {}
+      live_(live), observer_(observer), windows_(control, state, link),
+      watchdog_(control, state, link, with.watchdog_interval) {}
 
 bool progress::poll() {
     const bool had_commands = serve_commands();
@@ -38,7 +39,39 @@ bool progress::poll() {
 bool progress::poll_rest() {
     const bool had_events = serve_events();
     if (!failure_ && !network_failure_) watchdog_.poll(network_ == nullptr || network_->is_quiet());
+    serve_watchers();
     return had_events;
+}
+
+void progress::serve_watchers() {
+    if (live_ == nullptr || failure_ || !live_->poll()) return;
+    try {
+        live_->answer(watchdog_.read_waits(), count_sent());
+    } catch (const error&) {
+        // The device is gone: the end of the kernel will tell.
+    }
+}
+
+// What the ranks have counted so far, if they count.
+std::optional<sent_messages> progress::count_sent() {
+    const rank_counters* const from = state_.fields().observer.counters;
+    if (from == nullptr) return std::nullopt;
+    std::vector<rank_counters> counters(static_cast<std::size_t>(state_.ranks()));
+    link_.read_words(reinterpret_cast<std::uint32_t*>(counters.data()), reinterpret_cast<const std::uint32_t*>(from),
+                     counters.size() * sizeof(rank_counters) / sizeof(std::uint32_t));
+    sent_messages sum;
+    const auto add = [](path_statistics& to, const path_counters& more) {
+        to.puts += more.puts;
+        to.notified_puts += more.notified_puts;
+        to.notifications += more.notifications;
+        to.bytes += more.bytes;
+    };
+    for (const rank_counters& rank : counters) {
+        add(sum.local, rank.local);
+        add(sum.peer, rank.peer);
+        add(sum.network, rank.network);
+    }
+    return sum;
 }
 
 bool progress::serve_network() {
@@ -218,7 +251,8 @@ void progress::report_lost(const std::string& who) {
         };
         if (std::any_of(now.begin(), now.end(), waits_for_others))
             waits = "; here wait" + describe_waits(now, static_cast<std::uint32_t>(state_.ranks()),
-                                                   static_cast<std::uint32_t>(state_.first_rank()));
+                                                   static_cast<std::uint32_t>(state_.first_rank()),
+                                                   static_cast<std::uint32_t>(state_.world_size()));
     } catch (const error&) {
         // The device is gone, too.
     }
@@ -233,7 +267,8 @@ void progress::report_deadlock(const std::vector<bootstrap::blob>& waits_by_proc
     }
     if (control_.index() != 0) return; // process 0 tells the others
     fail(error(error_code::deadlock, fmt::format("deadlock: all {} ranks wait and nothing moves{}", waits.size(),
-                                                 describe_waits(waits, static_cast<std::uint32_t>(state_.ranks())))));
+                                                 describe_waits(waits, static_cast<std::uint32_t>(state_.ranks()), 0,
+                                                                static_cast<std::uint32_t>(waits.size())))));
 }
 
 void progress::fail(const error& cause) {

@@ -6,6 +6,7 @@
 #include "runtime/device_link.hpp"
 #include "runtime/device_log.hpp"
 #include "runtime/device_state.hpp"
+#include "runtime/live_view.hpp"
 #include "runtime/network_path.hpp"
 #include "runtime/observation.hpp"
 #include "runtime/watchdog.hpp"
@@ -21,14 +22,15 @@ namespace dcuda {
 // For one run. Used by one thread.
 class progress {
 public:
-    // `network`: null if all processes map each other's memory.
+    // `network`: null if all processes map each other's memory. `live`: null if nobody may watch.
     progress(bootstrap::control& control, device_state& state, device_link& link, network_path* network,
-             observation& observer, const settings& with);
+             live_view* live, observation& observer, const settings& with);
 
     // Serves the ranks' commands and the network. True if there was something.
     bool poll();
 
-    // What can wait a little: the control plane and the watchdog. After poll(). True if there was something.
+    // What can wait a little: the control plane, the watchdog and who watches. After poll(). True if there was
+    // something.
     bool poll_rest();
 
     // Ends the run on all processes because of an error here. The first error counts.
@@ -54,6 +56,8 @@ private:
     bool serve_network();
     bool serve_events();
     error found_by_checker() const;
+    void serve_watchers();
+    std::optional<sent_messages> count_sent();
     void serve(const detail::command& cmd, const std::byte* payload);
     void serve(const bootstrap::event& what);
     void report_deadlock(const std::vector<bootstrap::blob>& waits_by_process);
@@ -65,6 +69,7 @@ private:
     device_link& link_;
     device_log log_;
     network_path* network_;
+    live_view* live_;
     observation& observer_;
     window_host windows_;
     watchdog watchdog_;

@@ -1,8 +1,8 @@
 #include "runtime/report.hpp"
 
-#include <fmt/format.h>
+#include "runtime/wait_table.hpp"
 
-#include <map>
+#include <fmt/format.h>
 
 namespace dcuda {
 
@@ -41,66 +41,11 @@ const char* name(operation where) {
     return "operation";
 }
 
-const char* name(collective where) {
-    switch (where) {
-    case collective::init:
-        return "the start of the kernel (init)";
-    case collective::finish:
-        return "the end of the kernel (finish)";
-    case collective::barrier_world:
-        return "barrier(world)";
-    case collective::barrier_device:
-        return "barrier(device)";
-    case collective::create_window:
-        return "create_window";
-    case collective::free_window:
-        return "free_window";
-    case collective::start_timer:
-        return "start_timer";
-    case collective::stop_timer:
-        return "stop_timer";
-    case collective::count:
-        break;
-    }
-    return "a collective operation";
-}
-
 std::string name_window(std::uint32_t id) {
     return id == 0 ? std::string("the window none") : fmt::format("window {}", (id & 0xffff) - 1);
 }
 
-std::string describe_wait(const wait_record& wait) {
-    switch (static_cast<waiting>(wait.what)) {
-    case waiting::notifications:
-        return fmt::format("wait_notifications(tag {}, count {}): {} arrived", wait.detail, wait.expected, wait.seen);
-    case waiting::collective:
-        return fmt::format("{}, for other ranks of its device", name(static_cast<collective>(wait.detail)));
-    case waiting::other_devices:
-        return fmt::format("{}, for the ranks of other processes", name(static_cast<collective>(wait.detail)));
-    case waiting::host_reply:
-        return "create_window, for its host and the ranks of other processes";
-    case waiting::flush:
-        return "flush, for puts over the network to arrive";
-    case waiting::mailbox:
-        return fmt::format("put_notify or notify to rank {}, whose mailbox is full of what this rank has sent: rank {} "
-                           "takes its mail when it waits",
-                           wait.detail, wait.detail);
-    case waiting::ring_space:
-        return "space in the command ring, for its host";
-    case waiting::done:
-        return "nothing: it has finished";
-    case waiting::no:
-        break;
-    }
-    return "nothing: it runs";
-}
-
 } // namespace
-
-std::string name_rank(std::uint32_t world_rank, std::uint32_t ranks_per_device) {
-    return fmt::format("rank {} (process {}, block {})", world_rank, world_rank / ranks_per_device,
-                       world_rank % ranks_per_device);
-}
 
 error describe_fault(const command& fault_command, std::uint32_t first_rank, std::uint32_t ranks_per_device) {
     const std::uint32_t* words = fault_command.words;
@@ -151,35 +96,9 @@ error describe_fault(const command& fault_command, std::uint32_t first_rank, std
 }
 
 std::string describe_waits(const std::vector<wait_record>& by_rank, std::uint32_t ranks_per_device,
-                           std::uint32_t first_rank) {
-    constexpr std::size_t ranks_in_a_line = 12;
-    std::map<std::string, std::vector<std::uint32_t>> ranks_by_wait;
-    for (std::uint32_t rank = 0; rank < by_rank.size(); ++rank)
-        ranks_by_wait[describe_wait(by_rank[rank])].push_back(first_rank + rank);
-    std::string text;
-    for (const auto& [wait, ranks] : ranks_by_wait) {
-        text += "\n  ";
-        if (ranks.size() == 1) {
-            text += name_rank(ranks[0], ranks_per_device);
-        } else {
-            text += fmt::format("{} ranks (", ranks.size());
-            std::size_t shown = 0;
-            for (std::size_t i = 0; i < ranks.size(); ++shown) {
-                std::size_t last = i;
-                while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-                if (shown == ranks_in_a_line) {
-                    text += ", ...";
-                    break;
-                }
-                if (i != 0) text += ", ";
-                text += last == i ? fmt::format("{}", ranks[i]) : fmt::format("{}-{}", ranks[i], ranks[last]);
-                i = last + 1;
-            }
-            text += ")";
-        }
-        text += " in " + wait;
-    }
-    return text;
+                           std::uint32_t first_rank, std::uint32_t world_size) {
+    const wait_table table(world_size, ranks_per_device, {{first_rank, by_rank}});
+    return table.lines() + table.conclusion();
 }
 
 } // namespace dcuda

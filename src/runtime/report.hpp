@@ -9,15 +9,12 @@
 
 namespace dcuda {
 
-// "rank 17 (process 2, block 1)"
-std::string name_rank(std::uint32_t world_rank, std::uint32_t ranks_per_device);
-
 // What a fault command says.
 error describe_fault(const detail::command& fault, std::uint32_t first_rank, std::uint32_t ranks_per_device);
 
-// The waits of all ranks of the system, or of those from `first_rank` on, a line per kind of wait: what a deadlock
-// looks like.
+// What these ranks of the system wait for, from `first_rank` on, and what that comes down to: lines, each after a line
+// break (wait_table.hpp).
 std::string describe_waits(const std::vector<detail::wait_record>& by_rank, std::uint32_t ranks_per_device,
-                           std::uint32_t first_rank = 0);
+                           std::uint32_t first_rank, std::uint32_t world_size);
 
 } // namespace dcuda

@@ -3,6 +3,7 @@
 #include "bootstrap/control.hpp"
 #include "bootstrap/job.hpp"
 #include "runtime/checker.hpp"
+#include "runtime/energy.hpp"
 #include "runtime/limits.hpp"
 #include "runtime/progress.hpp"
 #include "runtime/settings.hpp"
@@ -12,6 +13,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <numeric>
 #include <thread>
 
 namespace dcuda {
@@ -57,6 +59,32 @@ int choose_device(const bootstrap::job& job) {
     return devices;
 }
 
+// The PCI bus id of the device in use; empty on the CPU backend.
+std::string find_bus_id() {
+    char bus_id[32] = {};
+#if DCUDA_BACKEND_CUDA
+    int device = 0;
+    cuda::check(cudaGetDevice(&device), "asking for the device");
+    cuda::check(cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, device), "asking for the device's bus id");
+#endif
+    return bus_id;
+}
+
+// The device in use, for people: "NVIDIA H200 0000:3B:00.0".
+std::string name_device() {
+#if DCUDA_BACKEND_CUDA
+    // PERF: cudaGetDeviceProperties would take milliseconds.
+    using get_name = int (*)(char* name, int bytes, int device);
+    char name[128] = {};
+    int device = 0;
+    cuda::check(cudaGetDevice(&device), "asking for the device");
+    cuda::driver_function<get_name>("cuDeviceGetName")(name, sizeof name - 1, device);
+    return fmt::format("{} {}", name, find_bus_id());
+#else
+    return "CPU";
+#endif
+}
+
 } // namespace
 
 class runtime::implementation {
@@ -71,6 +99,11 @@ public:
         if (settings_.check != check_mode::off)
             checker_ = std::make_unique<checker>(control_, settings_, network_ == nullptr);
 #endif
+        energy.device_problem = energy.cpu_problem = "not measured: set DCUDA_ENERGY=1 or options::measure_energy";
+        if (settings_.measure_energy)
+            meter_ = std::make_unique<energy_meter>(
+                find_bus_id(), energy_sources{.nvml = "libnvidia-ml.so.1", .powercap = settings_.powercap});
+        if (settings_.live_view) live_ = std::make_unique<live_view>(job_, name_device());
     }
 
     rank_info info() const {
@@ -107,6 +140,7 @@ public:
 
     void* user_data = nullptr;
     std::vector<double> timings;
+    run_energy energy;
 
 private:
     // Every pair of processes needs a path between their devices: peer access, or else the network.
@@ -259,13 +293,16 @@ private:
         state_->check_by(checker_ ? checker_->begin_run(ranks_) : nullptr);
 #endif
         state_->reset(user_data, shared.staging(), observation_->prepare(ranks_, config.observed));
+        if (meter_)
+            meter_->start(settings_.trace.empty() ? energy_meter::power::not_sampled : energy_meter::power::sampled);
         control_.barrier("starting the kernel"); // nobody notifies before everybody is reset
 
         cuda::stream stream;
         cuda::event start, stop;
         std::optional<device_delivery> arrivals;
         if (network_) network_->begin(*state_, arrivals.emplace(*state_), observation_->host());
-        progress running(control_, *state_, *link_, network_.get(), *observation_, settings_);
+        if (live_) live_->begin_run(ranks_);
+        progress running(control_, *state_, *link_, network_.get(), live_.get(), *observation_, settings_);
         if (state_->fields().observer.counters != nullptr) observation_->begin_run();
         start.record(stream);
         const cudaError_t launched =
@@ -276,6 +313,8 @@ private:
         if (arrivals) arrivals->start(kernel.courier, config.threads.x * config.threads.y * config.threads.z);
         wait_for_kernel(stream, running, arrivals ? &*arrivals : nullptr);
         if (!running.failure()) running.end_network();
+        if (meter_) energy = meter_->stop();
+        observation_->note_energy(energy, meter_ ? meter_->power_samples() : std::vector<power_sample>());
         if (network_) network_->end();
         running.finish();
 #if DCUDA_BACKEND_CPU
@@ -284,9 +323,39 @@ private:
         if (running.failure()) throw *running.failure();
         timings = running.timings();
         const double elapsed_ms = milliseconds(start, stop);
-        control_.barrier("ending the run"); // our memory may be freed now: nobody's kernel runs
+        add_up_energy(
+            control_.allgather(pack_energy(), "ending the run")); // our memory may be freed now: nobody's kernel runs
         observation_->end_run(*state_, *link_, elapsed_ms);
         return elapsed_ms;
+    }
+
+    // What processes tell each other of a run's energy; negative: not known.
+    struct process_energy {
+        double device, cpu;
+        int node;
+    };
+
+    std::string pack_energy() const {
+        support::wire_writer message;
+        message.put(process_energy{energy.device.value_or(-1), energy.cpu.value_or(-1), node_index_});
+        return std::string(message.bytes());
+    }
+
+    void add_up_energy(const std::vector<bootstrap::blob>& all) {
+        double devices = 0;
+        bool devices_known = true;
+        std::vector<double> by_node(static_cast<std::size_t>(node_count_), -1);
+        for (const auto& each : all) {
+            const auto theirs = support::wire_reader(each).get<process_energy>();
+            devices_known = devices_known && theirs.device >= 0;
+            devices += theirs.device;
+            double& node = by_node.at(static_cast<std::size_t>(theirs.node));
+            node = std::max(node, theirs.cpu); // its processes have seen the same counters
+        }
+        energy.all_devices = energy.all_cpus = std::nullopt;
+        if (devices_known) energy.all_devices = devices;
+        if (*std::min_element(by_node.begin(), by_node.end()) >= 0)
+            energy.all_cpus = std::accumulate(by_node.begin(), by_node.end(), 0.0);
     }
 
     void wait_for_kernel(const cuda::stream& stream, progress& running, const device_delivery* courier) {
@@ -306,6 +375,7 @@ private:
                 next_look = now + look_interval;
             }
             busy = running.poll_rest() || busy;
+            if (meter_) meter_->poll();
             const cudaError_t state = cudaStreamQuery(stream.get());
             if (state == cudaSuccess) return;
             if (state != cudaErrorNotReady) {
@@ -374,6 +444,8 @@ private:
     std::vector<bool> is_remote_; // by process: reached over the network only
     int node_count_ = 1, node_index_ = 0;
     std::unique_ptr<network_path> network_; // null: all processes map each other's memory
+    std::unique_ptr<energy_meter> meter_;   // null: not asked for
+    std::unique_ptr<live_view> live_;       // null: DCUDA_TOP=0
     std::unique_ptr<device_state> state_;
     std::unique_ptr<observation> observation_;
 #if DCUDA_BACKEND_CPU
@@ -396,6 +468,8 @@ double runtime::run(const detail::bound_kernel& kernel, const launch_config& con
 }
 
 std::string runtime::network() const { return implementation_->network(); }
+
+run_energy runtime::energy() const { return implementation_->energy; }
 
 rank_info runtime::plan(const void* kernel, const void* courier, const launch_config& config) {
     return implementation_->plan(kernel, courier, config);

@@ -105,6 +105,8 @@ settings resolve_settings(const options& requested, int* argc, char** argv) {
     }
     result.watchdog_interval = seconds(support::env_seconds("DCUDA_WATCHDOG_INTERVAL").value_or(0.5));
     result.abort_grace = seconds(support::env_seconds("DCUDA_ABORT_GRACE").value_or(5));
+    result.powercap = support::env_string("DCUDA_POWERCAP").value_or("/sys/class/powercap");
+    result.live_view = support::env_flag("DCUDA_TOP").value_or(true);
     result.peer_allowed = !support::env_flag("DCUDA_DISABLE_PEER").value_or(false);
     result.transport = support::env_string("DCUDA_TRANSPORT").value_or("auto");
     support::require(result.transport.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_;:") == std::string::npos,
@@ -137,6 +139,8 @@ settings resolve_settings(const options& requested, int* argc, char** argv) {
     result.count = requested.count || !result.statistics.empty();
     result.check = requested_check();
     result.check_seed = support::env_integer("DCUDA_CHECK_SEED", 0, std::numeric_limits<long>::max()).value_or(1);
+    result.measure_energy = requested.measure_energy || result.count || !result.trace.empty() ||
+                            support::env_flag("DCUDA_ENERGY").value_or(false);
     result.counter_start =
         static_cast<std::uint32_t>(support::env_integer("DCUDA_COUNTER_START", 0, UINT32_MAX).value_or(0));
     return result;

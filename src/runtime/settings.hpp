@@ -18,6 +18,9 @@ struct settings {
     std::chrono::nanoseconds wait_timeout;      // 0: none
     std::chrono::nanoseconds watchdog_interval; // DCUDA_WATCHDOG_INTERVAL, seconds; 0: no watchdog
     std::chrono::nanoseconds abort_grace;       // DCUDA_ABORT_GRACE, seconds: how long a kernel may take to end
+    bool measure_energy;                        // DCUDA_ENERGY
+    std::string powercap;                       // DCUDA_POWERCAP: where the processors' counters are (tests)
+    bool live_view;                             // DCUDA_TOP unset or 1: dcuda-top may look at this process
     bool peer_allowed;                          // DCUDA_DISABLE_PEER unset or 0
     std::string transport;                      // DCUDA_TRANSPORT: auto, or a transport, or transport:provider
     std::size_t network_ring_bytes; // DCUDA_NETWORK_RING_BYTES: of each direction of a connection; 0: by the processes

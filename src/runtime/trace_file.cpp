@@ -227,6 +227,9 @@ void trace_file::append(const std::vector<observed_part>& parts) {
             out.complete_event(name_of(event.kind), "host", pid, 0, host_time(event.begin_ns), host_time(event.end_ns),
                                arguments);
         }
+        for (const power_sample& sample : part.power)
+            out.event(R"({{"name":"power of the device","ph":"C","pid":{},"tid":0,"ts":{},"args":{{"watts":{:.1f}}}}})",
+                      pid, out.time(host_time(sample.host_ns)), sample.watts);
         for (auto rank = ranks.begin() + first; rank != ranks.end(); ++rank)
             for (const slice& what : rank->slices)
                 out.complete_event(what.kind == event_kind::range_begin ? what.name : name_of(what.kind),

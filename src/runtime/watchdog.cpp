@@ -1,5 +1,7 @@
 #include "runtime/watchdog.hpp"
 
+#include <algorithm>
+
 namespace dcuda {
 
 using detail::wait_record;
@@ -11,6 +13,15 @@ std::vector<wait_record> watchdog::read_waits() {
     static_assert(sizeof(wait_record) % sizeof(std::uint32_t) == 0);
     link_.read_words(reinterpret_cast<std::uint32_t*>(waits.data()),
                      reinterpret_cast<const std::uint32_t*>(state_.fields().waits), waits.size() * words);
+    const auto now = clock::now();
+    for (std::size_t rank = 0; rank < waits.size(); ++rank) {
+        sighting& last = sightings_[rank];
+        if (last.what != waits[rank].what || last.epoch != waits[rank].epoch)
+            last = {waits[rank].what, waits[rank].epoch, now};
+        if (last.what == static_cast<std::uint32_t>(waiting::no)) continue;
+        const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(now - last.first).count();
+        waits[rank].age_ms = static_cast<std::uint32_t>(std::min<std::int64_t>(age, UINT32_MAX));
+    }
     return waits;
 }
 

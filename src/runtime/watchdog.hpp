@@ -20,13 +20,13 @@ public:
     watchdog(bootstrap::control& control, const device_state& state, device_link& link,
              std::chrono::nanoseconds interval)
         : control_(control), state_(state), link_(link), interval_(interval), next_(clock::now() + interval),
-          previous_(static_cast<std::size_t>(state.ranks())) {}
+          previous_(static_cast<std::size_t>(state.ranks())), sightings_(previous_.size()) {}
 
     // Takes a sample if it is time and reports it to the control plane. `is_quiet`: nothing that ranks may wait for is
     // on its way over a network.
     void poll(bool is_quiet);
 
-    // The waits of this device's ranks now.
+    // The waits of this device's ranks now, and for how long they have been seen in them.
     std::vector<detail::wait_record> read_waits();
 
 private:
@@ -36,7 +36,12 @@ private:
     device_link& link_;
     std::chrono::nanoseconds interval_;
     clock::time_point next_;
-    std::vector<detail::wait_record> previous_;
+    std::vector<detail::wait_record> previous_; // at the last sample
+    struct sighting {
+        std::uint32_t what = 0, epoch = 0;
+        clock::time_point first;
+    };
+    std::vector<sighting> sightings_; // by rank: the wait that it was in when it was last looked at
 };
 
 } // namespace dcuda

@@ -1,6 +1,6 @@
 #include "runtime/window_host.hpp"
 
-#include "runtime/report.hpp"
+#include "runtime/wait_table.hpp"
 #include "support/wire.hpp"
 
 #include <cstdio>

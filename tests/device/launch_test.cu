@@ -2,7 +2,11 @@
 #include "support/device_test.hpp"
 
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <sstream>
+#include <unistd.h>
 
 using namespace dcuda::test;
 
@@ -48,6 +52,30 @@ TEST_F(Launch, RanksPerDevice) {
         check(count_threads, shape(ranks, dim3(16), 64 * sizeof(unsigned)), counts.get(), ranks, 16u);
         expect_thread_counts(counts, 16);
     }
+}
+
+// From counters of the processors that are ours and stand still; on GPUs the device has its own.
+TEST_F(Launch, EnergyOfARun) {
+    const auto folder = std::filesystem::temp_directory_path() / ("dcuda_counters_" + std::to_string(getpid()));
+    std::filesystem::create_directories(folder / "intel-rapl:0");
+    for (const auto& [file, content] :
+         {std::pair("name", "package-0"), {"max_energy_range_uj", "1000"}, {"energy_uj", "7"}})
+        std::ofstream(folder / "intel-rapl:0" / file) << content << '\n';
+    setenv("DCUDA_POWERCAP", folder.c_str(), 1);
+    const device_vector<unsigned> counts(2);
+    for (const bool measure : {true, false}) {
+        requested.measure_energy = measure;
+        check(count_threads, shape(2, dim3(8), 64), counts.get(), 2, 8u);
+        const dcuda::run_energy seen = job().energy();
+        EXPECT_EQ(seen.cpu, measure ? std::optional(0.0) : std::nullopt);
+        EXPECT_EQ(seen.all_cpus, seen.cpu);
+        EXPECT_EQ(seen.cpu_problem, measure ? "" : "not measured: set DCUDA_ENERGY=1 or options::measure_energy");
+        EXPECT_EQ(seen.device.has_value(), seen.device_problem.empty());
+        EXPECT_TRUE((DCUDA_BACKEND_CUDA && measure) || !seen.device);
+        end_job();
+    }
+    unsetenv("DCUDA_POWERCAP");
+    std::filesystem::remove_all(folder);
 }
 
 TEST_F(Launch, SeveralRuntimesOneAfterAnother) {

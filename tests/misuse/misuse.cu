@@ -136,6 +136,40 @@ __global__ void one_creates_a_window(dcuda::context context, unsigned char* memo
     if (self.id() == 0) self.create_window(dcuda::world, memory, window_bytes);
 }
 
+// Once around, then every rank waits for its neighbour's second message before it sends its own.
+__global__ void all_wait_first(dcuda::context context) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int next = (self.id() + 1) % self.size();
+    self.notify(next, dcuda::world, 3);
+    self.wait_notifications(3, 1);
+    self.wait_notifications(3, 1);
+    self.notify(next, dcuda::world, 3);
+}
+
+// The last rank sends one message less than rank 0 waits for.
+__global__ void stops_early(dcuda::context context) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    constexpr int steps = 5;
+    const bool sends = self.id() == self.size() - 1, receives = self.id() == 0;
+    for (int step = 0; step < steps; ++step) {
+        if (sends && step + 1 < steps) self.notify(0, dcuda::world, 9);
+        if (receives) self.wait_notifications(9, 1);
+    }
+}
+
+// Two tags that have one place in the rank's cache of tags.
+__global__ void other_tags_between(dcuda::context context) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    constexpr int tags[] = {3, 3 + dcuda::detail::cached_tags, 3};
+    if (self.id() == 1)
+        for (int i = 0; i < 2; ++i) self.notify(0, dcuda::world, tags[i]);
+    if (self.id() == 0)
+        for (const int tag : tags) self.wait_notifications(tag, 1);
+}
+
 __global__ void waits_for_ever(dcuda::context context) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
@@ -239,6 +273,12 @@ void run(const std::string& which, dcuda::runtime& job) {
         job.run(different_barriers, shape());
     } else if (which == "one_creates_a_window") {
         job.run(one_creates_a_window, shape(), device_memory<unsigned char>(window_bytes, 0));
+    } else if (which == "all_wait_first") {
+        job.run(all_wait_first, shape());
+    } else if (which == "stops_early") {
+        job.run(stops_early, shape());
+    } else if (which == "other_tags_between") {
+        job.run(other_tags_between, shape());
     } else if (which == "waits_for_ever") {
         job.run(waits_for_ever, shape());
     } else if (which == "killed") {

@@ -40,6 +40,9 @@ CONTRACTS = {
 }
 
 
+AGE = r" \(\d+\.\d s\)"  # of waits in the report of a deadlock
+
+
 def running(mark):
     """Process ids whose environment has the mark; zombies have none."""
     found = []
@@ -113,27 +116,67 @@ class MisuseTest(unittest.TestCase):
 
     # ---- waits that never end ----
 
+    def expect_deadlock(self, processes, case, *patterns):
+        self.expect_lines(processes, case, f"deadlock: deadlock: all {2 * processes} ranks wait and nothing moves",
+                          *patterns)
+
     def test_missing_notification(self):
-        self.expect_lines(
-            1, "missing_notification", "deadlock: deadlock: all 2 ranks wait and nothing moves",
-            r"  rank 0 \(process 0, block 0\) in wait_notifications\(tag 7, count 1\): 0 arrived",
-            r"  rank 1 \(process 0, block 1\) in the end of the kernel \(finish\), for other ranks of its device")
-        self.expect_lines(2, "missing_notification", "deadlock: deadlock: all 4 ranks wait and nothing moves",
-                          r"  rank 0 \(process 0, block 0\) in wait_notifications\(tag 7, count 1\): 0 arrived",
-                          r"deadlock: deadlock: all 4 ranks wait and nothing moves \(reported by process 0\)")
+        waits = (r"  rank 0 \(process 0, block 0\) in wait_notifications\(tag 7, count 1\): 0 arrived, never notified with "
+                 rf"this tag before{AGE}")
+        origin = "origin: rank 0 waits for notifications with tag 7; nobody has sent one before; "
+        self.expect_deadlock(
+            1, "missing_notification", waits,
+            rf"  rank 1 \(process 0, block 1\) in the end of the kernel \(finish\), for rank 0{AGE}",
+            origin + "1 other rank waits for it")
+        self.expect_deadlock(2, "missing_notification", waits,
+                             rf"  3 ranks \(1-3\) in the end of the kernel \(finish\), for rank 0{AGE}",
+                             origin + "3 other ranks wait for it",
+                             r"deadlock: deadlock: all 4 ranks wait and nothing moves \(reported by process 0\)")
+
+    def test_ranks_that_wait_for_each_other(self):
+        step = "waits for notifications with tag 3, last sent by rank {}"
+        for processes in (1, 2):
+            ranks = 2 * processes
+            self.expect_deadlock(
+                processes, "all_wait_first",
+                *(rf"  rank {rank} \(.*\) in wait_notifications\(tag 3, count 1\): 0 arrived, last sent by rank "
+                  rf"{(rank - 1) % ranks}{AGE}" for rank in range(ranks)),
+                "cycle: rank 0 " + ", which ".join(step.format(rank) for rank in reversed(range(ranks))),
+                r"  \(taking who sent the last notification with a tag for who should send the next\)")
+
+    def test_sender_that_stops_early(self):
+        for processes in (1, 2):
+            last = 2 * processes - 1
+            others = "1 other rank waits for it" if last == 1 else f"{last} other ranks wait for it"
+            self.expect_deadlock(
+                processes, "stops_early",
+                rf"  rank 0 \(.*\) in wait_notifications\(tag 9, count 1\): 0 arrived, last sent by rank {last}{AGE}",
+                f"origin: rank 0 waits for notifications with tag 9, last sent by rank {last}, which has reached the end "
+                f"of the kernel; {others}")
+
+    def test_senders_that_are_not_known(self):
+        waits = rf"  {{}} in wait_notifications\(tag 3, count 1\): 0 arrived, senders not known{AGE}"
+        origin = "origin: {} for notifications with tag 3; who sends them is not known{}"
+        # Without mailboxes, and where the rank has forgotten.
+        self.expect_lines(1, "all_wait_first", waits.format(r"2 ranks \(0-1\)"),
+                          origin.format(r"2 ranks \(0-1\) wait", ""), DCUDA_MAILBOX_PACKETS=0)
+        self.expect_lines(1, "other_tags_between", waits.format(r"rank 0 \(process 0, block 0\)"),
+                          origin.format("rank 0 waits", "; 1 other rank waits for it"))
 
     def test_ranks_in_different_barriers(self):
         for processes in (1, 2):
-            self.expect_lines(processes, "different_barriers",
-                              f"deadlock: deadlock: all {2 * processes} ranks wait and nothing moves",
-                              r"  .* in barrier\(device\), for other ranks of .* device",
-                              r"  .* in barrier\(world\), for (other ranks of .* device|the ranks of other processes)")
+            self.expect_deadlock(
+                processes, "different_barriers",
+                rf"  rank 0 \(process 0, block 0\) in barrier\(device\), for rank 1{AGE}",
+                rf"  .* in barrier\(world\), for (rank 0|2 ranks \(0, 2\)){AGE}",
+                r"cycle: rank 0 waits in barrier\(device\) for rank 1, which waits in barrier\(world\) for rank 0")
 
     def test_one_rank_in_create_window(self):
         for processes in (1, 2):
-            self.expect_lines(processes, "one_creates_a_window",
-                              f"deadlock: deadlock: all {2 * processes} ranks wait and nothing moves",
-                              r"  rank 0 \(process 0, block 0\) in create_window, for other ranks of its device")
+            self.expect_deadlock(
+                processes, "one_creates_a_window",
+                rf"  rank 0 \(process 0, block 0\) in create_window, for rank 1{AGE}",
+                "origin: rank 0 waits in create_window for rank 1, which has reached the end of the kernel; .*")
 
     def test_wait_timeout(self):
         sentence = ("wait_timeout: rank 0 (process 0, block 0): wait_notifications(tag 42, count 3): 0 arrived within "

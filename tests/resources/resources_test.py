@@ -39,7 +39,7 @@ COURIER_REGISTERS = 72
 # Kernels that are held to so many registers (1024 threads need that) spill at most so many bytes themselves.
 FEW_REGISTERS = 64
 SPILLED_BYTES = 128
-SHARED_BYTES = 2720  # of each rank: dcuda::state
+SHARED_BYTES = 2816  # of each rank: dcuda::state
 # Of each thread: functions that are called rarely save there the registers that they use (exec::far).
 STACK_BYTES = 640
 

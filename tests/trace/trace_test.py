@@ -240,6 +240,24 @@ class TraceTest(unittest.TestCase):
         self.assertEqual(found["total"]["waits"], RUNS * (3 * STEPS * RANKS + 1))
         self.assertEqual(os.listdir(self.folder), [])
 
+    def test_energy(self):
+        """From counters of the processors that stand still."""
+        zone = os.path.join(self.folder, "intel-rapl:0")
+        os.mkdir(zone)
+        for name, content in (("name", "package-0"), ("max_energy_range_uj", "1000"), ("energy_uj", "7")):
+            with open(os.path.join(zone, name), "w") as file:
+                file.write(content)
+        for folder, cpu, problem in ((self.folder, 0.0, None), ("/nonsuch", None, "/nonsuch has no processor packages")):
+            self.run_job(2, pattern, "pattern", DCUDA_STATS=self.stats, DCUDA_POWERCAP=folder)
+            with open(self.stats) as file:
+                found = json.load(file)
+            for process in found["processes"]:
+                seen = process["joules"]
+                self.assertEqual((seen["cpu"], seen.get("cpu_problem", "").partition(" (")[0] or None), (cpu, problem))
+                self.assertEqual(seen["device"] is None, "device_problem" in seen)
+                if found["backend"] == "cpu":
+                    self.assertIn("the device is this process", seen["device_problem"])
+
     def test_nothing_is_counted_unless_asked_for(self):
         _, error = self.run_job(1, pattern, "pattern", status=3)
         self.assertIn("set DCUDA_STATS=1 or options::count", error)

@@ -342,7 +342,8 @@ DCUDA_DEVICE void init(context device, rank_state& state) {
         for (inbound_lane& lane : state.inbound) lane = {{start, start}, {start, start}, nullptr};
         for (target_entry& entry : state.targets) entry.window = 0;
         for (link& entry : state.links) entry.world_rank = no_rank;
-        for (unsigned tag = 0; tag < cached_tags; ++tag) state.tag_cache[tag] = {tag, {start, start}, 0, 0};
+        for (unsigned tag = 0; tag < cached_tags; ++tag) state.tag_cache[tag] = {tag, {start, start}, 0, 0, 0};
+        state.forgotten_origins = 0;
         state.observed = device->observer.counters != nullptr ? 1 : 0;
         if (state.observed != 0) exec::far(begin_observing)(state);
     });

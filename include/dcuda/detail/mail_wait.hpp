@@ -177,7 +177,8 @@ DCUDA_DEVICE bool await_the_usual(shared_state shared, std::uint32_t tag, std::u
         if (usual) {
             state.inbound[favourite].taken = {begin.messages + 1, begin.packets + packets};
             tag_entry& used = state.tag_cache[tag % cached_tags];
-            used.packets = packets;
+            used.packets = static_cast<std::uint16_t>(packets);
+            used.origin = static_cast<std::uint16_t>(favourite + 1);
             used.record.consumed = known.counter;
         }
     }
@@ -227,7 +228,7 @@ DCUDA_DEVICE look_outcome look_at_headers(const team& all, rank_state& state, st
         for (unsigned rest = plain & ~same; rest != 0;) { // of other tags
             const std::uint32_t theirs = broadcast(all, message.tag(), lowest(rest));
             const unsigned those = rest & vote(all, message.tag() == theirs);
-            if (all.leads()) notifications(state, theirs).consumed -= bits_in(those);
+            if (all.leads()) count_mail(state, theirs, bits_in(those), lowest(those));
             rest &= ~those;
         }
         if (same != 0) last = same;
@@ -250,7 +251,10 @@ DCUDA_DEVICE look_outcome look_at_headers(const team& all, rank_state& state, st
     if (all.leads()) {
         tag_record& record = notifications(state, tag);
         record = {record.consumed - mailed + (enough ? expected : 0), counter};
-        if (last != 0) foresee(state, tag, lowest(last), 0);
+        if (last != 0) {
+            foresee(state, tag, lowest(last), 0);
+            state.tag_cache[tag % cached_tags].origin = static_cast<std::uint16_t>(lowest(last) + 1);
+        }
         state.arrived_lanes = with_payload;
     }
     sync(all);
@@ -285,7 +289,7 @@ DCUDA_COLD void take_arrivals(shared_state shared) {
         if (all.leads())
             for (unsigned rest = arrived; rest != 0; rest &= rest - 1) {
                 const header& message = state.arrivals[lowest(rest)];
-                --notifications(state, message.tag()).consumed; // one more has come
+                count_mail(state, message.tag(), 1, lowest(rest));
                 foresee(state, message.tag(), lowest(rest), packets_for(message.bytes()));
             }
         sync(all);

@@ -78,9 +78,17 @@ DCUDA_DEVICE tag_record& notifications(rank_state& state, std::uint32_t tag) {
     tag_entry& entry = state.tag_cache[tag % cached_tags];
     if (entry.tag != tag) {
         state.tag_records[entry.tag] = entry.record;
-        entry = {tag, state.tag_records[tag], 0, 0};
+        if (entry.origin != 0) state.forgotten_origins |= 1u << entry.tag % 32;
+        const bool forgotten = (state.forgotten_origins >> tag % 32 & 1) != 0;
+        entry = {tag, state.tag_records[tag], 0, 0, forgotten ? forgotten_origin : std::uint16_t{0}};
     }
     return entry.record;
+}
+
+// That many more have come with this tag than the program has consumed, by this lane. One thread.
+DCUDA_DEVICE void count_mail(rank_state& state, std::uint32_t tag, std::uint32_t count, std::uint32_t lane) {
+    notifications(state, tag).consumed -= count;
+    state.tag_cache[tag % cached_tags].origin = static_cast<std::uint16_t>(lane + 1);
 }
 
 // A lane of this rank's mailbox.
@@ -120,6 +128,7 @@ DCUDA_DEVICE unsigned look_at_lanes(const Team& all, rank_state& state) {
 DCUDA_DEVICE void meet_source(rank_state& state, std::uint32_t lane, const header& hello) {
     const auto [process, source] = place_of(state, hello.words[2]);
     state.inbound[lane].credit = state.device.peers[process].credits + source * links_per_rank + hello.words[0];
+    state.lane_sources[lane] = hello.words[2];
     if (process != state.device.process_index) state.remote_lanes |= 1u << lane;
 }
 
@@ -128,7 +137,7 @@ DCUDA_DEVICE void foresee(rank_state& state, std::uint32_t tag, std::uint32_t la
     tag_entry& entry = state.tag_cache[tag % cached_tags];
     if (entry.tag != tag) return;
     entry.lane = lane;
-    entry.packets = packets;
+    entry.packets = static_cast<std::uint16_t>(packets);
 }
 
 // Copies packet `number` of the message's payload to its place. It lies at `from`, with this sequence number; `part` is
@@ -169,8 +178,8 @@ DCUDA_COLD bool take_lane(lone_thread, shared_state shared, std::uint32_t number
         }
         if (state.meanwhile.message.is_hello())
             meet_source(state, at.lane, state.meanwhile.message);
-        else // One more has come than the program has consumed.
-            --notifications(state, state.meanwhile.message.tag()).consumed;
+        else
+            count_mail(state, state.meanwhile.message.tag(), 1, at.lane);
         state.inbound[at.lane].taken.packets = at.position;
         ++state.inbound[at.lane].taken.messages;
     }
@@ -295,7 +304,7 @@ DCUDA_DEVICE void settle_batch(const team& all, rank_state& state, std::uint32_t
     while (rest != 0) { // one tag after the other
         const std::uint32_t tag = broadcast(all, mine.tag(), lowest(rest));
         const unsigned same = rest & vote(all, mine.tag() == tag);
-        if (all.leads()) notifications(state, tag).consumed -= bits_in(same);
+        if (all.leads()) count_mail(state, tag, bits_in(same), number);
         rest &= ~same;
     }
     if (all.leads()) {

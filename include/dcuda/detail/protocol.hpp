@@ -163,7 +163,7 @@ struct tag_record {
     std::uint32_t counter;  // the counter's last known value
 };
 
-// What a rank waits for. writer: the rank, once a wait is long; reader: the host's watchdog; home: device memory.
+// What a rank waits for. writer: the rank, once a wait is long; reader: its host; home: device memory.
 enum class waiting : std::uint32_t {
     no,
     notifications,
@@ -175,15 +175,19 @@ enum class waiting : std::uint32_t {
     mailbox, // space in a target's mailbox, or that the target empties it
     done,
 };
-struct alignas(32) wait_record {
+struct alignas(8) wait_record {
     std::uint32_t what;      // a `waiting`
     std::uint32_t detail;    // tag, or a `collective`, or the world rank waited for
     std::uint32_t expected;  // notifications waited for
     std::uint32_t seen;      // of these, arrived
     std::uint32_t epoch;     // number of long waits so far
     std::uint32_t heartbeat; // advances whenever the rank has looked again in vain
+    std::uint32_t source;    // of the last notification with this tag: its world rank + 1, or one of these
+    std::uint32_t age_ms;    // for how long the host has seen this wait. In the host's copies only; writer: the host
     std::uint32_t since[2];  // in an observed run: when the operation began, in ticks
 };
+inline constexpr std::uint32_t no_source = 0; // nobody has sent one
+inline constexpr std::uint32_t unknown_source = UINT32_MAX;
 
 // A command of a rank to its host: twelve words in four packets. home: pinned host memory.
 enum class opcode : std::uint32_t {

@@ -74,9 +74,11 @@ struct barrier_place {
 struct tag_entry {
     std::uint32_t tag;
     tag_record record;
-    std::uint32_t lane;    // that brought the last message with this tag,
-    std::uint32_t packets; // and that message's payload: the next one will be alike
+    std::uint32_t lane;    // where the next message with this tag is expected,
+    std::uint16_t packets; // and its payload: like the last one's
+    std::uint16_t origin;  // lane of the last message, + 1; 0: there was none; forgotten_origin. For reports only
 };
+inline constexpr std::uint16_t forgotten_origin = UINT16_MAX;
 
 // The wait that the rank is in. One thread.
 struct current_wait {
@@ -155,6 +157,8 @@ struct rank_state {
     current_operation doing;
     courier meanwhile;
     inbound_lane inbound[lanes_per_rank];
+    std::uint32_t lane_sources[lanes_per_rank]; // world ranks, once their hello has come
+    std::uint32_t forgotten_origins;            // bit by tag % 32: the cache has lost an entry that knew one
     target_entry targets[cached_targets];
     link links[cached_links];
     tag_entry tag_cache[cached_tags]; // of the tags with the same remainder, the one used last
@@ -221,6 +225,16 @@ DCUDA_DEVICE void count_as_new_wait(rank_state& state) {
     if (state.wait.calls >= calls_per_publication) store_relaxed(&record.epoch, load_relaxed(&record.epoch) + 1);
 }
 
+// Who has sent the last notification with this tag, as wait_record::source. One thread.
+DCUDA_DEVICE std::uint32_t last_source(const rank_state& state, std::uint32_t tag) {
+    const tag_entry& entry = state.tag_cache[tag % cached_tags];
+    if (entry.tag != tag) return unknown_source;
+    const std::uint32_t lane = entry.origin - 1u;
+    if (lane < lanes_per_rank) return state.lane_sources[lane] + 1;
+    const bool counted = entry.record.counter != state.device.counter_start; // the counter does not tell by whom
+    return entry.origin == 0 && !counted ? no_source : unknown_source;
+}
+
 // Asked from time to time, after a look in vain at a word that holds `value`. False: give up, because the run has ended
 // or the user's bound is reached. One thread.
 DCUDA_COLD bool keep_waiting(shared_state shared, std::uint32_t value) {
@@ -240,6 +254,7 @@ DCUDA_COLD bool keep_waiting(shared_state shared, std::uint32_t value) {
         store_relaxed(&record.detail, wait.detail);
         store_relaxed(&record.expected, wait.expected);
         store_relaxed(&record.seen, value);
+        if (wait.what == waiting::notifications) store_relaxed(&record.source, last_source(state, wait.detail));
         if (state.observed != 0) {
             store_relaxed(&record.since[0], static_cast<std::uint32_t>(state.doing.event.begin));
             store_relaxed(&record.since[1], static_cast<std::uint32_t>(state.doing.event.begin >> 32));

@@ -1,0 +1,179 @@
+#include "runtime/live_view.hpp"
+
+#include "bootstrap/meeting.hpp"
+#include "bootstrap/tcp.hpp"
+#include "dcuda/config.hpp"
+#include "support/check.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace dcuda {
+
+using detail::wait_record;
+using json = nlohmann::ordered_json;
+
+namespace {
+
+std::string short_hash(const std::string& text) {
+    std::uint32_t hash = 2166136261u; // FNV-1a
+    for (const unsigned char c : text) hash = (hash ^ c) * 16777619u;
+    return fmt::format("{:08x}", hash);
+}
+
+json as_json(const path_statistics& path) { return {path.puts, path.notified_puts, path.notifications, path.bytes}; }
+
+path_statistics path_from(const json& from) {
+    path_statistics result;
+    from.at(0).get_to(result.puts);
+    from.at(1).get_to(result.notified_puts);
+    from.at(2).get_to(result.notifications);
+    from.at(3).get_to(result.bytes);
+    return result;
+}
+
+// Names may hold any bytes; JSON may not.
+std::string dump(const json& what) { return what.dump(-1, ' ', false, json::error_handler_t::replace); }
+
+} // namespace
+
+std::string snapshot::to_json() const {
+    json records = json::array();
+    for (const wait_record& wait : waits)
+        records.push_back({wait.what, wait.detail, wait.expected, wait.seen, wait.source, wait.age_ms});
+    json paths;
+    if (sent) paths = {as_json(sent->local), as_json(sent->peer), as_json(sent->network)};
+    return dump({{"dcuda_top", format},
+                 {"version", version},
+                 {"backend", backend},
+                 {"program", program},
+                 {"host", host},
+                 {"device", device},
+                 {"job", job},
+                 {"pid", pid},
+                 {"process", process},
+                 {"processes", processes},
+                 {"processes_here", processes_here},
+                 {"ranks_per_device", ranks_per_device},
+                 {"run", run},
+                 {"run_seconds", run_seconds},
+                 {"waits", records},
+                 {"sent", paths}});
+}
+
+snapshot snapshot::from_json(const std::string& text) {
+    const json from = json::parse(text);
+    if (const int theirs = from.at("dcuda_top"); theirs != format)
+        throw std::runtime_error(fmt::format("it is of version {}, this dcuda-top of {}",
+                                             from.value("version", std::string("?")), DCUDA_VERSION_STRING));
+    snapshot result;
+    from.at("version").get_to(result.version);
+    from.at("backend").get_to(result.backend);
+    from.at("program").get_to(result.program);
+    from.at("host").get_to(result.host);
+    from.at("device").get_to(result.device);
+    from.at("job").get_to(result.job);
+    from.at("pid").get_to(result.pid);
+    from.at("process").get_to(result.process);
+    from.at("processes").get_to(result.processes);
+    from.at("processes_here").get_to(result.processes_here);
+    from.at("ranks_per_device").get_to(result.ranks_per_device);
+    from.at("run").get_to(result.run);
+    from.at("run_seconds").get_to(result.run_seconds);
+    for (const json& each : from.at("waits")) {
+        wait_record wait{};
+        each.at(0).get_to(wait.what);
+        each.at(1).get_to(wait.detail);
+        each.at(2).get_to(wait.expected);
+        each.at(3).get_to(wait.seen);
+        each.at(4).get_to(wait.source);
+        each.at(5).get_to(wait.age_ms);
+        result.waits.push_back(wait);
+    }
+    if (const json& paths = from.at("sent"); !paths.is_null())
+        result.sent = {path_from(paths.at(0)), path_from(paths.at(1)), path_from(paths.at(2))};
+    return result;
+}
+
+std::string live_address(uid_t user, pid_t pid) { return fmt::format("{}{}/{}", live_prefix, user, pid); }
+
+live_view::live_view(const bootstrap::job& job, std::string device) {
+    about_.version = DCUDA_VERSION_STRING;
+    about_.backend = DCUDA_BACKEND_CUDA ? "cuda" : "cpu";
+    about_.program = program_invocation_short_name;
+    about_.host = bootstrap::host_name();
+    about_.device = std::move(device);
+    about_.job = short_hash(job.key);
+    about_.pid = getpid();
+    about_.process = job.index;
+    about_.processes = job.count;
+    about_.processes_here = job.local_count;
+    try {
+        listener_ = bootstrap::listen_at(live_address(geteuid(), getpid()));
+    } catch (const error&) {
+        // Another runtime of this process has the name, or there are no descriptors left: then this one is not seen.
+    }
+}
+
+void live_view::begin_run(int ranks_per_device) {
+    about_.ranks_per_device = static_cast<std::uint32_t>(ranks_per_device);
+    ++about_.run;
+    run_start_ = clock::now();
+}
+
+bool live_view::poll() {
+    if (listener_.get() < 0) return false;
+    const auto now = clock::now();
+    if (now < next_look_) return false;
+    next_look_ = now + look_interval;
+    while (readers_.size() < most_readers) {
+        support::descriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        if (socket.get() < 0) break;
+        ucred peer{};
+        socklen_t length = sizeof peer;
+        if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) continue;
+        if (peer.uid != geteuid() && peer.uid != 0) continue;
+        readers_.push_back({std::move(socket), nullptr, 0, {}});
+    }
+    bool any_waits = false;
+    std::erase_if(readers_, [&](reader& each) {
+        any_waits = any_waits || !each.text;
+        return each.text && is_finished(each, now);
+    });
+    return any_waits;
+}
+
+void live_view::answer(std::vector<wait_record> waits, const std::optional<sent_messages>& sent) {
+    const auto now = clock::now();
+    about_.waits = std::move(waits);
+    about_.sent = sent;
+    about_.run_seconds = std::chrono::duration<double>(now - run_start_).count();
+    const auto text = std::make_shared<const std::string>(about_.to_json());
+    std::erase_if(readers_, [&](reader& each) {
+        if (!each.text) {
+            each.text = text;
+            each.deadline = now + patience;
+        }
+        return is_finished(each, now);
+    });
+    next_look_ = now + answer_interval;
+}
+
+// Sends what the socket takes. True if all is sent, or nobody will read it.
+bool live_view::is_finished(reader& to, clock::time_point now) {
+    while (to.sent < to.text->size()) {
+        const ssize_t sent =
+            send(to.socket.get(), to.text->data() + to.sent, to.text->size() - to.sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent < 0 && errno == EINTR) continue;
+        if (sent < 0) return (errno != EAGAIN && errno != EWOULDBLOCK) || now >= to.deadline;
+        to.sent += static_cast<std::size_t>(sent);
+        to.deadline = now + patience;
+    }
+    return true;
+}
+
+} // namespace dcuda

@@ -1,0 +1,392 @@
+#include "runtime/wait_table.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <tuple>
+
+namespace dcuda {
+
+using namespace detail;
+
+namespace {
+
+constexpr std::size_t ranks_in_a_line = 12, ranks_missing = 4; // parts of a list
+constexpr std::size_t lines_with_partners = 24, most_lines = 40;
+constexpr std::size_t most_steps = 8, most_origins = 4;
+constexpr std::uint32_t nobody = UINT32_MAX;
+
+const char* name(collective where) {
+    switch (where) {
+    case collective::init:
+        return "the start of the kernel (init)";
+    case collective::finish:
+        return "the end of the kernel (finish)";
+    case collective::barrier_world:
+        return "barrier(world)";
+    case collective::barrier_device:
+        return "barrier(device)";
+    case collective::create_window:
+        return "create_window";
+    case collective::free_window:
+        return "free_window";
+    case collective::start_timer:
+        return "start_timer";
+    case collective::stop_timer:
+        return "stop_timer";
+    case collective::count:
+        break;
+    }
+    return "a collective operation";
+}
+
+bool is_of_world(collective kind) {
+    return kind == collective::init || kind == collective::finish || kind == collective::barrier_world;
+}
+
+std::string name_ranks(const std::vector<std::uint32_t>& ranks, std::size_t most_parts) {
+    if (ranks.size() == 1) return fmt::format("rank {}", ranks[0]);
+    return fmt::format("{} ranks ({})", ranks.size(), list_ranks(ranks, most_parts));
+}
+
+} // namespace
+
+std::string name_rank(std::uint32_t world_rank, std::uint32_t ranks_per_device) {
+    return fmt::format("rank {} (process {}, block {})", world_rank, world_rank / ranks_per_device,
+                       world_rank % ranks_per_device);
+}
+
+std::string list_ranks(const std::vector<std::uint32_t>& ranks, std::size_t most_parts) {
+    std::string text;
+    std::size_t shown = 0;
+    for (std::size_t i = 0; i < ranks.size(); ++shown) {
+        std::size_t last = i;
+        while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+        if (shown == most_parts) return text + ", ...";
+        if (i != 0) text += ", ";
+        text += last == i ? fmt::format("{}", ranks[i]) : fmt::format("{}-{}", ranks[i], ranks[last]);
+        i = last + 1;
+    }
+    return text;
+}
+
+wait_table::wait_table(std::uint32_t world_size, std::uint32_t ranks_per_device, const std::vector<part>& known)
+    : ranks_per_device_(ranks_per_device), waits_(world_size), known_(world_size), partners_(world_size) {
+    for (const auto& [first, waits] : known)
+        for (std::uint32_t i = 0; i < waits.size() && first + i < world_size; ++i) {
+            waits_[first + i] = waits[i];
+            known_[first + i] = true;
+        }
+    for (std::uint32_t rank = 0; rank < world_size; ++rank) {
+        const wait_record& wait = waits_[rank];
+        std::uint32_t partner = nobody;
+        if (what(rank) == waiting::mailbox) partner = wait.detail;
+        if (what(rank) == waiting::notifications && wait.source != unknown_source) partner = wait.source - 1;
+        if (partner < world_size) partners_[rank].push_back(partner);
+        if (!meets(rank)) continue;
+        if (const auto [place, is_new] = missing_.try_emplace(meeting_of(rank)); is_new)
+            place->second = find_missing(place->first);
+    }
+}
+
+wait_table::state wait_table::state_of(std::uint32_t rank) const {
+    if (!known_[rank]) return state::unknown;
+    if (what(rank) == waiting::no) return state::running;
+    return what(rank) == waiting::done ? state::done : state::waiting;
+}
+
+const wait_table::ranks& wait_table::awaited_by(std::uint32_t rank) const {
+    return meets(rank) ? missing_.at(meeting_of(rank)) : partners_[rank];
+}
+
+// The last rank of a device in create_window waits for its host, which waits for the other devices: all of that is
+// create_window.
+bool wait_table::has_arrived(std::uint32_t rank, collective kind) const {
+    const waiting now = what(rank);
+    if (now == waiting::host_reply) return kind == collective::create_window;
+    if (now == waiting::done) return kind == collective::finish;
+    return (now == waiting::collective || now == waiting::other_devices) &&
+           waits_[rank].detail == static_cast<std::uint32_t>(kind);
+}
+
+// It sends nothing any more.
+bool wait_table::is_at_end(std::uint32_t rank) const { return known_[rank] && has_arrived(rank, collective::finish); }
+
+bool wait_table::meets(std::uint32_t rank) const {
+    const waiting now = what(rank);
+    return known_[rank] && (now == waiting::collective || now == waiting::other_devices || now == waiting::host_reply);
+}
+
+wait_table::meeting_key wait_table::meeting_of(std::uint32_t rank) const {
+    if (what(rank) == waiting::host_reply) return {static_cast<std::uint32_t>(collective::create_window), whole_world};
+    const std::uint32_t kind = waits_[rank].detail;
+    return {kind, is_of_world(static_cast<collective>(kind)) ? whole_world : rank / ranks_per_device_};
+}
+
+wait_table::ranks wait_table::find_missing(const meeting_key& where) const {
+    const auto kind = static_cast<collective>(where.first);
+    const std::uint32_t device = where.second;
+    ranks missing, replies;
+    const auto world_size = static_cast<std::uint32_t>(waits_.size());
+    const std::uint32_t begin = device == whole_world ? 0 : device * ranks_per_device_;
+    const std::uint32_t end = device == whole_world ? world_size : std::min(world_size, begin + ranks_per_device_);
+    for (std::uint32_t rank = begin; rank < end; ++rank) {
+        if (!known_[rank]) continue;
+        if (!has_arrived(rank, kind)) missing.push_back(rank);
+        if (what(rank) == waiting::host_reply) replies.push_back(rank);
+    }
+    // All of a device are there: then they wait for the one that asks the host.
+    return missing.empty() && device != whole_world ? replies : missing;
+}
+
+// For whom the collective operation waits that the rank is in.
+std::string wait_table::name_missing(std::uint32_t rank) const {
+    const ranks& missing = awaited_by(rank);
+    if (!missing.empty()) return ", for " + name_ranks(missing, ranks_missing);
+    return std::find(known_.begin(), known_.end(), false) != known_.end() ? ", for ranks that are not seen here" : "";
+}
+
+std::string wait_table::describe(std::uint32_t rank, bool with_partner) const {
+    const wait_record& wait = waits_[rank];
+    switch (what(rank)) {
+    case waiting::notifications: {
+        std::string from = ", never notified with this tag before";
+        if (wait.source == unknown_source)
+            from = ", senders not known";
+        else if (wait.source != no_source)
+            from =
+                with_partner ? fmt::format(", last sent by rank {}", wait.source - 1) : ", last sent by various ranks";
+        return fmt::format("in wait_notifications(tag {}, count {}): {} arrived{}", wait.detail, wait.expected,
+                           wait.seen, from);
+    }
+    case waiting::collective:
+    case waiting::other_devices:
+        return fmt::format("in {}{}", name(static_cast<collective>(wait.detail)),
+                           with_partner ? name_missing(rank) : ", for other ranks");
+    case waiting::host_reply:
+        return "in create_window, for its host and the ranks of other processes";
+    case waiting::flush:
+        return "in flush, for puts over the network to arrive";
+    case waiting::mailbox:
+        if (!with_partner) return "in put_notify or notify to a rank whose mailbox is full of what this rank has sent";
+        return fmt::format("in put_notify or notify to rank {}, whose mailbox is full of what this rank has sent: rank "
+                           "{} takes its mail when it waits",
+                           wait.detail, wait.detail);
+    case waiting::ring_space:
+        return "in an operation that needs space in the command ring, for its host";
+    case waiting::done:
+        return "done";
+    case waiting::no:
+        break;
+    }
+    return "running";
+}
+
+std::string wait_table::lines() const {
+    struct group {
+        ranks members;
+        std::uint32_t least_ms = UINT32_MAX, most_ms = 0;
+    };
+    std::map<std::string, group> groups;
+    for (const bool with_partner : {true, false}) {
+        if (!with_partner && groups.size() <= lines_with_partners) break;
+        groups.clear();
+        for (std::uint32_t rank = 0; rank < waits_.size(); ++rank) {
+            if (!known_[rank]) continue;
+            group& mine = groups[describe(rank, with_partner)];
+            mine.members.push_back(rank);
+            mine.least_ms = std::min(mine.least_ms, waits_[rank].age_ms);
+            mine.most_ms = std::max(mine.most_ms, waits_[rank].age_ms);
+        }
+    }
+    // First what few ranks wait for, whoever their partners are.
+    std::map<std::string, std::size_t> alike;
+    for (std::uint32_t rank = 0; rank < waits_.size(); ++rank)
+        if (known_[rank]) ++alike[describe(rank, false)];
+    using place = std::map<std::string, group>::const_iterator;
+    std::vector<std::pair<std::tuple<std::size_t, std::size_t, std::uint32_t>, place>> order;
+    for (auto each = groups.cbegin(); each != groups.cend(); ++each) {
+        const ranks& members = each->second.members;
+        order.push_back({{alike.at(describe(members[0], false)), members.size(), members[0]}, each});
+    }
+    std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::string text;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+        const auto& [wait, same] = *order[i].second;
+        if (i == most_lines) {
+            text += fmt::format("\n  ... and {} more lines", order.size() - i);
+            break;
+        }
+        const std::string who = same.members.size() == 1 ? name_rank(same.members[0], ranks_per_device_)
+                                                         : name_ranks(same.members, ranks_in_a_line);
+        text += fmt::format("\n  {} {}", who, wait);
+        const double least = 1e-3 * same.least_ms, most = 1e-3 * same.most_ms;
+        if (same.most_ms >= same.least_ms + 100)
+            text += fmt::format(" ({:.1f} to {:.1f} s)", least, most);
+        else if (same.most_ms != 0)
+            text += fmt::format(" ({:.1f} s)", most);
+    }
+    return text;
+}
+
+std::string wait_table::conclusion(std::uint32_t least_age_ms) const {
+    const ranks cycle = find_cycle(least_age_ms);
+    if (cycle.empty()) return describe_origins(least_age_ms);
+    const bool is_guess = std::any_of(cycle.begin(), cycle.end(),
+                                      [&](std::uint32_t rank) { return what(rank) == waiting::notifications; });
+    if (!is_guess) return describe_cycle(cycle);
+    return describe_cycle(cycle) +
+           "\n  (taking who sent the last notification with a tag for who should send the next)" +
+           describe_origins(least_age_ms);
+}
+
+template <class Predicate>
+wait_table::graph wait_table::build_graph(const Predicate& has_next) const {
+    const auto world_size = static_cast<std::uint32_t>(waits_.size());
+    std::map<meeting_key, std::uint32_t> nodes;
+    for (const auto& each : missing_) nodes.emplace(each.first, world_size + static_cast<std::uint32_t>(nodes.size()));
+    graph result{std::vector<ranks>(world_size + nodes.size()), std::vector<ranks>(world_size + nodes.size())};
+    for (std::uint32_t rank = 0; rank < world_size; ++rank)
+        if (waits(rank) && has_next(rank))
+            result.next[rank] = meets(rank) ? ranks{nodes.at(meeting_of(rank))} : partners_[rank];
+    for (const auto& [key, node] : nodes) result.next[node] = missing_.at(key);
+    for (std::uint32_t node = 0; node < result.next.size(); ++node)
+        for (const std::uint32_t target : result.next[node]) result.before[target].push_back(node);
+    return result;
+}
+
+wait_table::ranks wait_table::find_cycle(std::uint32_t least_age_ms) const {
+    const auto world_size = static_cast<std::uint32_t>(waits_.size());
+    // Who is at the end of the kernel waits for all others, but will do nothing any more: no link of a chain.
+    const auto [next, before] =
+        build_graph([&](std::uint32_t rank) { return !is_at_end(rank) && waits_[rank].age_ms >= least_age_ms; });
+
+    // Takes away all from which no cycle can be reached.
+    std::vector<std::size_t> left(next.size());
+    std::deque<std::uint32_t> ends;
+    for (std::uint32_t node = 0; node < next.size(); ++node)
+        if ((left[node] = next[node].size()) == 0) ends.push_back(node);
+    for (; !ends.empty(); ends.pop_front())
+        for (const std::uint32_t node : before[ends.front()])
+            if (--left[node] == 0) ends.push_back(node);
+    const auto is_left = [&](std::uint32_t node) { return left[node] != 0; };
+
+    // The shortest cycle through a node from which there is one.
+    const auto shortest_through = [&](std::uint32_t start) {
+        std::vector<std::uint32_t> from(next.size(), nobody);
+        std::deque<std::uint32_t> reached{start};
+        while (from[start] == nobody) {
+            for (const std::uint32_t node : next[reached.front()])
+                if (is_left(node) && from[node] == nobody) {
+                    from[node] = reached.front();
+                    reached.push_back(node);
+                }
+            reached.pop_front();
+        }
+        ranks cycle;
+        std::uint32_t node = start;
+        do {
+            if (node < world_size) cycle.push_back(node);
+            node = from[node];
+        } while (node != start);
+        std::reverse(cycle.begin(), cycle.end());
+        return cycle;
+    };
+
+    // From any of the others a walk comes into a cycle; there may be shorter ones through its ranks.
+    std::uint32_t at = 0;
+    while (at < world_size && !is_left(at)) ++at;
+    if (at == world_size) return {};
+    std::vector<bool> visited(next.size());
+    while (!visited[at] || at >= world_size) {
+        visited[at] = true;
+        at = *std::find_if(next[at].begin(), next[at].end(), is_left);
+    }
+    ranks cycle = shortest_through(at);
+    const ranks first = cycle;
+    for (std::size_t i = 0; i < first.size() && i < most_steps; ++i)
+        if (const ranks other = shortest_through(first[i]); other.size() < cycle.size()) cycle = other;
+    std::rotate(cycle.begin(), std::min_element(cycle.begin(), cycle.end()), cycle.end());
+    return cycle;
+}
+
+// "waits in barrier(world) for rank 3"
+std::string wait_table::describe_step(std::uint32_t from, std::uint32_t to) const {
+    const wait_record& wait = waits_[from];
+    if (what(from) == waiting::notifications)
+        return fmt::format("waits for notifications with tag {}, last sent by rank {}", wait.detail, to);
+    if (what(from) == waiting::mailbox) return fmt::format("waits for space in the mailbox of rank {}", to);
+    const collective kind =
+        what(from) == waiting::host_reply ? collective::create_window : static_cast<collective>(wait.detail);
+    return fmt::format("waits in {} for rank {}", name(kind), to);
+}
+
+std::string wait_table::describe_cycle(const ranks& cycle) const {
+    std::string text = fmt::format("\ncycle: rank {} ", cycle[0]);
+    for (std::size_t i = 0; i < cycle.size(); ++i) {
+        if (i >= most_steps && i + 1 < cycle.size()) continue; // the last one closes it
+        if (i != 0) text += i > most_steps ? fmt::format(", and so on to rank {}, which ", cycle[i]) : ", which ";
+        text += describe_step(cycle[i], cycle[(i + 1) % cycle.size()]);
+    }
+    return text;
+}
+
+// Ranks that wait, directly or through others, for one of these.
+std::size_t wait_table::count_dependants(const ranks& on) const {
+    const graph all = build_graph([](std::uint32_t) { return true; });
+    std::vector<bool> reached(all.next.size());
+    std::vector<std::uint32_t> open = on;
+    for (const std::uint32_t rank : on) reached[rank] = true;
+    std::size_t count = 0;
+    while (!open.empty()) {
+        const std::uint32_t at = open.back();
+        open.pop_back();
+        for (const std::uint32_t node : all.before[at]) {
+            if (reached[node]) continue;
+            reached[node] = true;
+            open.push_back(node);
+            if (node < waits_.size()) ++count;
+        }
+    }
+    return count;
+}
+
+std::string wait_table::describe_origins(std::uint32_t least_age_ms) const {
+    std::map<std::string, ranks> by_reason;
+    for (std::uint32_t rank = 0; rank < waits_.size(); ++rank) {
+        const wait_record& wait = waits_[rank];
+        if (!waits(rank) || is_at_end(rank) || wait.age_ms < least_age_ms) continue;
+        if (what(rank) == waiting::notifications && wait.source == no_source)
+            by_reason[fmt::format("for notifications with tag {}; nobody has sent one before", wait.detail)].push_back(
+                rank);
+        else if (what(rank) == waiting::notifications && wait.source == unknown_source)
+            by_reason[fmt::format("for notifications with tag {}; who sends them is not known", wait.detail)].push_back(
+                rank);
+        const ranks& others = awaited_by(rank);
+        const auto idle = std::find_if(others.begin(), others.end(), [&](std::uint32_t other) {
+            return is_at_end(other) || state_of(other) == state::running;
+        });
+        if (idle == others.end()) continue;
+        const std::string step = describe_step(rank, *idle).substr(std::string_view("waits ").size());
+        by_reason[fmt::format("{}, which {}", step,
+                              !is_at_end(*idle)                ? "runs"
+                              : state_of(*idle) == state::done ? "has finished"
+                                                               : "has reached the end of the kernel")]
+            .push_back(rank);
+    }
+    std::string text;
+    std::size_t shown = 0;
+    for (const auto& [reason, members] : by_reason) {
+        if (shown++ == most_origins) return text + fmt::format("\n  ... and {} more", by_reason.size() - most_origins);
+        const std::size_t others = count_dependants(members);
+        text += fmt::format("\norigin: {} wait{} {}", name_ranks(members, ranks_missing),
+                            members.size() == 1 ? "s" : "", reason);
+        if (others != 0)
+            text += fmt::format("; {} other rank{} for {}", others, others == 1 ? " waits" : "s wait",
+                                members.size() == 1 ? "it" : "them");
+    }
+    return text;
+}
+
+} // namespace dcuda

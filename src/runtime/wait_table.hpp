@@ -1,0 +1,84 @@
+// Who waits for what, and for whom: the table that the hang report and dcuda-top show, and what it comes down to.
+#pragma once
+
+#include "dcuda/detail/protocol.hpp"
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace dcuda {
+
+// "rank 17 (process 2, block 1)"
+std::string name_rank(std::uint32_t world_rank, std::uint32_t ranks_per_device);
+
+// "1, 3-7, ..."; at most so many parts.
+std::string list_ranks(const std::vector<std::uint32_t>& ranks, std::size_t most_parts);
+
+class wait_table {
+public:
+    // What ranks wait for, from a world rank on.
+    using part = std::pair<std::uint32_t, std::vector<detail::wait_record>>;
+
+    // A system of so many ranks, and what is known of it.
+    wait_table(std::uint32_t world_size, std::uint32_t ranks_per_device, const std::vector<part>& known);
+
+    enum class state { unknown, running, waiting, done };
+    state state_of(std::uint32_t rank) const;
+    const detail::wait_record& wait_of(std::uint32_t rank) const { return waits_[rank]; }
+
+    // "wait_notifications(tag 7, count 1): 0 arrived, last sent by rank 1", without how long.
+    std::string describe(std::uint32_t rank) const { return describe(rank, true); }
+
+    // Ranks whose action this one waits for, as far as they are known here. For notifications that is a guess: who sent
+    // the last one with this tag.
+    const std::vector<std::uint32_t>& awaited_by(std::uint32_t rank) const;
+
+    // All that is known, each line after a line break and two blanks: ranks that wait for the same thing share one, and
+    // what few wait for comes first.
+    std::string lines() const;
+
+    // What it comes down to, each line after a line break: a short cycle of waits; and, unless that is certain, where
+    // chains of waits begin: at a rank that waits for one that is done or runs, or for nobody known. Only of ranks that
+    // have waited for so long. Empty: nothing can be said.
+    std::string conclusion(std::uint32_t least_age_ms = 0) const;
+
+private:
+    using ranks = std::vector<std::uint32_t>;
+    // A collective operation that ranks are in: its kind, and a device or the world.
+    using meeting_key = std::pair<std::uint32_t, std::uint32_t>;
+    static constexpr std::uint32_t whole_world = UINT32_MAX;
+
+    // A node for each rank and, so that its size stays linear, one for each collective operation: whoever is in it
+    // waits for that node, and that for all who are missing.
+    struct graph {
+        std::vector<ranks> next, before;
+    };
+
+    bool waits(std::uint32_t rank) const { return state_of(rank) == state::waiting; }
+    detail::waiting what(std::uint32_t rank) const { return static_cast<detail::waiting>(waits_[rank].what); }
+    bool has_arrived(std::uint32_t rank, detail::collective kind) const;
+    bool is_at_end(std::uint32_t rank) const;
+    bool meets(std::uint32_t rank) const;
+    meeting_key meeting_of(std::uint32_t rank) const;
+    ranks find_missing(const meeting_key& where) const;
+    std::string describe(std::uint32_t rank, bool with_partner) const;
+    std::string describe_step(std::uint32_t from, std::uint32_t to) const;
+    std::string name_missing(std::uint32_t rank) const;
+    template <class Predicate>
+    graph build_graph(const Predicate& has_next) const;
+    ranks find_cycle(std::uint32_t least_age_ms) const;
+    std::string describe_cycle(const ranks& cycle) const;
+    std::string describe_origins(std::uint32_t least_age_ms) const;
+    std::size_t count_dependants(const ranks& on) const;
+
+    std::uint32_t ranks_per_device_;
+    std::vector<detail::wait_record> waits_; // by world rank
+    std::vector<bool> known_;
+    std::vector<ranks> partners_;          // of waits that are no collective operation
+    std::map<meeting_key, ranks> missing_; // of collective operations, and of create_window's replies
+};
+
+} // namespace dcuda

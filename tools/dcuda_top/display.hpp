@@ -1,0 +1,19 @@
+// What dcuda-top shows: the processes of a job together.
+#pragma once
+
+#include "processes.hpp"
+
+#include <string>
+#include <vector>
+
+namespace top {
+
+enum class detail { groups, ranks }; // ranks that wait for the same thing share a line, or each has one
+
+// Lines.
+std::string as_text(const std::vector<process>& processes, detail how);
+
+// One line.
+std::string as_json(const std::vector<process>& processes);
+
+} // namespace top

@@ -1,0 +1,28 @@
+// The dCUDA processes of this host, and what they say of themselves.
+#pragma once
+
+#include "runtime/live_view.hpp"
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace top {
+
+struct process {
+    pid_t pid;
+    uid_t user;
+    std::string program;
+    std::optional<dcuda::snapshot> seen{}; // empty: `problem` says why
+    std::string problem{};
+    std::optional<dcuda::snapshot> before{}; // an earlier look at the same run: rates count from there
+};
+
+// Those that let themselves be watched, by their process id.
+std::vector<process> find_processes();
+
+// Asks all of them at once, and waits at most so long.
+void ask(std::vector<process>& whom, std::chrono::milliseconds patience);
+
+} // namespace top

@@ -66,7 +66,7 @@ bool turns::pass(bool has_turn) {
         }
         const auto what = static_cast<job>(atomic(&mine().turn).load(std::memory_order_acquire));
         if (what == job::rest) {
-            sleep_on(&mine().turn, 0, nap_ns);
+            sleep_on(&mine().turn, 0u, nap_ns);
             continue;
         }
         store_relaxed(&mine().turn, static_cast<std::uint32_t>(job::rest));

@@ -101,12 +101,12 @@ snapshot snapshot::from_json(const std::string& text) {
 
 std::string live_address(uid_t user, pid_t pid) { return fmt::format("{}{}/{}", live_prefix, user, pid); }
 
-live_view::live_view(const bootstrap::job& job, std::string device) {
+live_view::live_view(const bootstrap::job& job, std::string device_name) {
     about_.version = DCUDA_VERSION_STRING;
     about_.backend = DCUDA_BACKEND_CUDA ? "cuda" : "cpu";
     about_.program = program_invocation_short_name;
     about_.host = bootstrap::host_name();
-    about_.device = std::move(device);
+    about_.device = std::move(device_name);
     about_.job = short_hash(job.key);
     about_.pid = getpid();
     about_.process = job.index;

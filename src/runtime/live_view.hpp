@@ -50,7 +50,7 @@ std::string live_address(uid_t user, pid_t pid);
 // from time to time while a kernel runs; between runs nobody is answered.
 class live_view {
 public:
-    live_view(const bootstrap::job& job, std::string device);
+    live_view(const bootstrap::job& job, std::string device_name);
 
     void begin_run(int ranks_per_device);
 

@@ -76,12 +76,12 @@ event_kind kind_of_wait(const wait_record& wait) {
     }
 }
 
-std::vector<slice> make_slices(const observed_part& part, std::size_t rank, std::int64_t clock) {
+std::vector<slice> make_slices(const observed_part& part, std::size_t rank, std::int64_t host_clock) {
     const rank_counters& counters = part.counters[rank];
     const std::vector<trace_event>& events = part.events[rank];
     const tick_clock ticks(counters, events);
-    const auto time = [&](std::uint64_t at) { return part.about.clocks.host_time(ticks.device_ns(at)) + clock; };
-    const std::int64_t run_end = static_cast<std::int64_t>(part.about.end_ns) + clock;
+    const auto time = [&](std::uint64_t at) { return part.about.clocks.host_time(ticks.device_ns(at)) + host_clock; };
+    const std::int64_t run_end = static_cast<std::int64_t>(part.about.end_ns) + host_clock;
     const bool has_finished = std::any_of(
         events.begin(), events.end(), [](const trace_event& event) { return kind_of(event) == event_kind::finish; });
     const std::int64_t begin = time(counters.first.ticks);

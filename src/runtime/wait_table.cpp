@@ -126,18 +126,18 @@ wait_table::meeting_key wait_table::meeting_of(std::uint32_t rank) const {
 
 wait_table::ranks wait_table::find_missing(const meeting_key& where) const {
     const auto kind = static_cast<collective>(where.first);
-    const std::uint32_t device = where.second;
+    const std::uint32_t group = where.second;
     ranks missing, replies;
     const auto world_size = static_cast<std::uint32_t>(waits_.size());
-    const std::uint32_t begin = device == whole_world ? 0 : device * ranks_per_device_;
-    const std::uint32_t end = device == whole_world ? world_size : std::min(world_size, begin + ranks_per_device_);
+    const std::uint32_t begin = group == whole_world ? 0 : group * ranks_per_device_;
+    const std::uint32_t end = group == whole_world ? world_size : std::min(world_size, begin + ranks_per_device_);
     for (std::uint32_t rank = begin; rank < end; ++rank) {
         if (!known_[rank]) continue;
         if (!has_arrived(rank, kind)) missing.push_back(rank);
         if (what(rank) == waiting::host_reply) replies.push_back(rank);
     }
     // All of a device are there: then they wait for the one that asks the host.
-    return missing.empty() && device != whole_world ? replies : missing;
+    return missing.empty() && group != whole_world ? replies : missing;
 }
 
 // For whom the collective operation waits that the rank is in.

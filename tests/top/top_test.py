@@ -17,8 +17,8 @@ BOUND = 20 * (4 if os.environ.get("DCUDA_TEST_SANITIZER") else 1)  # seconds unt
 QUIET = {"DCUDA_WATCHDOG_INTERVAL": "0"}  # programs that hang go on hanging
 
 
-def run_top(*arguments):
-    return subprocess.run([top, *map(str, arguments)], capture_output=True, text=True, timeout=BOUND)
+def run_top(*arguments, wait=BOUND / 2):
+    return subprocess.run([top, "--wait", str(wait), *map(str, arguments)], capture_output=True, text=True, timeout=BOUND)
 
 
 def name_of(pid):
@@ -119,7 +119,7 @@ class TopTest(unittest.TestCase):
             stopped, other = job.pids()
             os.kill(stopped, signal.SIGSTOP)
             try:
-                text = run_top("--once", stopped, other).stdout
+                text = run_top("--once", stopped, other, wait=2).stdout
             finally:
                 os.kill(stopped, signal.SIGCONT)
             self.assertIn("1 of 2 processes", text)
@@ -201,7 +201,7 @@ class TopTest(unittest.TestCase):
             with self.subTest(problem=problem), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
                 listener.bind(f"\0dcuda-top/{user}/{pid}")
                 listener.listen()
-                reader = subprocess.Popen([top, "--once", str(pid)], stdout=subprocess.PIPE, text=True)
+                reader = subprocess.Popen([top, "--wait", str(BOUND), "--once", str(pid)], stdout=subprocess.PIPE, text=True)
                 connection, _ = listener.accept()
                 connection.sendall(answer)
                 connection.close()

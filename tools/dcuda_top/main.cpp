@@ -13,13 +13,11 @@
 
 namespace {
 
-constexpr std::chrono::milliseconds longest_answer{1000}; // with processes that do not answer
-
 struct options {
     std::vector<pid_t> pids;
     std::string job;
     bool all_users = false, once = false, json = false, ranks = false;
-    double interval = 1;
+    double interval = 1, wait = 1; // seconds
 };
 
 std::vector<top::process> look(const options& chosen) {
@@ -29,7 +27,7 @@ std::vector<top::process> look(const options& chosen) {
             return std::find(chosen.pids.begin(), chosen.pids.end(), each.pid) == chosen.pids.end();
         return !chosen.all_users && each.user != geteuid();
     });
-    top::ask(found, longest_answer);
+    top::ask(found, std::chrono::milliseconds(static_cast<std::int64_t>(1000 * chosen.wait)));
     if (!chosen.job.empty())
         std::erase_if(found, [&](const top::process& each) { return !each.seen || each.seen->job != chosen.job; });
     return found;
@@ -77,6 +75,8 @@ int main(int argc, char** argv) try {
     app.add_flag("--json", chosen.json, "Print JSON, a line for each look");
     auto* interval = app.add_option("--interval", chosen.interval, "Seconds between two looks (default 1)")
                          ->check(CLI::Range(0.1, 86400.0));
+    app.add_option("--wait", chosen.wait, "Seconds to wait for processes that do not answer (default 1)")
+        ->check(CLI::Range(0.0, 3600.0));
     app.footer("Ends with 1 if it looked once and found nothing to show.");
     CLI11_PARSE(app, argc, argv);
     const bool terminal = isatty(STDOUT_FILENO) == 1 && !chosen.json;

@@ -49,7 +49,8 @@ void meet(control& plane) {
 void watch(control& plane, bool data) {
     say("watching");
     for (auto last = clock_type::now();;) {
-        if (auto found = plane.poll(); found && found->what == event::kind::lost) {
+        while (auto found = plane.poll()) { // all of them: what comes behind a message, post would throw
+            if (found->what != event::kind::lost) continue;
             say(found->message);
             return;
         }

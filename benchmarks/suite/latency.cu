@@ -264,6 +264,12 @@ void measure_latency(session& with) {
 }
 
 void measure_trace(session& with) {
+    if (!DCUDA_OBSERVABLE) {
+        row none{"trace", "same device", "an event"};
+        none.missing = "takes dcuda-bench-observable: these kernels cannot be observed";
+        with.rows.push_back(none);
+        return;
+    }
     constexpr int threads = by_backend(128, 32);
     constexpr std::size_t largest = 384;
     const memory used{allocate<unsigned char>(2 * buffers_of_player * stride_bytes(largest)), allocate<board>(1),

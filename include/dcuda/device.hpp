@@ -23,7 +23,7 @@ public:
     // Waits for all ranks of the system.
     DCUDA_DEVICE rank(context from_host, state& shared) : state_(shared) {
         detail::init(from_host, state_.get());
-        observed_ = state_.get().observed;
+        observed_ = detail::is_observed(state_.get()) ? 1 : 0;
     }
 
     // Waits for all ranks of the system: no rank ends while another may still put into its windows.
@@ -104,7 +104,7 @@ public:
     DCUDA_DEVICE bool test_notifications(int tag, int count) {
         begin(detail::event_kind::test, tag, count);
         const bool there = detail::test_notifications(state_.get(), tag, count);
-        if (observed_ != 0) detail::count_test(state_.get());
+        if (is_observed()) detail::count_test(state_.get());
         if (there) end();
         return there;
     }
@@ -145,11 +145,11 @@ public:
     //     auto inner = self.range("inner points");
     template <std::size_t Size>
     DCUDA_DEVICE detail::range_scope range(const char (&name)[Size]) {
-        return {state_, observed_, name, name_length<Size>, 0};
+        return {state_, is_observed() ? 1u : 0u, name, name_length<Size>, 0};
     }
     template <std::size_t Size>
     DCUDA_DEVICE detail::range_scope range(const char (&name)[Size], int number) {
-        return {state_, observed_, name, name_length<Size> | detail::range_numbered,
+        return {state_, is_observed() ? 1u : 0u, name, name_length<Size> | detail::range_numbered,
                 static_cast<std::uint32_t>(number)};
     }
 
@@ -159,14 +159,15 @@ private:
                                                      ? static_cast<std::uint32_t>(Size - 1)
                                                      : detail::most_name_bytes;
 
+    DCUDA_DEVICE bool is_observed() const { return DCUDA_OBSERVABLE != 0 && observed_ != 0; }
     DCUDA_DEVICE void begin(detail::event_kind kind, int tag = 0, int peer = 0, std::uint32_t window_id = 0,
                             std::size_t bytes = 0) {
-        if (observed_ != 0)
+        if (is_observed())
             detail::begin_operation(state_.get(), kind, static_cast<std::uint32_t>(tag),
                                     static_cast<std::uint32_t>(peer), window_id, bytes);
     }
     DCUDA_DEVICE void end() {
-        if (observed_ != 0) detail::end_operation(state_.get());
+        if (is_observed()) detail::end_operation(state_.get());
     }
 
     detail::shared_state state_;

@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <numeric>
 #include <thread>
+#include <utility>
 
 namespace dcuda {
 namespace {
@@ -292,7 +293,9 @@ private:
 #if DCUDA_BACKEND_CPU
         state_->check_by(checker_ ? checker_->begin_run(ranks_) : nullptr);
 #endif
-        state_->reset(user_data, shared.staging(), observation_->prepare(ranks_, config.observed));
+        state_->reset(user_data, shared.staging(),
+                      observation_->prepare(ranks_, config.observed && kernel.is_observable));
+        if (config.observed && !kernel.is_observable) tell_that_ranks_are_not_observed();
         if (meter_)
             meter_->start(settings_.trace.empty() ? energy_meter::power::not_sampled : energy_meter::power::sampled);
         control_.barrier("starting the kernel"); // nobody notifies before everybody is reset
@@ -356,6 +359,12 @@ private:
         if (devices_known) energy.all_devices = devices;
         if (*std::min_element(by_node.begin(), by_node.end()) >= 0)
             energy.all_cpus = std::accumulate(by_node.begin(), by_node.end(), 0.0);
+    }
+
+    void tell_that_ranks_are_not_observed() {
+        if (job_.index != 0 || (settings_.trace.empty() && !settings_.count) || std::exchange(told_, true)) return;
+        std::fprintf(stderr, "dcuda: DCUDA_TRACE and DCUDA_STATS show nothing of the ranks: compile the program with "
+                             "-DDCUDA_OBSERVABLE=1\n");
     }
 
     void wait_for_kernel(const cuda::stream& stream, progress& running, const device_delivery* courier) {
@@ -453,6 +462,7 @@ private:
 #endif
     int ranks_ = 0;
     bool failed_ = false;
+    bool told_ = false; // that ranks are not observed
 };
 
 runtime::runtime(int& argc, char** argv, options requested)

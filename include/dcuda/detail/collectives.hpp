@@ -127,23 +127,20 @@ DCUDA_DEVICE std::uint32_t unread_messages(const rank_state& state, scope reach)
     return messages;
 }
 
-// What a rank that has mail adds when it arrives. When the barrier is over all mail to ranks of this reach will have
-// been taken: straight puts after it need not wait for that. One thread.
-DCUDA_COLD std::uint32_t settle_mail(shared_state shared, scope reach) {
-    rank_state& state = shared.get();
-    for (link& to : state.links)
-        if (reach == scope::system || to.reach == scope::device) forget_mailed_puts(to);
+// This rank's arrival. One thread.
+DCUDA_DEVICE std::uint64_t arrival_of(rank_state& state, scope reach) {
     const std::uint32_t now = unread_messages(state, reach);
     std::uint32_t& told = state.told[static_cast<unsigned>(reach)];
     const std::uint32_t before = told;
     told = now;
-    return now - before;
+    return barrier_word(1, now - before);
 }
 
-// This rank's arrival. One thread.
-DCUDA_DEVICE std::uint64_t arrival_of(rank_state& state, scope reach) {
-    const bool has_mail = (state.lanes | state.link_count) != 0; // or has had some
-    return barrier_word(1, has_mail ? exec::far(settle_mail)(state, reach) : 0);
+// When the barrier is over all mail to ranks of this reach will have been taken: straight puts after it need not wait
+// for that. One thread. PERF: while the arrival is on its way.
+DCUDA_DEVICE void forget_mail_within(rank_state& state, scope reach) {
+    for (link& to : state.links)
+        if (reach == scope::system || to.reach == scope::device) forget_mailed_puts(to);
 }
 
 // What a rank does in a barrier of its device; prepared before the block's threads meet.
@@ -162,6 +159,7 @@ public:
         auto& seen = state_.unread_seen[index][epoch_ % 2];
         std::uint32_t unread = 0;
         add_release<order_tag::barrier_arrive>(scope::device, row_, arrival_of(state_, scope::device));
+        forget_mail_within(state_, scope::device);
         if (!await_arrivals<order_tag::barrier_observe>(state_, scope::device, kind_, row_,
                                                         times_full(epoch_) * members, seen[0], unread))
             return true;
@@ -232,6 +230,7 @@ DCUDA_DEVICE bool barrier_of_world(const team& all, rank_state& state, collectiv
     bool going = true;
     if (all.leads()) {
         add_release<order_tag::barrier_arrive>(scope::device, words.row(row), arrival_of(state, scope::system));
+        forget_mail_within(state, scope::system);
         if (place == 0) {
             going = await_arrivals<order_tag::barrier_observe>(state, scope::device, kind, words.row(row),
                                                                times_full(epoch) * members, seen[0], unread);
@@ -345,7 +344,7 @@ DCUDA_DEVICE void init(context device, rank_state& state) {
         for (unsigned tag = 0; tag < cached_tags; ++tag) state.tag_cache[tag] = {tag, {start, start}, 0, 0, 0};
         state.forgotten_origins = 0;
         state.observed = device->observer.counters != nullptr ? 1 : 0;
-        if (state.observed != 0) exec::far(begin_observing)(state);
+        if (is_observed(state)) exec::far(begin_observing)(state);
     });
     cross_barrier(state, collective::init, world);
     end_operation(state);

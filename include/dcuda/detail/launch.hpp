@@ -74,6 +74,7 @@ struct bound_kernel {
     const void* address;                                                                // for the resources it needs
     std::function<cudaError_t(const exec::launch_shape&, cudaStream_t, context)> start; // does not wait for the kernel
     const void* courier = nullptr; // a kernel that runs beside it if there is a network: detail/courier.cuh
+    bool is_observable = DCUDA_OBSERVABLE != 0; // as it was compiled
 };
 
 template <class... Params>

@@ -90,7 +90,7 @@ DCUDA_COLD void end_blocked(shared_state shared, waiting what) {
 // communicator, or how many notifications are waited for; `window`: its id, or of notify the communicator.
 DCUDA_DEVICE void begin_operation(rank_state& state, event_kind kind, std::uint32_t tag = 0, std::uint32_t peer = 0,
                                   std::uint32_t window = 0, std::size_t bytes = 0) {
-    if (state.observed == 0) return;
+    if (!is_observed(state)) return;
     exec::align_turns(); // the operation itself begins with a barrier
     if (!exec::is_leader()) return;
     // Bytes beyond 48 bits are a mistake that the operation reports.
@@ -195,7 +195,7 @@ DCUDA_COLD void record_operation(shared_state shared) {
 
 // All threads of the rank, when an operation of an observed run has ended.
 DCUDA_DEVICE void end_operation(rank_state& state) {
-    if (state.observed == 0) return;
+    if (!is_observed(state)) return;
     exec::align_turns(); // another thread may have been the team
     if (exec::is_leader()) exec::far(record_operation)(state);
     exec::align_turns();

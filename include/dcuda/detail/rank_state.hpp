@@ -164,6 +164,9 @@ struct rank_state {
     tag_entry tag_cache[cached_tags]; // of the tags with the same remainder, the one used last
 };
 
+// Whether this run is traced or counted.
+DCUDA_DEVICE bool is_observed(const rank_state& state) { return DCUDA_OBSERVABLE != 0 && state.observed != 0; }
+
 // Where a rank is: its process, and its number there.
 struct rank_place {
     std::uint32_t process;
@@ -255,7 +258,7 @@ DCUDA_COLD bool keep_waiting(shared_state shared, std::uint32_t value) {
         store_relaxed(&record.expected, wait.expected);
         store_relaxed(&record.seen, value);
         if (wait.what == waiting::notifications) store_relaxed(&record.source, last_source(state, wait.detail));
-        if (state.observed != 0) {
+        if (is_observed(state)) {
             store_relaxed(&record.since[0], static_cast<std::uint32_t>(state.doing.event.begin));
             store_relaxed(&record.since[1], static_cast<std::uint32_t>(state.doing.event.begin >> 32));
         }
@@ -308,7 +311,7 @@ DCUDA_DEVICE bool take_tickets(rank_state& state, std::uint32_t count, std::uint
     if (end - state.ring_head <= ring_capacity) return true;
     // ORDER slot-reuse: the host has read what the slot held before it counts the slot as free (slot_free); the load
     // acquires that, so the new command cannot overtake the host's reading of the old one.
-    if (state.observed != 0) begin_blocked(state);
+    if (is_observed(state)) begin_blocked(state);
     const bool there = wait_for_word<order_tag::slot_reuse>(
         state, scope::system, ring.head,
         [&](std::uint32_t head) {
@@ -316,7 +319,7 @@ DCUDA_DEVICE bool take_tickets(rank_state& state, std::uint32_t count, std::uint
             return end - head <= ring_capacity;
         },
         waiting::ring_space, 0);
-    if (state.observed != 0) end_blocked(state, waiting::ring_space);
+    if (is_observed(state)) end_blocked(state, waiting::ring_space);
     return there;
 }
 

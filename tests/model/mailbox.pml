@@ -577,7 +577,9 @@ inline flush() {
 #else
 #define told_in(b) told[me * 2 + ((b) == DEVICES)]
 #endif
-#ifdef NO_SECOND_MEETING
+/* Only configurations with BARRIERS count and have a second meeting: in the others everything ends after the first, and
+ * the ranks just take their mail then. It would double the number of states. */
+#if defined(NO_SECOND_MEETING) || !BARRIERS
 #define meets_again 0
 #else
 #define meets_again more
@@ -616,8 +618,10 @@ inline arrive() {
     :: else -> break
     od;
     epoch[me * (DEVICES + 1) + b]++;
+#if BARRIERS
     arrived_unread[turn_of(b)] = arrived_unread[turn_of(b)] + value - told_in(b);
     told_in(b) = value;
+#endif
     arrived[b]++;
     unreleased[me] = unreleased[me] & puts_to_keep(b);
     value = 0; number = 0;
@@ -641,8 +645,10 @@ inline cross_barrier() {
     }
     do
     :: d_step { waits && is_full(b) ->
-        more = mailed_counts && !settled && arrived_unread[turn_of(b)] != seen_by(me, b);
+        more = mailed_counts && !settled && (!BARRIERS || arrived_unread[turn_of(b)] != seen_by(me, b));
+#if BARRIERS
         seen_by(me, b) = arrived_unread[turn_of(b)];
+#endif
         number = 0;
         do
         :: number < RANKS ->
@@ -667,9 +673,11 @@ inline cross_barrier() {
             :: is_in(number, b) ->
                 assert(known[place(number, me, 0)] >= before[pair(number, me) * 4 + value * 2]);
                 assert(known[place(number, me, 1)] >= before[pair(number, me) * 4 + value * 2 + 1]);
+#if BARRIERS
                 /* And what this rank has put has arrived there. */
                 assert(window[place(me, number, 0)] >= before[pair(me, number) * 4 + value * 2]);
                 assert(window[place(me, number, 1)] >= before[pair(me, number) * 4 + value * 2 + 1])
+#endif
             :: else
             fi;
             number++

@@ -24,7 +24,6 @@ enum tag : int { from_left = 1, from_right = 2 };
 // rods: two copies of every rank's part; a step reads one and writes the other.
 __global__ void run_steps(dcuda::context context, float* rods, bool hasty) {
     __shared__ dcuda::state state;
-    __shared__ bool moves;
     dcuda::rank self(context, state);
     const bool has_left = self.id() > 0, has_right = self.id() + 1 < self.size();
     float* const mine = rods + self.id(dcuda::device) * 2 * width;
@@ -33,12 +32,9 @@ __global__ void run_steps(dcuda::context context, float* rods, bool hasty) {
     for (int step = 0; step < steps; ++step) {
         const float* const now = mine + step % 2 * width;
         float* const next = mine + (step + 1) % 2 * width;
-        if (threadIdx.x == 0) moves = false;
-        __syncthreads();
         const int i = 1 + static_cast<int>(threadIdx.x);
         next[i] = (now[i - 1] + now[i] + now[i + 1]) / 3;
-        if (std::abs(next[i] - now[i]) > small_change) moves = true;
-        __syncthreads();
+        const bool moves = __syncthreads_or(std::abs(next[i] - now[i]) > small_change) != 0;
         if (hasty && !moves) break; // nothing happens here any more
 
         const std::size_t halo = (step + 1) % 2 * width * sizeof(float);

@@ -38,7 +38,7 @@ struct division {
 struct border_rows {
     range first, inner, last;
 
-    border_rows() = default;
+    constexpr border_rows() = default;
     DCUDA_HOST_DEVICE border_rows(range rows, int halo)
         : first(common::intersection(rows, {rows.first, rows.first + halo})),
           inner{first.last, rows.last - halo > first.last ? rows.last - halo : first.last}, last{inner.last,

@@ -65,10 +65,10 @@ enum tag : int { lap_tag, flux_tag, field_tag, from_previous_tag, from_next_tag,
 
 // A rank with the rows before or after, and the same levels; or none.
 struct neighbour {
-    int rank;      // or below 0
-    int first_row; // of its window
+    int rank = -1;     // or below 0
+    int first_row = 0; // of its window
 
-    neighbour() = default;
+    constexpr neighbour() = default;
     DCUDA_DEVICE neighbour(const task& work, int self, int row)
         : rank(work.ranks.beside(self, row)),
           first_row(rank >= 0 ? with_halo(work.ranks.rows_of(rank), work.halo).first : 0) {}
@@ -81,10 +81,10 @@ struct share {
     range rows, levels;
     border_rows border;
     neighbour previous, next;
-    int pieces; // of a border row's levels: a put each
-    std::size_t piece_bytes;
+    int pieces = 0; // of a border row's levels: a put each
+    std::size_t piece_bytes = 0;
 
-    share() = default;
+    constexpr share() = default; // a constant: nobody must initialize it in shared memory
     // A rank without rows has no neighbours: rows of nobody are outside the grid.
     DCUDA_DEVICE share(const task& work, int rank)
         : rows(work.ranks.rows_of(rank)), levels(work.ranks.levels_of(rank)), border(rows, work.halo),

@@ -37,7 +37,7 @@ verified 9 --size 30 --density 0.1 --iterations 15 --ranks 2
 verified 9 "${routes[@]}" --ranks 3
 
 # The example, against an iteration that has nothing in common with the program.
-verified 2 "${routes[@]}" --json "$work/out.json"
+verified $few "${routes[@]}" --json "$work/out.json"
 python3 - "$work/out.json" "$data" <<'PYTHON' || die "the airports"
 import csv, json, math, sys
 report, data = json.load(open(sys.argv[1])), sys.argv[2]
@@ -109,7 +109,7 @@ done
 # Files and progress.
 job 1 --size 8 --density 1 --iterations 2 --json - 2>"$work/log" | python3 -c 'import json, sys; json.load(sys.stdin)' ||
     die "JSON on standard output"
-job 2 --size 40 --density 0.1 --iterations 50 --progress 0.000001 >"$work/log" 2>&1 || die "progress: status $?"
+job $few --size 40 --density 0.1 --iterations 50 --progress 0.000001 >"$work/log" 2>&1 || die "progress: status $?"
 grep -q 'power_iteration: iteration [0-9]* of 50' "$work/log" || die "no progress"
 [ "$(ls "$work" | grep -c tmp)" = 0 ] || die "temporary files left"
 echo "$runs runs as expected"

@@ -21,9 +21,8 @@ using state = detail::rank_state;
 class rank {
 public:
     // Waits for all ranks of the system.
-    DCUDA_DEVICE rank(context from_host, state& shared) : state_(shared) {
+    DCUDA_DEVICE rank(context from_host, state& shared) : state_(shared), observed_(from_host.observed) {
         detail::init(from_host, state_.get());
-        observed_ = detail::is_observed(state_.get()) ? 1 : 0;
     }
 
     // Waits for all ranks of the system: no rank ends while another may still put into its windows.
@@ -41,26 +40,22 @@ public:
     // Waits until all ranks of the communicator have called it. What they wrote before is visible after, and their puts
     // have arrived: those with a notification at least as far as their target can see.
     DCUDA_DEVICE void barrier(communicator comm) {
-        begin(detail::event_kind::barrier, static_cast<int>(comm));
+        if (is_observed()) return detail::exec::far(detail::observed_barrier)(state_, comm);
         detail::barrier(state_.get(), comm);
-        end();
     }
 
     // Opens `bytes` bytes at `base` for puts by the ranks of the communicator. All of them call it; base and bytes may
     // differ, bytes may be 0, and windows may overlap. With several processes, base must be cudaMalloc memory (CPU
     // backend: from its cudaMalloc). The window has no memory of its own: freeing it leaves the memory alone.
     DCUDA_DEVICE window create_window(communicator comm, void* base, std::size_t bytes) {
-        begin(detail::event_kind::create_window, static_cast<int>(comm), 0, 0, bytes);
-        const window created = detail::create_window(state_.get(), comm, base, bytes);
-        end();
-        return created;
+        if (is_observed()) return detail::exec::far(detail::observed_create_window)(state_, comm, base, bytes);
+        return detail::create_window(state_.get(), comm, base, bytes);
     }
 
     // Closes the window. All ranks of its communicator call it; puts to it must have been waited for.
     DCUDA_DEVICE void free_window(window win) {
-        begin(detail::event_kind::free_window, 0, 0, win.id);
+        if (is_observed()) return detail::exec::far(detail::observed_free_window)(state_, win);
         detail::free_window(state_.get(), win);
-        end();
     }
 
     // Copies `bytes` bytes at `source` to the window of `target` (its number in the window's communicator), `offset`
@@ -68,9 +63,8 @@ public:
     // source may change after flush(), or after a notification that proves the arrival. Source and target ranges are
     // the same (nothing is copied then) or do not overlap.
     DCUDA_DEVICE void put(window win, int target, std::size_t offset, std::size_t bytes, const void* source) {
-        begin(detail::event_kind::put, 0, target, win.id, bytes);
+        if (is_observed()) return detail::exec::far(detail::observed_put)(state_, win, target, offset, bytes, source);
         detail::put(state_.get(), win, target, offset, bytes, source);
-        end();
     }
 
     // put, then adds one to the target's counter of notifications with this tag. The data may come into the window only
@@ -78,44 +72,38 @@ public:
     // its mailbox is full.
     DCUDA_DEVICE void put_notify(window win, int target, std::size_t offset, std::size_t bytes, const void* source,
                                  int tag) {
-        begin(detail::event_kind::put_notify, tag, target, win.id, bytes);
+        if (is_observed())
+            return detail::exec::far(detail::observed_put_notify)(state_, win, target, offset, bytes, source, tag);
         detail::put_notify(state_.get(), win, target, offset, bytes, source, tag);
-        end();
     }
 
     // Adds one to the target's counter of notifications with this tag; the target sees it after all earlier puts of
     // this rank to it.
     DCUDA_DEVICE void notify(int target, communicator comm, int tag) {
-        begin(detail::event_kind::notify, tag, target, static_cast<std::uint32_t>(comm));
+        if (is_observed()) return detail::exec::far(detail::observed_notify)(state_, target, comm, tag);
         detail::notify(state_.get(), target, comm, tag);
-        end();
     }
 
     // Waits until `count` notifications with this tag have arrived and consumes them. What their sources put before is
     // then visible to all threads of the rank. Ends the run with an error after the runtime's wait_timeout, if one is
     // set, and when nothing moves anywhere any more (deadlock).
     DCUDA_DEVICE void wait_notifications(int tag, int count) {
-        begin(detail::event_kind::wait, tag, count);
+        if (is_observed()) return detail::exec::far(detail::observed_wait)(state_, tag, count);
         detail::wait_notifications(state_.get(), tag, count);
-        end();
     }
 
     // The same if they have arrived already; else returns false at once and consumes nothing.
     DCUDA_DEVICE bool test_notifications(int tag, int count) {
-        begin(detail::event_kind::test, tag, count);
-        const bool there = detail::test_notifications(state_.get(), tag, count);
-        if (is_observed()) detail::count_test(state_.get());
-        if (there) end();
-        return there;
+        if (is_observed()) return detail::exec::far(detail::observed_test)(state_, tag, count);
+        return detail::test_notifications(state_.get(), tag, count);
     }
 
     // Returns when the sources of all earlier puts of this rank on this window may change, and the puts without
     // notification are complete at their targets. A put with notification is complete for its target when that has seen
     // the notification, or one of a later message of this rank.
     DCUDA_DEVICE void flush(window win) {
-        begin(detail::event_kind::flush, 0, 0, win.id);
+        if (is_observed()) return detail::exec::far(detail::observed_flush)(state_, win);
         detail::flush(state_.get(), win);
-        end();
     }
 
     // The pointer that the host gave to runtime::set_user_data. One thread.
@@ -124,14 +112,12 @@ public:
     // Starts and stops the device's timer, which runs on the CPU's clock. All ranks of the device call it; the time
     // runs between the moments when the last of them has called start and stop: runtime::timings.
     DCUDA_DEVICE void start_timer() {
-        begin(detail::event_kind::timer);
+        if (is_observed()) return detail::exec::far(detail::observed_start_timer)(state_);
         detail::start_timer(state_.get());
-        end();
     }
     DCUDA_DEVICE void stop_timer() {
-        begin(detail::event_kind::timer);
+        if (is_observed()) return detail::exec::far(detail::observed_stop_timer)(state_);
         detail::stop_timer(state_.get());
-        end();
     }
 
     // A line that the host prints while the kernel runs, when the line object ends:
@@ -159,20 +145,11 @@ private:
                                                      ? static_cast<std::uint32_t>(Size - 1)
                                                      : detail::most_name_bytes;
 
+    // This run is traced or counted: operations are those of detail/device_ops.hpp for observed runs.
     DCUDA_DEVICE bool is_observed() const { return DCUDA_OBSERVABLE != 0 && observed_ != 0; }
-    DCUDA_DEVICE void begin(detail::event_kind kind, int tag = 0, int peer = 0, std::uint32_t window_id = 0,
-                            std::size_t bytes = 0) {
-        if (is_observed())
-            detail::begin_operation(state_.get(), kind, static_cast<std::uint32_t>(tag),
-                                    static_cast<std::uint32_t>(peer), window_id, bytes);
-    }
-    DCUDA_DEVICE void end() {
-        if (is_observed()) detail::end_operation(state_.get());
-    }
 
     detail::shared_state state_;
-    // PERF: a copy, since looking into shared memory would take as long as some operations' checks.
-    std::uint32_t observed_ = 0;
+    std::uint32_t observed_;
 };
 
 // The block's dynamic shared memory (launch_config::shared_bytes), for both backends. One thread.

@@ -30,7 +30,7 @@ public:
     int ranks() const { return ranks_; }
     int world_size() const { return ranks_ * control_.count(); }
     int first_rank() const { return ranks_ * control_.index(); }
-    const detail::device_context* context() const { return context_.get(); }
+    dcuda::context context() const { return {context_.get(), fields_.observer.counters != nullptr ? 1u : 0u}; }
 
     // Whether that process is reached over a network only.
     bool is_remote(int process) const { return is_remote_[static_cast<std::size_t>(process)]; }

@@ -58,7 +58,7 @@ public:
                            peer.credits_.data()};
     }
 
-    dcuda::context context() const { return &fields_; }
+    dcuda::context context() const { return {&fields_}; }
     const device_context& fields() const { return fields_; }
     window_entry* entries(std::uint32_t slot) { return slots_[slot].entries; }
 

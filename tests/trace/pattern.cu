@@ -52,7 +52,9 @@ __global__ void deadlock(dcuda::context context) {
     auto doomed = self.range("doomed");
     self.notify((self.id() + 1) % self.size(), dcuda::world, 1);
     self.wait_notifications(1, 1);
-    if (self.id() == 0) self.wait_notifications(9, 2);
+    if (self.id() != 0) return;
+    self.log() << "under way";
+    self.wait_notifications(9, 2);
 }
 
 } // namespace

@@ -305,9 +305,12 @@ class TraceTest(unittest.TestCase):
         self.assertIn("ended unexpectedly", timeline.about["runs"][0]["failure"])
 
     def test_lost_first_process(self):
-        script = '[ $DCUDA_PROCESS_INDEX = 1 ] || (sleep 0.3; kill -9 $$) & exec "$0" deadlock'
-        _, error = self.run_job(2, "sh", "-c", script, pattern, status=128 + 9, DCUDA_TRACE=self.trace,
-                                DCUDA_WATCHDOG_INTERVAL="0")
+        # As soon as its kernel runs.
+        script = """[ $DCUDA_PROCESS_INDEX = 1 ] && exec "$0" deadlock
+            (until grep -q "under way" "$1" || ! kill -0 $$; do sleep 0.05; done; kill -9 $$) 2>/dev/null &
+            exec "$0" deadlock >"$1" """
+        _, error = self.run_job(2, "sh", "-c", script, pattern, os.path.join(self.folder, "output"), status=128 + 9,
+                                DCUDA_TRACE=self.trace, DCUDA_WATCHDOG_INTERVAL="0")
         self.assertIn(f"process 1 has written its part of the timeline to {self.trace}.process1", error)
         timeline = Timeline(self.trace + ".process1")
         self.assertEqual(set(timeline.ranks.values()), set(range(RANKS, 2 * RANKS)))

@@ -305,8 +305,9 @@ DCUDA_DEVICE void cross_barrier(rank_state& state, collective kind, communicator
     }
 }
 
-DCUDA_DEVICE void init(context device, rank_state& state) {
+DCUDA_DEVICE void init(context from_host, rank_state& state) {
     exec::run_then_sync([&] {
+        const device_context* const device = from_host.device;
         state.device = *device;
         state.mine = device->peers[device->process_index];
         state.staging = exec::find_staging(device->staging);
@@ -343,11 +344,11 @@ DCUDA_DEVICE void init(context device, rank_state& state) {
         for (link& entry : state.links) entry.world_rank = no_rank;
         for (unsigned tag = 0; tag < cached_tags; ++tag) state.tag_cache[tag] = {tag, {start, start}, 0, 0, 0};
         state.forgotten_origins = 0;
-        state.observed = device->observer.counters != nullptr ? 1 : 0;
+        state.observed = from_host.observed;
         if (is_observed(state)) exec::far(begin_observing)(state);
     });
     cross_barrier(state, collective::init, world);
-    end_operation(state);
+    if (is_observed(state)) end_operation<event_kind::init>(state, 0, 0, processor_number());
 #if DCUDA_BACKEND_CPU
     if (check::is_on(state)) check::begin(state);
 #endif
@@ -363,9 +364,9 @@ DCUDA_COLD void finish(shared_state shared) {
 #if DCUDA_BACKEND_CPU
     if (check::is_on(state)) check::enter(state, collective::finish, world);
 #endif
-    begin_operation(state, event_kind::finish);
+    if (is_observed(state)) begin_operation(state);
     cross_barrier(state, collective::finish, world);
-    end_operation(state);
+    if (is_observed(state)) end_operation<event_kind::finish>(state);
     exec::run_then_sync([&] {
         state.finished = 1;
         store_relaxed(&state.device.waits[state.device_rank].what, static_cast<std::uint32_t>(waiting::done));

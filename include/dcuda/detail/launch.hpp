@@ -21,7 +21,12 @@ struct device_context;
 
 namespace dcuda {
 // The kernel's first parameter: made by the host, given to the constructor of rank.
-using context = const detail::device_context*;
+struct context {
+    const detail::device_context* device = nullptr;
+    // 1: this run is traced or counted. PERF: here, since the compiler knows that a kernel's parameters are the same
+    // for all threads, and they take no register.
+    std::uint32_t observed = 0;
+};
 } // namespace dcuda
 
 namespace dcuda::detail {

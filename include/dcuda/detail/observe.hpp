@@ -1,9 +1,7 @@
 // Observed runs: each operation of a rank is counted (rank_counters) and, in a traced run, written down (trace_event).
 //
-// An operation leaves in shared memory when it began and what it is, and one cold function takes that at its end. So an
-// operation costs a test where nothing is observed, and no registers while it lasts where it is. On a GPU the rank's
-// leader does all of it: what it sees of an operation includes waiting for the rank's other threads. On the CPU backend
-// the threads meet before the begin and after the end.
+// On a GPU the rank's leader does all of it: what it sees of an operation includes waiting for the rank's other
+// threads. On the CPU backend the threads meet before the begin and after the end.
 #pragma once
 
 #include "dcuda/detail/mailbox.hpp"
@@ -69,8 +67,19 @@ DCUDA_COLD void begin_observing(shared_state shared) {
     const clock_pair now = look_at_clocks(state, true);
     store_relaxed(&counters.first.ticks, now.ticks);
     store_relaxed(&counters.first.ns, now.ns);
-    state.doing.event = {now.ticks, 0, static_cast<std::uint32_t>(event_kind::init), 0, 0, 0, processor_number()};
+    state.doing.begin = now.ticks;
     send_clock(state);
+}
+
+// From time to time, and at the end of a run: notes how the clocks relate. One thread.
+DCUDA_COLD void relate_clocks(shared_state shared, bool is_last) {
+    rank_state& state = shared.get();
+    const clock_pair pair = look_at_clocks(state, is_last);
+    if (is_last)
+        send_clock(state);
+    else if (DCUDA_BACKEND_CUDA && state.device.observer.traced != 0)
+        store_event(state, {pair.ticks, 0, static_cast<std::uint32_t>(event_kind::clock),
+                            static_cast<std::uint32_t>(pair.ns), static_cast<std::uint32_t>(pair.ns >> 32), 0, 0});
 }
 
 // --- Waiting for space in queues -----------------------------------------------------------------------------------
@@ -86,49 +95,36 @@ DCUDA_COLD void end_blocked(shared_state shared, waiting what) {
 
 // --- Operations ----------------------------------------------------------------------------------------------------
 
-// All threads of the rank, when an operation begins in an observed run. `peer`: the target's number in its
-// communicator, or how many notifications are waited for; `window`: its id, or of notify the communicator.
-DCUDA_DEVICE void begin_operation(rank_state& state, event_kind kind, std::uint32_t tag = 0, std::uint32_t peer = 0,
-                                  std::uint32_t window = 0, std::size_t bytes = 0) {
-    if (!is_observed(state)) return;
+// All threads of the rank, when an operation begins in an observed run.
+DCUDA_DEVICE void begin_operation(rank_state& state) {
     exec::align_turns(); // the operation itself begins with a barrier
     if (!exec::is_leader()) return;
-    // Bytes beyond 48 bits are a mistake that the operation reports.
-    state.doing.event = {clock_ticks(),
-                         static_cast<std::uint32_t>(bytes >> 32),
-                         static_cast<std::uint32_t>(kind),
-                         tag,
-                         peer,
-                         static_cast<std::uint32_t>(bytes),
-                         window};
+    state.doing.begin = clock_ticks();
     state.doing.straight = 0;
 }
 
 // Counts a put or a notification, and completes the event: which way it went, and to which world rank. One thread.
-DCUDA_DEVICE void count_message(rank_state& state, rank_counters& counters, event_kind kind) {
-    trace_event& event = state.doing.event;
-    const std::uint32_t key = kind == event_kind::notify ? notify_key + event.window : event.window;
+template <event_kind Kind>
+DCUDA_DEVICE void count_message(rank_state& state, rank_counters& counters, trace_event& event, std::size_t bytes) {
+    const std::uint32_t key = Kind == event_kind::notify ? notify_key + event.window : event.window;
     const target_entry& target = cached_target(state, key, event.peer);
+    if (target.window != key || target.rank != event.peer) return; // never: the operation has just used it
     const link& way = state.links[target.world_rank % cached_links];
-    const bool is_known = target.window == key && target.rank == event.peer;
-    if (!is_known) return; // never: the operation has just used it
     const event_path path = target.remote != 0           ? event_path::network
                             : way.reach == scope::device ? event_path::local
                                                          : event_path::peer;
     path_counters& ways = path == event_path::network ? counters.network
                           : path == event_path::local ? counters.local
                                                       : counters.peer;
-    if (kind == event_kind::notify) event.window = 0;
+    if (Kind == event_kind::notify) event.window = 0;
     event.peer = target.world_rank;
     event.kind |= static_cast<std::uint32_t>(path) << 8;
-    const std::uint64_t bytes = event.bytes | static_cast<std::uint64_t>(event.ticks) << 32;
-    add_relaxed(kind == event_kind::put          ? &ways.puts
-                : kind == event_kind::put_notify ? &ways.notified_puts
+    add_relaxed(Kind == event_kind::put          ? &ways.puts
+                : Kind == event_kind::put_notify ? &ways.notified_puts
                                                  : &ways.notifications,
                 1);
     if (bytes != 0) add_relaxed(&ways.bytes, bytes);
-    const bool uses_lane = kind != event_kind::put && path != event_path::network && way.lane != nullptr;
-    if (!uses_lane) return;
+    if (Kind == event_kind::put || path == event_path::network || way.lane == nullptr) return;
     if (state.doing.straight == 0) {
         event.kind |= event_mailed;
         add_relaxed(&counters.mailed, 1);
@@ -139,71 +135,64 @@ DCUDA_DEVICE void count_message(rank_state& state, rank_counters& counters, even
     raise_relaxed(&counters.mailbox_packets, (way.sent.packets - (credit >> 16)) & 0xffff);
 }
 
-// The operation has ended. One thread.
-DCUDA_COLD void record_operation(shared_state shared) {
-    rank_state& state = shared.get();
-    const std::uint64_t now = clock_ticks();
-    trace_event& event = state.doing.event;
-    const observer_view& to = state.device.observer;
-    rank_counters& counters = *to.counters;
-    const std::uint64_t ticks = now - event.begin;
-    const auto kind = static_cast<event_kind>(event.kind);
+// The counters of how often and how long; null: none.
+struct operation_counters {
+    std::uint64_t* count;
+    std::uint64_t* ticks;
+};
+DCUDA_DEVICE operation_counters counters_of(event_kind kind, rank_counters& counters) {
     switch (kind) {
     case event_kind::put:
     case event_kind::put_notify:
     case event_kind::notify:
-        count_message(state, counters, kind);
-        add_relaxed(&counters.put_ticks, ticks);
-        break;
+        return {nullptr, &counters.put_ticks}; // counted by path
     case event_kind::wait:
-        add_relaxed(&counters.waits, 1);
-        add_relaxed(&counters.wait_ticks, ticks);
-        break;
+        return {&counters.waits, &counters.wait_ticks};
     case event_kind::flush:
-        add_relaxed(&counters.flushes, 1);
-        add_relaxed(&counters.flush_ticks, ticks);
-        break;
-    case event_kind::create_window:
-    case event_kind::free_window:
-        if (kind == event_kind::create_window) add_relaxed(&counters.windows, 1);
-        add_relaxed(&counters.window_ticks, ticks);
-        break;
+        return {&counters.flushes, &counters.flush_ticks};
     case event_kind::barrier:
-        add_relaxed(&counters.barriers, 1);
-        [[fallthrough]];
+        return {&counters.barriers, &counters.barrier_ticks};
     case event_kind::init:
     case event_kind::finish:
-        add_relaxed(&counters.barrier_ticks, ticks);
-        break;
-    default: // test: counted by its caller; timer
-        break;
+        return {nullptr, &counters.barrier_ticks};
+    case event_kind::create_window:
+        return {&counters.windows, &counters.window_ticks};
+    case event_kind::free_window:
+        return {nullptr, &counters.window_ticks};
+    default:
+        return {nullptr, nullptr}; // test: counted by its caller; timer
     }
-    if (to.traced != 0) {
-        const std::uint32_t more_bytes = event.ticks << 16, more_ticks = static_cast<std::uint32_t>(ticks >> 32) << 16;
-        store_event(state, {event.begin, static_cast<std::uint32_t>(ticks), event.kind | more_ticks, event.tag,
-                            event.peer, event.bytes, (event.window & 0xffff) | more_bytes});
-    }
-    const bool is_last = kind == event_kind::finish;
-    if (!is_last && now - state.doing.clock_at < ticks_between_looks) return;
-    const clock_pair pair = look_at_clocks(state, is_last);
-    if (is_last)
-        send_clock(state);
-    else if (DCUDA_BACKEND_CUDA && to.traced != 0)
-        store_event(state, {pair.ticks, 0, static_cast<std::uint32_t>(event_kind::clock),
-                            static_cast<std::uint32_t>(pair.ns), static_cast<std::uint32_t>(pair.ns >> 32), 0, 0});
 }
 
-// All threads of the rank, when an operation of an observed run has ended.
-DCUDA_DEVICE void end_operation(rank_state& state) {
-    if (!is_observed(state)) return;
+// All threads of the rank, when the operation has ended. `peer`: the target's number in its communicator, or how many
+// notifications were waited for; `window`: its id, or of notify the communicator; of init the multiprocessor.
+// PERF: the kind is known when this is compiled, since one thread's instructions are what an event costs.
+template <event_kind Kind>
+DCUDA_DEVICE void end_operation(rank_state& state, int tag = 0, int peer = 0, std::uint32_t window = 0,
+                                std::size_t bytes = 0) {
     exec::align_turns(); // another thread may have been the team
-    if (exec::is_leader()) exec::far(record_operation)(state);
+    if (exec::is_leader()) {
+        const observer_view& to = state.device.observer;
+        rank_counters& counters = *to.counters;
+        const std::uint64_t now = clock_ticks(), ticks = now - state.doing.begin;
+        trace_event event{state.doing.begin,
+                          static_cast<std::uint32_t>(ticks),
+                          static_cast<std::uint32_t>(Kind) | static_cast<std::uint32_t>(ticks >> 32) << 16,
+                          static_cast<std::uint32_t>(tag),
+                          static_cast<std::uint32_t>(peer),
+                          static_cast<std::uint32_t>(bytes),
+                          window};
+        if constexpr (Kind == event_kind::put || Kind == event_kind::put_notify || Kind == event_kind::notify)
+            count_message<Kind>(state, counters, event, bytes);
+        event.window = (event.window & 0xffff) | static_cast<std::uint32_t>(bytes >> 32) << 16;
+        const operation_counters used = counters_of(Kind, counters);
+        if (used.count != nullptr) add_relaxed(used.count, 1);
+        if (used.ticks != nullptr) add_relaxed(used.ticks, ticks);
+        if (to.traced != 0) store_event(state, event);
+        if (Kind == event_kind::finish || now - state.doing.clock_at >= ticks_between_looks)
+            exec::far(relate_clocks)(state, Kind == event_kind::finish);
+    }
     exec::align_turns();
-}
-
-// A look for notifications, in vain or not. All threads.
-DCUDA_DEVICE void count_test(rank_state& state) {
-    if (exec::is_leader()) add_relaxed(&state.device.observer.counters->tests, 1);
 }
 
 // --- Ranges of the user --------------------------------------------------------------------------------------------

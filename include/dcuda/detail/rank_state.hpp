@@ -93,7 +93,7 @@ struct current_wait {
 
 // What an observed rank does now. One thread.
 struct current_operation {
-    trace_event event;           // begin, kind, tag, peer; `window` and `bytes` with all their bits
+    std::uint64_t begin;         // ticks
     std::uint64_t blocked_since; // ticks; waiting for space in a queue
     std::uint64_t clock_at;      // ticks, of the last look at both clocks
     std::uint32_t straight;      // 1: a notified put went straight into the target's memory
@@ -259,8 +259,8 @@ DCUDA_COLD bool keep_waiting(shared_state shared, std::uint32_t value) {
         store_relaxed(&record.seen, value);
         if (wait.what == waiting::notifications) store_relaxed(&record.source, last_source(state, wait.detail));
         if (is_observed(state)) {
-            store_relaxed(&record.since[0], static_cast<std::uint32_t>(state.doing.event.begin));
-            store_relaxed(&record.since[1], static_cast<std::uint32_t>(state.doing.event.begin >> 32));
+            store_relaxed(&record.since[0], static_cast<std::uint32_t>(state.doing.begin));
+            store_relaxed(&record.since[1], static_cast<std::uint32_t>(state.doing.begin >> 32));
         }
         store_relaxed(&record.what, static_cast<std::uint32_t>(wait.what));
         store_relaxed(&record.heartbeat, load_relaxed(&record.heartbeat) + 1);
@@ -311,7 +311,7 @@ DCUDA_DEVICE bool take_tickets(rank_state& state, std::uint32_t count, std::uint
     if (end - state.ring_head <= ring_capacity) return true;
     // ORDER slot-reuse: the host has read what the slot held before it counts the slot as free (slot_free); the load
     // acquires that, so the new command cannot overtake the host's reading of the old one.
-    if (is_observed(state)) begin_blocked(state);
+    if (is_observed(state)) exec::far(begin_blocked)(state);
     const bool there = wait_for_word<order_tag::slot_reuse>(
         state, scope::system, ring.head,
         [&](std::uint32_t head) {
@@ -319,7 +319,7 @@ DCUDA_DEVICE bool take_tickets(rank_state& state, std::uint32_t count, std::uint
             return end - head <= ring_capacity;
         },
         waiting::ring_space, 0);
-    if (is_observed(state)) end_blocked(state, waiting::ring_space);
+    if (is_observed(state)) exec::far(end_blocked)(state, waiting::ring_space);
     return there;
 }
 

@@ -167,13 +167,13 @@ def rows_of(name, folders, chosen, launcher):
     except RuntimeError as problem:
         yield {"application": name, "model": "all", "devices": chosen.devices[0], "failed": str(problem)}
         return
-    not_here = set()  # said once
+    not_here = set()  # said once; what is not for so many devices is not for more
     for devices in chosen.devices:
         for model in chosen.models or application.models:
             if model in not_here:
                 continue
             row = measure(application, model, devices, chosen, launcher)
-            if re.search(f"{NOT_HERE}|{NO_MODEL}", row.get("missing", "")):
+            if re.search(f"{NOT_HERE}|{NO_MODEL}|{NOT_ON_SO_MANY}", row.get("missing", "")):
                 not_here.add(model)
             yield row
 

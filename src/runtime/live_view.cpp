@@ -15,7 +15,12 @@
 namespace dcuda {
 
 using detail::wait_record;
-using json = nlohmann::ordered_json;
+
+// What has the same names in JSON.
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(path_statistics, puts, notified_puts, notifications, bytes)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(sent_messages, local, peer, network)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(snapshot, version, backend, program, host, device, job, pid, process, processes,
+                                   processes_here, ranks_per_device, run, run_seconds)
 
 namespace {
 
@@ -25,66 +30,26 @@ std::string short_hash(const std::string& text) {
     return fmt::format("{:08x}", hash);
 }
 
-json as_json(const path_statistics& path) { return {path.puts, path.notified_puts, path.notifications, path.bytes}; }
-
-path_statistics path_from(const json& from) {
-    path_statistics result;
-    from.at(0).get_to(result.puts);
-    from.at(1).get_to(result.notified_puts);
-    from.at(2).get_to(result.notifications);
-    from.at(3).get_to(result.bytes);
-    return result;
-}
-
-// Names may hold any bytes; JSON may not.
-std::string dump(const json& what) { return what.dump(-1, ' ', false, json::error_handler_t::replace); }
-
 } // namespace
 
+// Ranks are many: theirs without names.
 std::string snapshot::to_json() const {
-    json records = json::array();
+    nlohmann::json to = *this;
+    to["dcuda_top"] = format;
+    to["waits"] = nlohmann::json::array();
     for (const wait_record& wait : waits)
-        records.push_back({wait.what, wait.detail, wait.expected, wait.seen, wait.source, wait.age_ms});
-    json paths;
-    if (sent) paths = {as_json(sent->local), as_json(sent->peer), as_json(sent->network)};
-    return dump({{"dcuda_top", format},
-                 {"version", version},
-                 {"backend", backend},
-                 {"program", program},
-                 {"host", host},
-                 {"device", device},
-                 {"job", job},
-                 {"pid", pid},
-                 {"process", process},
-                 {"processes", processes},
-                 {"processes_here", processes_here},
-                 {"ranks_per_device", ranks_per_device},
-                 {"run", run},
-                 {"run_seconds", run_seconds},
-                 {"waits", records},
-                 {"sent", paths}});
+        to["waits"].push_back({wait.what, wait.detail, wait.expected, wait.seen, wait.source, wait.age_ms});
+    to["sent"] = sent ? nlohmann::json(*sent) : nlohmann::json();
+    return to.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); // names may hold any bytes; JSON may not
 }
 
 snapshot snapshot::from_json(const std::string& text) {
-    const json from = json::parse(text);
+    const nlohmann::json from = nlohmann::json::parse(text);
     if (const int theirs = from.at("dcuda_top"); theirs != format)
         throw std::runtime_error(fmt::format("it is of version {}, this dcuda-top of {}",
                                              from.value("version", std::string("?")), DCUDA_VERSION_STRING));
-    snapshot result;
-    from.at("version").get_to(result.version);
-    from.at("backend").get_to(result.backend);
-    from.at("program").get_to(result.program);
-    from.at("host").get_to(result.host);
-    from.at("device").get_to(result.device);
-    from.at("job").get_to(result.job);
-    from.at("pid").get_to(result.pid);
-    from.at("process").get_to(result.process);
-    from.at("processes").get_to(result.processes);
-    from.at("processes_here").get_to(result.processes_here);
-    from.at("ranks_per_device").get_to(result.ranks_per_device);
-    from.at("run").get_to(result.run);
-    from.at("run_seconds").get_to(result.run_seconds);
-    for (const json& each : from.at("waits")) {
+    snapshot result = from.get<snapshot>();
+    for (const nlohmann::json& each : from.at("waits")) {
         wait_record wait{};
         each.at(0).get_to(wait.what);
         each.at(1).get_to(wait.detail);
@@ -94,8 +59,7 @@ snapshot snapshot::from_json(const std::string& text) {
         each.at(5).get_to(wait.age_ms);
         result.waits.push_back(wait);
     }
-    if (const json& paths = from.at("sent"); !paths.is_null())
-        result.sent = {path_from(paths.at(0)), path_from(paths.at(1)), path_from(paths.at(2))};
+    if (const nlohmann::json& all = from.at("sent"); !all.is_null()) result.sent = all.get<sent_messages>();
     return result;
 }
 

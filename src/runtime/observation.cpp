@@ -268,28 +268,20 @@ void observation::note_energy(const run_energy& joules, const std::vector<power_
 void observation::note_device_clock(std::uint64_t device_ns) { clock_samples_.push_back({clock_ns(), device_ns}); }
 
 void observation::end_run(const device_state& state, device_link& link, double kernel_ms, const std::string& why) {
-    if (!std::exchange(running_, false)) return;
-    try {
+    finish([&] {
         observed_part mine = read(state, link, kernel_ms, why);
         count(mine);
-        if (control_.index() == 0)
-            write(gather(std::move(mine)));
-        else {
-            support::wire_writer message;
-            message.put(message_kind_of_observation::part);
-            message.put(std::string_view(mine.encode()));
-            control_.post_last(0, message.bytes());
-            if (!await_messages([&] { return confirmed_ == run_; }, !why.empty())) write_alone(mine);
-        }
-    } catch (const std::exception& problem) {
-        std::fprintf(stderr, "dcuda: process %d: what was observed of run %d is lost: %s\n", control_.index(), run_,
-                     problem.what());
-    }
+        if (control_.index() == 0) return write(gather(std::move(mine)));
+        support::wire_writer message;
+        message.put(message_kind_of_observation::part);
+        message.put(std::string_view(mine.encode()));
+        control_.post_last(0, message.bytes());
+        if (!await_messages([&] { return confirmed_ == run_; }, !why.empty())) write_alone(mine);
+    });
 }
 
 void observation::save_alone(const device_state& state, device_link& link, const std::string& why) {
-    if (!std::exchange(running_, false)) return;
-    try {
+    finish([&] {
         const observed_part mine = read(state, link, 0, why);
         count(mine);
         if (control_.index() == 0)
@@ -297,6 +289,14 @@ void observation::save_alone(const device_state& state, device_link& link, const
         else
             write_alone(mine);
         write_statistics();
+    });
+}
+
+// Once a run. What was observed may be lost; the run is not.
+void observation::finish(const std::function<void()>& save) {
+    if (!std::exchange(running_, false)) return;
+    try {
+        save();
     } catch (const std::exception& problem) {
         std::fprintf(stderr, "dcuda: process %d: what was observed of run %d is lost: %s\n", control_.index(), run_,
                      problem.what());

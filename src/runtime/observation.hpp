@@ -11,6 +11,7 @@
 #include "runtime/trace_file.hpp"
 #include "support/cuda.hpp"
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -73,6 +74,7 @@ private:
     };
 
     void align_hosts();
+    void finish(const std::function<void()>& save);
     observed_part read(const device_state& state, device_link& link, double kernel_ms, const std::string& why);
     void read_device(observed_part& part, const device_state& state, device_link& link);
     clock_relation relate_clocks(const observed_part& part) const;

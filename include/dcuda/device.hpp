@@ -40,7 +40,7 @@ public:
     // Waits until all ranks of the communicator have called it. What they wrote before is visible after, and their puts
     // have arrived: those with a notification at least as far as their target can see.
     DCUDA_DEVICE void barrier(communicator comm) {
-        if (is_observed()) return detail::exec::far(detail::observed_barrier)(state_, comm);
+        if (is_observed()) return detail::exec::far(detail::observed_barrier)(state_, {}, comm);
         detail::barrier(state_.get(), comm);
     }
 
@@ -48,13 +48,13 @@ public:
     // differ, bytes may be 0, and windows may overlap. With several processes, base must be cudaMalloc memory (CPU
     // backend: from its cudaMalloc). The window has no memory of its own: freeing it leaves the memory alone.
     DCUDA_DEVICE window create_window(communicator comm, void* base, std::size_t bytes) {
-        if (is_observed()) return detail::exec::far(detail::observed_create_window)(state_, comm, base, bytes);
+        if (is_observed()) return detail::exec::far(detail::observed_create_window)(state_, {}, comm, base, bytes);
         return detail::create_window(state_.get(), comm, base, bytes);
     }
 
     // Closes the window. All ranks of its communicator call it; puts to it must have been waited for.
     DCUDA_DEVICE void free_window(window win) {
-        if (is_observed()) return detail::exec::far(detail::observed_free_window)(state_, win);
+        if (is_observed()) return detail::exec::far(detail::observed_free_window)(state_, {}, win);
         detail::free_window(state_.get(), win);
     }
 
@@ -63,7 +63,8 @@ public:
     // source may change after flush(), or after a notification that proves the arrival. Source and target ranges are
     // the same (nothing is copied then) or do not overlap.
     DCUDA_DEVICE void put(window win, int target, std::size_t offset, std::size_t bytes, const void* source) {
-        if (is_observed()) return detail::exec::far(detail::observed_put)(state_, win, target, offset, bytes, source);
+        if (is_observed())
+            return detail::exec::far(detail::observed_put)(state_, {}, win, target, offset, bytes, source);
         detail::put(state_.get(), win, target, offset, bytes, source);
     }
 
@@ -73,14 +74,14 @@ public:
     DCUDA_DEVICE void put_notify(window win, int target, std::size_t offset, std::size_t bytes, const void* source,
                                  int tag) {
         if (is_observed())
-            return detail::exec::far(detail::observed_put_notify)(state_, win, target, offset, bytes, source, tag);
+            return detail::exec::far(detail::observed_put_notify)(state_, {}, win, target, offset, bytes, source, tag);
         detail::put_notify(state_.get(), win, target, offset, bytes, source, tag);
     }
 
     // Adds one to the target's counter of notifications with this tag; the target sees it after all earlier puts of
     // this rank to it.
     DCUDA_DEVICE void notify(int target, communicator comm, int tag) {
-        if (is_observed()) return detail::exec::far(detail::observed_notify)(state_, target, comm, tag);
+        if (is_observed()) return detail::exec::far(detail::observed_notify)(state_, {}, target, comm, tag);
         detail::notify(state_.get(), target, comm, tag);
     }
 
@@ -88,13 +89,13 @@ public:
     // then visible to all threads of the rank. Ends the run with an error after the runtime's wait_timeout, if one is
     // set, and when nothing moves anywhere any more (deadlock).
     DCUDA_DEVICE void wait_notifications(int tag, int count) {
-        if (is_observed()) return detail::exec::far(detail::observed_wait)(state_, tag, count);
+        if (is_observed()) return detail::exec::far(detail::observed_wait)(state_, {}, tag, count);
         detail::wait_notifications(state_.get(), tag, count);
     }
 
     // The same if they have arrived already; else returns false at once and consumes nothing.
     DCUDA_DEVICE bool test_notifications(int tag, int count) {
-        if (is_observed()) return detail::exec::far(detail::observed_test)(state_, tag, count);
+        if (is_observed()) return detail::exec::far(detail::observed_test)(state_, {}, tag, count);
         return detail::test_notifications(state_.get(), tag, count);
     }
 
@@ -102,7 +103,7 @@ public:
     // notification are complete at their targets. A put with notification is complete for its target when that has seen
     // the notification, or one of a later message of this rank.
     DCUDA_DEVICE void flush(window win) {
-        if (is_observed()) return detail::exec::far(detail::observed_flush)(state_, win);
+        if (is_observed()) return detail::exec::far(detail::observed_flush)(state_, {}, win);
         detail::flush(state_.get(), win);
     }
 
@@ -112,11 +113,11 @@ public:
     // Starts and stops the device's timer, which runs on the CPU's clock. All ranks of the device call it; the time
     // runs between the moments when the last of them has called start and stop: runtime::timings.
     DCUDA_DEVICE void start_timer() {
-        if (is_observed()) return detail::exec::far(detail::observed_start_timer)(state_);
+        if (is_observed()) return detail::exec::far(detail::observed_start_timer)(state_, {});
         detail::start_timer(state_.get());
     }
     DCUDA_DEVICE void stop_timer() {
-        if (is_observed()) return detail::exec::far(detail::observed_stop_timer)(state_);
+        if (is_observed()) return detail::exec::far(detail::observed_stop_timer)(state_, {});
         detail::stop_timer(state_.get());
     }
 

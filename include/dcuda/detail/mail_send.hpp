@@ -108,14 +108,14 @@ DCUDA_DEVICE bool await_credit(const Team& all, rank_state& state, link& to, con
     };
     if (look(0) == look_result::all) return true;
     if (all.leads()) begin_wait(state, waiting::mailbox, to.world_rank);
-    if (all.leads() && is_observed(state)) exec::far(begin_blocked)(state);
+    if (all.leads() && is_observed(state)) begin_blocked(state);
     const bool there = look_until(
         [&](unsigned looks) {
             if (looks % 4 == 0 && take_mail(all, state, 0) && all.leads()) count_as_new_wait(state);
             return look(looks);
         },
         [&] { return vote(all, all.leads() && keep_waiting(state, credit_of(to.freed))) != 0; }, to.credit);
-    if (all.leads() && is_observed(state)) exec::far(end_blocked)(state, waiting::mailbox);
+    if (all.leads() && is_observed(state)) end_blocked(state, waiting::mailbox);
     if (all.leads()) end_wait(state);
     return there;
 }

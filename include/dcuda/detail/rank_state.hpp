@@ -311,7 +311,7 @@ DCUDA_DEVICE bool take_tickets(rank_state& state, std::uint32_t count, std::uint
     if (end - state.ring_head <= ring_capacity) return true;
     // ORDER slot-reuse: the host has read what the slot held before it counts the slot as free (slot_free); the load
     // acquires that, so the new command cannot overtake the host's reading of the old one.
-    if (is_observed(state)) exec::far(begin_blocked)(state);
+    if (is_observed(state)) begin_blocked(state);
     const bool there = wait_for_word<order_tag::slot_reuse>(
         state, scope::system, ring.head,
         [&](std::uint32_t head) {
@@ -319,7 +319,7 @@ DCUDA_DEVICE bool take_tickets(rank_state& state, std::uint32_t count, std::uint
             return end - head <= ring_capacity;
         },
         waiting::ring_space, 0);
-    if (is_observed(state)) exec::far(end_blocked)(state, waiting::ring_space);
+    if (is_observed(state)) end_blocked(state, waiting::ring_space);
     return there;
 }
 

@@ -63,6 +63,12 @@ class Run:
         return self.end - self.begin
 
     @property
+    def ranks_length(self):
+        """From the first rank's begin to the last one's end: without what the host takes to start a kernel."""
+        kernels = [rank.kernel for rank in self.ranks.values()]
+        return max(one.end for one in kernels) - min(one.begin for one in kernels) if kernels else 0.0
+
+    @property
     def dropped(self):
         return sum(part.get("dropped", 0) for part in self.about)
 
@@ -337,7 +343,7 @@ def summary_of(run, run_count):
         "dropped": run.dropped,
         "ranks": [{"rank": number, "process": run.ranks[number].process, **each} for number, each in times.items()],
         "overall": overall,
-        "computing_ranks": overall["computing"] / run.length if run.length > 0 else 0.0,
+        "computing_ranks": overall["computing"] / run.ranks_length if run.ranks_length > 0 else 0.0,
         "overlap": overlap_of(run),
         "messages": messages_of(run),
         "ranges": ranges_of(run),

@@ -22,7 +22,7 @@ REGISTERS = {
     "put": 80,
     "put_notify": 80,
     "notify": 80,
-    "wait_notifications": 96, # as it likes: held to 64 registers it spills 16 B
+    "wait_notifications": 80,
     "test_notifications": 80,
     "flush": 80,
     "barrier": 80,

@@ -1,4 +1,4 @@
-// Lesson 5: looking into a program that hangs. Heat flows along a rod of cells; every step each cell becomes the mean
+// Lesson 6: looking into a program that hangs. Heat flows along a rod of cells; every step each cell becomes the mean
 // of itself and its two neighbours. A rank has a part of the rod and exchanges its border cells.
 //
 //     dcuda-run -n 2 ./06_rod          all steps

@@ -7,6 +7,7 @@ import argparse
 import bisect
 import json
 import re
+import signal
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -487,9 +488,10 @@ def plot(run, arguments):
               if source.rank in rows and wait.end > begin and source.begin < end]
     if len(arrows) <= MOST_ARROWS:
         for source, wait in arrows:
-            axes.annotate("", ((wait.end - run.begin) / scale, rows[wait.rank]),
-                          ((source.begin - run.begin) / scale, rows[source.rank]), annotation_clip=False, clip_on=True,
-                          arrowprops={"arrowstyle": "->", "color": "#202020", "linewidth": 0.7, "alpha": 0.7})
+            arrow = axes.annotate("", ((wait.end - run.begin) / scale, rows[wait.rank]),
+                                  ((source.begin - run.begin) / scale, rows[source.rank]), annotation_clip=False,
+                                  arrowprops={"arrowstyle": "->", "color": "#202020", "linewidth": 0.7, "alpha": 0.7})
+            arrow.arrow_patch.set_clip_box(axes.bbox)  # it may begin before what is shown
     axes.set_xlim((begin - run.begin) / scale, (end - run.begin) / scale)
     axes.set_ylim(len(ranks) - 0.4, -0.6)
     axes.set_yticks(range(len(ranks)), [f"rank {rank.number}" for rank in ranks])
@@ -508,6 +510,7 @@ def plot(run, arguments):
 
 
 def main():
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # whoever reads the summary may have read enough
     parser = argparse.ArgumentParser(prog="dcuda-trace", description=__doc__.split("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
     summary = commands.add_parser("summary", help="where the time went, who was waited for, the critical path")

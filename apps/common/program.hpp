@@ -29,6 +29,14 @@ struct session {
         check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "asking for multiprocessors");
         return count;
     }
+    // Of its L2 cache.
+    std::size_t cache_bytes() const {
+        int device = 0;
+        cudaDeviceProp properties;
+        check(cudaGetDevice(&device), "asking for the device");
+        check(cudaGetDeviceProperties(&properties, device), "asking for the cache's size");
+        return static_cast<std::size_t>(properties.l2CacheSize);
+    }
 };
 
 __global__ void meet(dcuda::context) {}

@@ -22,6 +22,11 @@
 // waits for after it has waited for, and used, what r put. Counters of notifications cannot mix iterations either: no
 // neighbour gets two puts of the same kind ahead, since it needs this rank's row in between.
 //
+// If the cache does not hold the fields, ranks go over them in bands of rows: steps 1 and 2 are for the last band (and
+// lap's first row); then each band before it takes all steps, of which each finds in the cache what the step before has
+// read and written; step 3 is left with the first row and the last band. Neighbours see nothing of it: rows that they
+// read, write or receive have their place in the three steps as before.
+//
 // Levels do not depend on each other: ranks that share rows, each with some levels, know nothing of each other.
 //
 // diffuse_at_once is the same with all three stencils at once: one exchange of two rows in an iteration, which reads
@@ -54,6 +59,7 @@ struct task {
     double coefficient = 0.0;
     bool by_level = false;         // a put carries a level's line; else all that lies together
     double progress_seconds = 0.0; // 0: none
+    int band_rows = 0;             // that a rank takes through all steps before the next
 
     DCUDA_HOST_DEVICE range stored_rows() const { return with_halo(ranks.rows.of_device(device), halo); }
     DCUDA_HOST_DEVICE field_view view(double* data) const {
@@ -80,6 +86,7 @@ struct neighbour {
 struct share {
     range rows, levels;
     border_rows border;
+    range last_band, last_but_first; // its rows; those but the rank's first
     neighbour previous, next;
     int pieces = 0; // of a border row's levels: a put each
     std::size_t piece_bytes = 0;
@@ -88,6 +95,8 @@ struct share {
     // A rank without rows has no neighbours: rows of nobody are outside the grid.
     DCUDA_DEVICE share(const task& work, int rank)
         : rows(work.ranks.rows_of(rank)), levels(work.ranks.levels_of(rank)), border(rows, work.halo),
+          last_band(intersection(rows, {rows.last - work.band_rows, rows.last})),
+          last_but_first(intersection(last_band, {border.first.last, rows.last})),
           previous(work, rank, rows.empty() ? -1 : rows.first - 1), next(work, rank, rows.empty() ? -1 : rows.last),
           pieces(work.by_level ? levels.count() : 1),
           piece_bytes(static_cast<std::size_t>(levels.count() / pieces * work.whole.nx) * sizeof(double)) {}
@@ -146,6 +155,8 @@ private:
 // PERF: 128 registers per thread; with fewer they are spilled where they are used most.
 inline constexpr int most_threads = 512;
 
+// PERF: a kernel with bands and one without, which would take 2 % longer with the code for them.
+template <bool InBands>
 __global__ void __launch_bounds__(most_threads) diffuse(dcuda::context context, task work) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
@@ -187,19 +198,29 @@ __global__ void __launch_bounds__(most_threads) diffuse(dcuda::context context, 
     for (int iteration = 0; iteration < work.iterations; ++iteration) {
         compute_lap(mine.border.first);
         lap_field.send(mine.rows.first, mine.previous, lap_tag);
-        compute_lap({mine.border.first.last, mine.rows.last});
+        compute_lap(mine.last_but_first);
         self.wait_notifications(lap_tag, lap_field.puts_of(mine.next));
 
         compute_fluxes(intersection(mine.rows, {mine.rows.last - 1, mine.rows.last}));
         fy_field.send(mine.rows.last - 1, mine.next, flux_tag);
-        compute_fluxes({mine.rows.first, mine.rows.last - 1});
+        compute_fluxes({mine.last_band.first, mine.rows.last - 1});
+        if constexpr (InBands) {
+            for (range band{mine.rows.first, 0}; band.first < mine.last_band.first; band.first = band.last) {
+                band.last = at_most(band.first + work.band_rows, mine.last_band.first);
+                compute_lap({band.first + 1, at_most(band.last + 1, mine.last_band.first)});
+                __syncthreads();
+                compute_fluxes(band);
+                __syncthreads();
+                update(intersection(band, mine.border.inner));
+            }
+        }
         self.wait_notifications(flux_tag, fy_field.puts_of(mine.previous));
 
         update(mine.border.first);
         in_field.send(mine.rows.first, mine.previous, field_tag);
         update(mine.border.last);
         in_field.send(mine.rows.last - 1, mine.next, field_tag);
-        update(mine.border.inner);
+        update({mine.last_but_first.first, mine.border.inner.last});
         self.wait_notifications(field_tag, in_field.puts_of(mine.previous) + in_field.puts_of(mine.next));
 
         reported.done(iteration + 1);

@@ -34,7 +34,8 @@ void declare(CLI::App& app, options& chosen) {
         ->check(CLI::IsMember({"dcuda", "plain", "plain-graph", "mpi", "nccl", "nccl-graph", "host", "nvshmem"})
                     .description(""))
         ->capture_default_str();
-    app.add_flag("--fused", chosen.fused, "all three stencils at once, and one exchange of two rows per iteration");
+    auto* fused =
+        app.add_flag("--fused", chosen.fused, "all three stencils at once, and one exchange of two rows per iteration");
     app.add_option("--rows-per-thread", chosen.rows_per_thread, "of the fused kernel that the host launches: 1, 2 or 4")
         ->check(CLI::IsMember({1, 2, 4}).description(""))
         ->capture_default_str();
@@ -59,6 +60,12 @@ void declare(CLI::App& app, options& chosen) {
                    "ranks that share rows, each with a part of the levels (default: 1; on a GPU a rank for each level, "
                    "unless --ranks says how many there are)")
         ->check(at_least_one);
+    app.add_option(
+           "--band-rows", chosen.band_rows,
+           "rows that a rank of dCUDA takes through all three steps before the next, with fields in device "
+           "memory (default: all; on a GPU, if its L2 cache does not hold the fields, as many as it is good for)")
+        ->check(at_least_one)
+        ->excludes(fused);
     common::add_run_options(app, chosen, "rows, or rows times --level-parts");
     app.add_option("--output", chosen.output, "write level 0 of the result as a 16-bit PGM map");
     app.add_option("--png", chosen.png, "write a picture: before, after and the change");
@@ -78,15 +85,23 @@ command_line parse_command_line(int argc, char** argv) {
     command_line result = common::parse(app, argc, argv, chosen);
     if (!result.chosen) return result;
     options& taken = *result.chosen;
-    const auto refuse = [&](const char* option, const char* models) {
+    const auto refuse_with = [&](const std::string& reason) {
         result.chosen.reset();
-        result.text = fmt::format("{} is for {} only, not for the model {}\n", option, models, chosen.model);
+        result.text = reason;
         result.status = 2;
         return result;
+    };
+    const auto refuse = [&](const char* option, const char* models) {
+        return refuse_with(fmt::format("{} is for {} only, not for the model {}\n", option, models, chosen.model));
     };
     if (taken.stores && taken.model != "nvshmem") return refuse("--stores", "nvshmem");
     if (app.count("--message") > 0 && taken.model != "dcuda") return refuse("--message", "dcuda");
     if (app.count("--fields") > 0 && taken.model != "dcuda") return refuse("--fields", "dcuda");
+    if (app.count("--band-rows") > 0 && taken.model != "dcuda") return refuse("--band-rows", "dcuda");
+    if (taken.band_rows > 0) {
+        if (taken.fields == place::shared) return refuse_with("--band-rows is for fields in device memory\n");
+        taken.fields = place::device;
+    }
     if (taken.nz == 0) taken.nz = taken.input.empty() ? 26 : 1;
     return result;
 }

@@ -29,6 +29,7 @@ struct options : common::run_options {
     message message_kind = message::level;
     place fields = place::fitting;
     int level_parts = 0; // ranks that share rows; 0: as suits the backend
+    int band_rows = 0;   // that a rank takes through the three steps before the next; 0: as suits the backend
     std::string output;
     std::string png;
 

@@ -40,6 +40,7 @@ std::string division_in_words(const report& about, const options& chosen) {
         fmt::format("{} of {} each, at most {} per rank", counted(about.ranks.ranks_per_device(), "rank"),
                     counted(about.threads, "thread"), counted(most, "row"));
     if (about.ranks.level_parts > 1) ranks += " of " + counted(about.ranks.levels_of(0).count(), "level");
+    if (about.band_rows < most) ranks += ", in bands of " + counted(about.band_rows, "row");
     if (about.on_chip) ranks += ", fields in shared memory";
     const traffic moved = traffic_of_model(about, chosen);
     const std::string between_devices =
@@ -157,6 +158,7 @@ std::string as_json(const report& about, const options& chosen) {
         {"level_parts", about.ranks.level_parts},
         {"threads_per_rank", about.threads},
         {"message", to_string(chosen.message_kind)},
+        {"band_rows", std::min(about.band_rows, about.ranks.rows_of(0).count())},
         {"fields", to_string(about.on_chip ? place::shared : place::device)},
         {"field_bytes", about.whole.points() * sizeof(double)},
         {"puts_per_iteration", moved.puts},

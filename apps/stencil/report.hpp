@@ -32,12 +32,13 @@ struct report {
     int threads = 0;
     bool on_chip = false; // the ranks keep their fields in shared memory
     std::string backend;
-    std::string carrier;                       // of a model to compare with: what brings rows to the neighbours
-    std::vector<double> milliseconds;          // one entry per run
-    std::vector<double> exchange_milliseconds; // of the exchanges alone; 0 where that is not known
-    std::optional<verdict> verified;
-    std::optional<values> surveyed;
+    std::string carrier;                            // of a model to compare with: what brings rows to the neighbours
+    std::vector<double> milliseconds = {};          // one entry per run
+    std::vector<double> exchange_milliseconds = {}; // of the exchanges alone; 0 where that is not known
+    std::optional<verdict> verified = {};
+    std::optional<values> surveyed = {};
     common::joules energy = {};
+    int band_rows = 0; // that a rank takes through the three steps before the next
 };
 
 // Border planes and bytes that the ranks put in one iteration, and the part of them that leaves a device. A put that

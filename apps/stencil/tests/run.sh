@@ -17,6 +17,11 @@ for processes in $(counts 1 2 4); do
     verified $processes --nx 6 --ny 6 --iterations 0 --ranks 2
     verified $processes --nx 16 --ny 8 --nz 2 --iterations 15 --repeat 5
     verified $processes --input "$map" --iterations 10 --ranks 5
+    # In bands of rows: of one, of several with a rest, of more than there are.
+    verified $processes --nx 20 --ny 13 --nz 3 --iterations 25 --ranks 3 --band-rows 1
+    verified $processes --nx 33 --ny 17 --nz 2 --iterations 10 --ranks 2 --threads 64 --band-rows 3 --message plane
+    verified $processes --nx 9 --ny 3 --nz 2 --iterations 20 --ranks 7 --band-rows 1
+    verified $processes --nx 9 --ny 7 --nz 4 --iterations 20 --ranks 4 --level-parts 2 --band-rows 9
     # Fields in shared memory: one row each, one thread, several levels and parts of them, several warps.
     verified $processes --nx 20 --ny 13 --nz 3 --iterations 25 --ranks 3 --fields shared
     verified $processes --nx 9 --ny 3 --nz 2 --iterations 20 --ranks 7 --fields shared
@@ -32,6 +37,8 @@ for processes in $(counts 1 2 4); do
 done
 verified 2 --input "$map" --nz 3 --iterations 5 --message plane
 refused 1 'do not fit' 1 --input "$map" --ranks 5 --fields shared
+refused 2 'in device memory' 1 --nx 9 --ny 7 --ranks 2 --fields shared --band-rows 2
+refused 2 'excludes' 1 --nx 9 --ny 7 --ranks 2 --fused --band-rows 2
 # Fewer rows than devices.
 printf 'P5 6 3 255\nabcdefghijklmnopqr' >"$work/small.pgm"
 verified 4 --input "$work/small.pgm" --iterations 5 --ranks 2

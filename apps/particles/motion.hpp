@@ -10,7 +10,9 @@
 // divided.
 #pragma once
 
+#include <bit>
 #include <cmath>
+#include <cstdint>
 
 #include "common/partition.hpp"
 
@@ -30,6 +32,7 @@ inline constexpr double default_step = 0.01;   // of time
 inline constexpr int default_size = 416;       // of the published domain: in x, and on each device in y
 inline constexpr int default_count = 410'600;  // of particles on each device, as published
 inline constexpr double default_spare = 0.25;  // of a segment's capacity: above the average by this part of it,
+inline constexpr double shared_spare = 0.1;    // in shared memory by this part,
 inline constexpr int default_spare_count = 64; // and by this many
 
 struct vector {
@@ -58,10 +61,57 @@ struct domain {
         const auto segment = static_cast<int>(y);
         return segment < segments ? segment : segments - 1;
     }
+    // All cells are numbered along x, segment by segment.
+    DCUDA_HOST_DEVICE int cell_of(const vector& at) const { return segment_of(at.y) * columns + column_of(at.x); }
+
+    // The column and those beside it.
+    DCUDA_HOST_DEVICE range columns_around(int column) const {
+        return {column > 0 ? column - 1 : 0, column + 2 < columns ? column + 2 : columns};
+    }
 };
 
-// Whether particles act on each other at the distance with this square.
-DCUDA_HOST_DEVICE bool is_close(double square) { return square < cutoff * cutoff && square != 0.0; }
+// Whether particles act on each other at the distance with this square: not beyond the cut-off, and not in the very
+// same place, which has no direction.
+inline constexpr double same_place = 0x1p-900;
+constexpr unsigned upper_half(double value) { return static_cast<unsigned>(std::bit_cast<std::uint64_t>(value) >> 32); }
+inline constexpr unsigned first_close = upper_half(same_place), end_close = upper_half(cutoff * cutoff);
+static_assert(static_cast<unsigned>(std::bit_cast<std::uint64_t>(cutoff * cutoff)) == 0, "or compare all bits");
+DCUDA_HOST_DEVICE bool is_close(double square) {
+#if defined(__CUDA_ARCH__)
+    // PERF: by the upper halves, as whole numbers: that takes nothing from the arithmetic in double precision.
+    return static_cast<unsigned>(__double2hiint(square)) - first_close < end_close - first_close;
+#else
+    return square >= same_place && square < cutoff * cutoff;
+#endif
+}
+
+// What acts at the distance with this square: of the distance, what is left to the cut-off, in parts of that; and that
+// by the distance. Both are rounded as a root and a division are.
+struct repulsion {
+    double left, by_distance;
+
+    DCUDA_HOST_DEVICE explicit repulsion(double square) {
+#if defined(__CUDA_ARCH__)
+        // PERF: what the compiler makes of a root and a division, but the division begins with the reciprocal that the
+        // root has found, and neither checks for what is_close excludes. Each last step adds a correction from a
+        // remainder that is exact (Markstein, IBM J. Res. Dev. 34, 1990), so the result is rounded correctly.
+        double reciprocal;
+        asm("rsqrt.approx.ftz.f64 %0, %1;" : "=d"(reciprocal) : "d"(square));
+        const double error = __fma_rn(square, -(reciprocal * reciprocal), 1.0);
+        reciprocal = __fma_rn(__fma_rn(error, 0.375, 0.5), reciprocal * error, reciprocal);
+        const double root = square * reciprocal;
+        const double distance = __fma_rn(__fma_rn(root, -root, square), 0.5 * reciprocal, root);
+        left = 1.0 - distance / cutoff;
+        reciprocal = __fma_rn(__fma_rn(reciprocal, -distance, 1.0), reciprocal, reciprocal);
+        const double quotient = left * reciprocal;
+        by_distance = __fma_rn(reciprocal, __fma_rn(quotient, -distance, left), quotient);
+#else
+        const double distance = std::sqrt(square);
+        left = 1.0 - distance / cutoff;
+        by_distance = left / distance;
+#endif
+    }
+};
 
 // What its neighbours do to a particle.
 struct influence {
@@ -69,19 +119,19 @@ struct influence {
     double potential = 0.0;
     int partners = 0;
 
-    // The force stiffness * (1 - r / cutoff) along the connecting line. None between particles in the very same place,
-    // which have no such line; so a particle does nothing to itself.
+    // The force stiffness * (1 - r / cutoff) along the connecting line. A particle does nothing to itself.
     DCUDA_HOST_DEVICE void add(const vector& here, const vector& there) {
         const double dx = here.x - there.x;
         const double dy = here.y - there.y;
         const double square = dx * dx + dy * dy;
-        if (!is_close(square)) return;
-        const double distance = std::sqrt(square);
-        const double left = 1.0 - distance / cutoff;
-        const double scale = stiffness * left / distance;
+        if (is_close(square)) add_close(dx, dy, square);
+    }
+    DCUDA_HOST_DEVICE void add_close(double dx, double dy, double square) {
+        const repulsion between(square);
+        const double scale = stiffness * between.by_distance;
         force.x += scale * dx;
         force.y += scale * dy;
-        potential += 0.5 * stiffness * cutoff * left * left;
+        potential += 0.5 * stiffness * cutoff * between.left * between.left;
         ++partners;
     }
 };

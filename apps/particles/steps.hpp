@@ -47,16 +47,18 @@ struct block_team {
     DCUDA_DEVICE void sync() const { __syncthreads(); }
 };
 
-// Notes the first failure of a segment.
-template <class Places>
-DCUDA_DEVICE void note(const Places& places, const failure& what) {
-    failure& noted = places.tally_of(what.segment).failed;
+// Notes the first failure.
+DCUDA_DEVICE void note(failure& noted, const failure& what) {
     if (atomicCAS(&noted.what, failure::none, what.what) != failure::none) return;
     noted.step = what.step; // not `what`, at which others look
     noted.segment = what.segment;
     noted.count = what.count;
     noted.number = what.number;
     noted.velocity = what.velocity;
+}
+template <class Places>
+DCUDA_DEVICE void note(const Places& places, const failure& what) {
+    note(places.tally_of(what.segment).failed, what);
 }
 
 // --- Advance ---------------------------------------------------------------------------------------------------------
@@ -122,6 +124,15 @@ DCUDA_DEVICE int advance_one(const Places& places, advance how, int turn, int st
     return felt.partners;
 }
 
+// Adds a particle to momentum and energy, at the start or at the end.
+DCUDA_DEVICE void add_to_survey(tally& sum, bool is_start, const vector& velocity, const influence& felt) {
+    vector& momentum = is_start ? sum.momentum_before : sum.momentum;
+    atomicAdd(&momentum.x, mass * velocity.x);
+    atomicAdd(&momentum.y, mass * velocity.y);
+    atomicAdd(is_start ? &sum.energy_before : &sum.energy,
+              0.5 * mass * (velocity.x * velocity.x + velocity.y * velocity.y) + 0.5 * felt.potential);
+}
+
 // Adds the i-th particle of the segment to momentum and energy, at the start or at the end. At the start, keeps its
 // force for the first step. Counts no interactions: they are no part of a step.
 template <class Places>
@@ -131,11 +142,7 @@ DCUDA_DEVICE void survey_one(const Places& places, int turn, bool is_start, int 
     const vector v = load(base.velocities[turn] + slot);
     const influence felt = influence_on(base, segment, i);
     if (is_start) store(base.forces + slot, felt.force);
-    tally& sum = places.tally_of(segment);
-    vector& momentum = is_start ? sum.momentum_before : sum.momentum;
-    atomicAdd(&momentum.x, mass * v.x);
-    atomicAdd(&momentum.y, mass * v.y);
-    atomicAdd(is_start ? &sum.energy_before : &sum.energy, 0.5 * mass * (v.x * v.x + v.y * v.y) + 0.5 * felt.potential);
+    add_to_survey(places.tally_of(segment), is_start, v, felt);
 }
 
 // --- Sort ------------------------------------------------------------------------------------------------------------
@@ -162,26 +169,35 @@ struct sort_space {
     }
 };
 
-// Sets sums[i] to the sum of the values before i, for i from 0 to `count`.
+// Sets sums[i] to `first` and the sum of the values before i, for i from 0 to `count`.
 template <class Team>
-DCUDA_DEVICE void sum_along(const Team& team, const int* __restrict__ values, int count, int* __restrict__ sums) {
-    // PERF: values are few. A warp has them added up before the threads of a block have met a second time.
-    const int lanes = DCUDA_BACKEND_CUDA && team.size() >= 32 ? 32 : 1;
-    if (team.index() < lanes) {
-        const int share = ((lanes == 1 ? count : count / 32) + 1) | 1; // odd: lanes read from different banks
-        const int first = team.index() * share;
-        int own = 0;
-        for (int i = first; i < first + share && i < count; ++i) own += values[i];
-        int sum = own;
-        for (int by = 1; by < lanes; by *= 2) {
-            const int below = __shfl_up_sync(0xffffffff, sum, static_cast<unsigned>(by));
-            if (team.index() >= by) sum += below;
-        }
-        sum -= own;
-        for (int i = first; i < first + share && i <= count; ++i) {
-            sums[i] = sum;
-            if (i < count) sum += values[i];
-        }
+DCUDA_DEVICE void sum_along(const Team& team, const int* __restrict__ values, int count, int* __restrict__ sums,
+                            int first = 0) {
+    // On a GPU all whole warps take part, a thread with a few values each; else one thread.
+    const bool has_warps = DCUDA_BACKEND_CUDA && team.size() >= 32;
+    const int warp = team.index() / 32, warps = team.size() / 32;
+    const bool takes_part = has_warps ? warp < warps : team.index() == 0;
+    const int share = has_warps ? (count / (32 * warps) + 1) | 1 : count + 1; // odd: lanes read from different banks
+    const int begin = team.index() * share;
+    int own = 0, sum = first;
+    if (takes_part)
+        for (int i = begin; i < begin + share && i < count; ++i) own += values[i];
+#if DCUDA_BACKEND_CUDA
+    __shared__ int of_warps[32];
+    const int lane = team.index() % 32;
+    int up_to_own = own;
+    for (int by = 1; has_warps && takes_part && by < 32; by *= 2) {
+        const int below = __shfl_up_sync(0xffffffff, up_to_own, static_cast<unsigned>(by));
+        if (lane >= by) up_to_own += below;
+    }
+    if (takes_part && lane == 31) of_warps[warp] = up_to_own;
+    team.sync();
+    if (has_warps && takes_part)
+        sum += up_to_own - own + __reduce_add_sync(0xffffffff, lane < warp ? of_warps[lane] : 0);
+#endif
+    for (int i = begin; takes_part && i < begin + share && i <= count; ++i) {
+        sums[i] = sum;
+        if (i < count) sum += values[i];
     }
     team.sync();
 }

@@ -11,11 +11,11 @@ namespace particles {
 
 // Why a rank could not go on.
 struct failure {
-    enum reason : int { none, overfull, too_fast, crowded };
+    enum reason : int { none, overfull, too_fast, crowded, full_rank };
     int what = none;
     int step = 0;
-    int segment = 0;
-    int count = 0;        // overfull: particles in the segment; crowded: how many of them may leave for another device
+    int segment = 0;      // full_rank: the rank
+    int count = 0;        // of particles in the segment or rank; crowded: how many may leave for another device
     long long number = 0; // too_fast: of the particle
     vector velocity;
 };
@@ -23,7 +23,7 @@ struct failure {
 // What a rank knows of its particles.
 struct tally {
     failure failed;
-    int fullest = 0;                 // the most particles in one of its segments
+    int fullest = 0;                 // the most particles in one of its segments, or in shared memory
     unsigned long long count = 0;    // particles at the end
     unsigned long long partners = 0; // pairs that a force acted on, over all steps; each pair counts for both particles
     vector momentum_before, momentum; // of its particles
@@ -71,7 +71,7 @@ struct list_view {
 
 // The particles' positions in a segment, in memory.
 struct block_view {
-    int* cells; // where each begins; one more for the end. The first is 0, or negative: the mark of an error
+    int* cells; // where each begins; one more for the end, which is negative as the mark of an error
     int columns;
 
     DCUDA_HOST_DEVICE int count() const { return cells[columns]; }
@@ -142,59 +142,73 @@ DCUDA_DEVICE void store(vector* to, const vector& value) {
 #endif
 }
 
-// False only if particles do not act on each other at the distance with this square.
-DCUDA_DEVICE bool may_be_close(double square) {
-#if DCUDA_BACKEND_CUDA
-    // PERF: by the upper halves, as whole numbers: that takes nothing from the arithmetic in double precision.
-    return __double2hiint(square) <= __double2hiint(cutoff * cutoff);
-#else
-    return square < cutoff * cutoff;
-#endif
-}
+// The particles in nine cells, which are three pieces of one array, each in order of number.
+struct surroundings {
+    const vector* start; // of the first piece
+    // Candidates count through all pieces: up to these ends,
+    int first_end, second_end, third_end;
+    int to_second, to_third; // and a piece's lie so far behind `start`
 
-// What all others in the nine cells around do to the i-th particle of the segment, by y, x and number. The three cells
-// of a segment are one piece of its block.
-DCUDA_DEVICE influence influence_on(const task& work, int segment, int i) {
-    const block_view before = work.block(segment - 1), same = work.block(segment), after = work.block(segment + 1);
-    const vector here = load(same.at() + i);
-    const int column = work.whole.column_of(here.x);
-    const int first = column > 0 ? column - 1 : 0;
-    const int last = column + 2 < work.whole.columns ? column + 2 : work.whole.columns;
-    const int begins[3] = {before.cells[first], same.cells[first], after.cells[first]};
-    const int ends[3] = {before.cells[last], same.cells[last], after.cells[last]};
-    // Candidates count through all pieces: up to these ends. They lie in one array, each piece so far from the first.
-    const int first_end = ends[0] - begins[0], second_end = first_end + ends[1] - begins[1];
-    const int third_end = second_end + ends[2] - begins[2];
-    const int self = first_end + i - begins[1];
-    const vector* const start = before.at() + begins[0];
-    const auto to_second = static_cast<int>(same.at() + begins[1] - start) - first_end;
-    const auto to_third = static_cast<int>(after.at() + begins[2] - start) - second_end;
+    // Pieces by where they begin and end behind `array`.
+    DCUDA_DEVICE surroundings(const vector* array, const int (&begins)[3], const int (&ends)[3])
+        : start(array + begins[0]), first_end(ends[0] - begins[0]), second_end(first_end + ends[1] - begins[1]),
+          third_end(second_end + ends[2] - begins[2]), to_second(begins[1] - begins[0] - first_end),
+          to_third(begins[2] - begins[0] - second_end) {}
+};
 
+// What all others around it do to a particle, by y, x and number.
+DCUDA_DEVICE influence influence_among(const vector& here, const surroundings& all) {
     // Two in three are too far away, and what a force takes is long. So find the others first: threads that run in step
     // then wait for whoever has the most partners, not for everyone's.
     influence sum;
-    for (int begin = 0; begin < third_end; begin += 64) {
-        const int end = begin + 64 < third_end ? begin + 64 : third_end;
+    for (int begin = 0; begin < all.third_end; begin += 32) {
+        const int end = begin + 32 < all.third_end ? begin + 32 : all.third_end;
         int next = begin;
-        unsigned long long partners = 0; // a bit for each, the last one's the lowest
+        unsigned partners = 0; // a bit for each, the last one's the lowest
         const auto look_up_to = [&](int piece_end, const vector* at) {
-            for (const int stop = piece_end < end ? piece_end : end; next < stop; ++next) {
-                const vector there = load(at + next);
-                const double dx = here.x - there.x, dy = here.y - there.y;
-                partners = 2 * partners + (may_be_close(dx * dx + dy * dy) ? 1 : 0);
+            const int stop = piece_end < end ? piece_end : end;
+            while (next < stop) {
+                // PERF: loads of four are under way together; behind the piece they are of its last one.
+                constexpr int flight = 4;
+                const int count = stop - next < flight ? stop - next : flight;
+                unsigned found = 0;
+                DCUDA_UNROLL
+                for (int k = 0; k < flight; ++k) {
+                    const vector there = load(at + next + (k < count ? k : count - 1));
+                    const double dx = here.x - there.x, dy = here.y - there.y;
+                    found = 2 * found + (is_close(dx * dx + dy * dy) ? 1 : 0);
+                }
+                partners = partners << count | found >> (flight - count);
+                next += count;
             }
         };
-        look_up_to(first_end, start);
-        look_up_to(second_end, start + to_second);
-        look_up_to(third_end, start + to_third);
-        if (self >= begin && self < end) partners &= ~(1ULL << (end - 1 - self));
+        look_up_to(all.first_end, all.start);
+        look_up_to(all.second_end, all.start + all.to_second);
+        look_up_to(all.third_end, all.start + all.to_third);
         while (partners != 0) {
-            const int bit = 63 - __clzll(static_cast<long long>(partners)), at = end - 1 - bit;
-            partners ^= 1ULL << bit;
-            sum.add(here, load(start + (at + (at < first_end ? 0 : at < second_end ? to_second : to_third))));
+            const int bit = 31 - __clz(static_cast<int>(partners)), at = end - 1 - bit;
+            partners ^= 1U << bit;
+            const int behind = at < all.first_end ? 0 : at < all.second_end ? all.to_second : all.to_third;
+            const vector there = load(all.start + (at + behind));
+            const double dx = here.x - there.x, dy = here.y - there.y;
+            sum.add_close(dx, dy, dx * dx + dy * dy);
         }
     }
     return sum;
+}
+
+// What all others do to the i-th particle of the segment. The three cells of a segment are one piece of its block.
+DCUDA_DEVICE influence influence_on(const task& work, int segment, int i) {
+    const block_view before = work.block(segment - 1), same = work.block(segment), after = work.block(segment + 1);
+    const vector here = load(same.at() + i);
+    const range columns = work.whole.columns_around(work.whole.column_of(here.x));
+    const auto behind_first = [&](const block_view& block) { return static_cast<int>(block.at() - before.at()); };
+    const int second = behind_first(same), third = behind_first(after);
+    const int begins[3] = {before.cells[columns.first], second + same.cells[columns.first],
+                           third + after.cells[columns.first]};
+    const int ends[3] = {before.cells[columns.last], second + same.cells[columns.last],
+                         third + after.cells[columns.last]};
+    return influence_among(here, {before.at(), begins, ends});
 }
 
 } // namespace particles

@@ -35,23 +35,10 @@
 #include <cstddef>
 
 #include "common/progress.hpp"
-#include "dcuda/device.hpp"
+#include "exchange.hpp"
 #include "steps.hpp"
 
 namespace particles {
-
-enum tag : int { list_tag, block_tag, tally_tag, gather_tag };
-
-// The threads of a block are in one row.
-DCUDA_DEVICE int thread() { return static_cast<int>(threadIdx.x); }
-DCUDA_DEVICE int threads() { return static_cast<int>(blockDim.x); }
-
-// Calls body(i) for 0, ..., count - 1, shared among the rank's threads. All have returned when it returns.
-template <class Body>
-DCUDA_DEVICE void for_each_index(int count, const Body& body) {
-    for (int i = thread(); i < count; i += threads()) body(i);
-    __syncthreads();
-}
 
 // Where a rank has what a step reads and writes: all in the device's arrays.
 struct rank_places {
@@ -175,71 +162,26 @@ private:
     block_team team_;
 };
 
-// A rank's messages to and from the ranks before and after it.
-class exchange {
-public:
-    // Collective over all ranks.
-    DCUDA_DEVICE exchange(dcuda::rank& self, const task& work, range mine) : self_(self), work_(work) {
-        if (thread() == 0) {
-            previous() = side_of(work, mine.first, -1);
-            next() = side_of(work, mine.last - 1, 1);
-        }
-        __syncthreads();
+// A rank sorts in shared memory if it takes no more. Then four have room on a multiprocessor, and its cache has some.
+inline constexpr std::size_t most_sort_bytes = 32 * 1024;
+
+// A rank's windows are its segments with the halo. Beside the domain there are segments, too: empty ones.
+struct segment_borders {
+    const task& work;
+
+    DCUDA_DEVICE borders borders_of(int rank) const {
+        const range mine = work.segments.of_rank(rank);
         const auto stored = static_cast<std::size_t>(with_halo(mine).count());
-        blocks_ = self.create_window(dcuda::world, work.block(mine.first - 1).cells, stored * work.block_bytes());
-        lists_ = self.create_window(dcuda::world, work.list(mine.first - 1, leaving::down).start,
-                                    stored * 3 * work.list_bytes());
-    }
-
-    DCUDA_DEVICE void close() const {
-        self_.free_window(lists_);
-        self_.free_window(blocks_);
-    }
-
-    // Each: sends the data, or the mark of an error if not all is fine. Nothing where there is no neighbour.
-    DCUDA_DEVICE void send_lists(bool fine) const {
-        __syncthreads();
-        if (!fine) mark(previous().list.count(), next().list.count());
-        const int down = previous().list.count(), up = next().list.count(); // PERF: both before the first put
-        send_list(previous(), fine ? down : 0);
-        send_list(next(), fine ? up : 0);
-    }
-    DCUDA_DEVICE void send_blocks(bool fine) const {
-        __syncthreads();
-        if (!fine) mark(previous().block.cells[0], next().block.cells[0]);
-        const int first = previous().block.count(), last = next().block.count();
-        send_block(previous(), fine ? first : 0);
-        send_block(next(), fine ? last : 0);
-    }
-
-    // Each: waits for the neighbours' data. False if one of them sent a mark. Also a barrier of the rank.
-    DCUDA_DEVICE bool receive_lists() const {
-        self_.wait_notifications(list_tag, neighbours());
-        return (previous().their_list.count() >= 0) & (next().their_list.count() >= 0);
-    }
-    DCUDA_DEVICE bool receive_blocks() const {
-        self_.wait_notifications(block_tag, neighbours());
-        return (previous().their_block.cells[0] >= 0) & (next().their_block.cells[0] >= 0);
+        return {side_of(mine.first, -1),
+                side_of(mine.last - 1, 1),
+                reinterpret_cast<std::byte*>(work.block(mine.first - 1).cells),
+                reinterpret_cast<std::byte*>(work.list(mine.first - 1, leaving::down).start),
+                stored * work.block_bytes(),
+                stored * 3 * work.list_bytes()};
     }
 
 private:
-    // PERF: worked out once; the divisions that it takes would cost more than a put. In shared memory: registers are
-    // not enough for all, and every acquire empties the cache of spilled ones.
-    struct side {
-        int rank;                              // of the neighbour, or -1
-        list_view list, their_list;            // of those that leave in either direction
-        block_view block, their_block;         // of the border segments
-        std::size_t list_offset, block_offset; // in the neighbour's windows
-    };
-    static DCUDA_DEVICE side& previous() {
-        __shared__ side result;
-        return result;
-    }
-    static DCUDA_DEVICE side& next() {
-        __shared__ side result;
-        return result;
-    }
-    static DCUDA_DEVICE side side_of(const task& work, int segment, int direction) {
+    DCUDA_DEVICE side side_of(int segment, int direction) const {
         const leaving here = direction < 0 ? leaving::down : leaving::up;
         const leaving there = direction < 0 ? leaving::up : leaving::down;
         side result{work.segments.owner(segment + direction),
@@ -255,47 +197,7 @@ private:
         result.block_offset = place * work.block_bytes();
         return result;
     }
-
-    DCUDA_DEVICE int neighbours() const { return (previous().rank < 0 ? 0 : 1) + (next().rank < 0 ? 0 : 1); }
-
-    static DCUDA_DEVICE void mark(int& first, int& second) {
-        if (thread() == 0) first = second = -1;
-        __syncthreads();
-    }
-    DCUDA_DEVICE void send_list(const side& to, int count) const {
-        if (to.rank >= 0)
-            self_.put_notify(lists_, to.rank, to.list_offset, list_view::bytes_of(count), to.list.start, list_tag);
-    }
-    DCUDA_DEVICE void send_block(const side& to, int count) const {
-        if (to.rank >= 0)
-            self_.put_notify(blocks_, to.rank, to.block_offset, block_view::bytes_of(work_.whole.columns, count),
-                             to.block.cells, block_tag);
-    }
-
-    dcuda::rank& self_;
-    const task& work_;
-    dcuda::window blocks_, lists_;
 };
-
-// Puts the rank's tally to the first rank of every device, so that every host knows all.
-DCUDA_DEVICE void share_tally(dcuda::rank& self, const task& work, const tally& mine) {
-    const int ranks_per_device = work.segments.ranks_per_device;
-    const bool receives = self.id(dcuda::device) == 0;
-    const auto all = static_cast<std::size_t>(self.size());
-    const dcuda::window win = self.create_window(dcuda::world, work.known, receives ? all * sizeof(tally) : 0);
-    for (int device = 0; device < work.segments.devices; ++device)
-        self.put_notify(win, device * ranks_per_device, static_cast<std::size_t>(self.id()) * sizeof(tally),
-                        sizeof(tally), &mine, tally_tag);
-    if (receives) self.wait_notifications(tally_tag, self.size());
-    self.free_window(win);
-}
-
-// PERF: with 64 registers a thread, four ranks of 256 threads share a multiprocessor, and any number of threads can be
-// launched.
-inline constexpr int most_threads = 1024;
-
-// A rank sorts in shared memory if it takes no more. Then four have room on a multiprocessor, and its cache has some.
-inline constexpr std::size_t most_sort_bytes = 32 * 1024;
 
 // Moves the particles that the lists hold at the start.
 template <bool IsShared>
@@ -304,7 +206,7 @@ __global__ void __launch_bounds__(most_threads) simulate(dcuda::context context,
     dcuda::rank self(context, state);
 
     const part<IsShared> mine(work, self.id());
-    const exchange neighbours(self, work, mine.mine());
+    const exchange neighbours(self, segment_borders{work});
     common::progress reported(self, "particles: step", work.steps, work.progress_seconds);
 
     // Windows are open everywhere. The host left room for the particles at the start.
@@ -346,13 +248,13 @@ __global__ void __launch_bounds__(most_threads) simulate(dcuda::context context,
 
     if (fine) mine.survey(work.steps, false);
     mine.count_particles(partners);
-    share_tally(self, work, mine.result());
+    share_tally(self, work.segments, work.known, mine.result());
     neighbours.close();
 }
 
 // Every rank puts its particles to `all`, which holds a list for each segment of the domain on process 0 and is not
 // used elsewhere.
-__global__ void __launch_bounds__(1024) gather(dcuda::context context, task work, std::byte* all) {
+__global__ void __launch_bounds__(most_threads) gather(dcuda::context context, task work, std::byte* all) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
 

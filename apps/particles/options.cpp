@@ -1,5 +1,7 @@
 #include "options.hpp"
 
+#include <map>
+
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
@@ -37,9 +39,16 @@ void declare(CLI::App& app, options& chosen) {
         ->check(CLI::Validator(CLI::NonNegativeNumber).description(""))
         ->capture_default_str();
     app.add_option("--capacity", chosen.capacity,
-                   fmt::format("particles that a segment has room for (default: the average, a quarter more, and {})",
+                   fmt::format("particles that a segment has room for (default: the average, a quarter more, in shared "
+                               "memory a tenth more, and {})",
                                default_spare_count))
         ->check(at_least_one);
+    app.add_option("--memory", chosen.memory,
+                   "where ranks of dCUDA keep their particles from step to step: in shared memory or in device memory "
+                   "(default: shared if they fit)")
+        ->transform(
+            CLI::CheckedTransformer(std::map<std::string, place>{{"shared", place::shared}, {"device", place::device}}))
+        ->option_text("shared|device");
     app.add_option(
            "--model", chosen.model,
            "what moves the particles: dcuda; to compare with: plain, plain-graph (one device, no library), mpi, "
@@ -57,7 +66,13 @@ command_line parse_command_line(int argc, char** argv) {
                  "Start one process per device: dcuda-run -n 4 particles --verify",
                  "particles");
     declare(app, chosen);
-    return common::parse(app, argc, argv, chosen);
+    command_line result = common::parse(app, argc, argv, chosen);
+    if (result.chosen && app.count("--memory") > 0 && chosen.model != "dcuda") {
+        result.chosen.reset();
+        result.text = fmt::format("--memory is for dcuda only, not for the model {}\n", chosen.model);
+        result.status = 2;
+    }
+    return result;
 }
 
 } // namespace particles

@@ -9,6 +9,9 @@
 
 namespace particles {
 
+// Where ranks of dCUDA keep their particles from step to step.
+enum class place { fitting, shared, device };
+
 struct options : common::run_options {
     std::string model = "dcuda"; // or one to compare with
     int width = default_size;
@@ -17,7 +20,8 @@ struct options : common::run_options {
     int steps = 100;
     double time_step = default_step;
     std::uint64_t seed = 1;
-    int capacity = 0; // of a segment; 0: a quarter above the average, and a few more
+    int capacity = 0; // of a segment; 0: some more than the average
+    place memory = place::fitting;
 };
 
 using command_line = arguments::command_line<options>;

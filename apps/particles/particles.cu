@@ -1,6 +1,7 @@
 // Particles with short-range forces on all devices of a job: docs/guide/particles.md.
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "common/statistics.hpp"
 #include "kernels.hpp"
 #include "models/model.hpp"
+#include "on_chip.hpp"
 #include "options.hpp"
 #include "reference.hpp"
 #include "report.hpp"
@@ -32,16 +34,26 @@ domain choose_domain(const options& chosen, int devices) {
     return {chosen.width, static_cast<int>(segments), static_cast<long long>(chosen.particles) * devices};
 }
 
-int choose_capacity(const options& chosen, const domain& whole) {
-    const int fullest = start_count(whole, 0); // the first segments get what does not divide
-    const double usual = static_cast<double>(whole.particles) / whole.segments * (1.0 + default_spare);
-    if (chosen.capacity == 0) return static_cast<int>(std::min(usual, double(1 << 30))) + default_spare_count;
-    if (chosen.capacity < fullest)
-        throw std::runtime_error("segment 0 has " + std::to_string(fullest) +
-                                 " particles at the start, more than its capacity of " +
-                                 std::to_string(chosen.capacity) + ": raise --capacity");
-    return chosen.capacity;
+int usual_capacity(const domain& whole, double spare) {
+    const double usual = static_cast<double>(whole.particles) / whole.segments * (1.0 + spare);
+    return static_cast<int>(std::min(usual, double(1 << 30))) + default_spare_count;
 }
+
+void refuse_too_small(int capacity, const domain& whole) {
+    const int fullest = start_count(whole, 0); // the first segments get what does not divide
+    if (capacity < fullest)
+        throw std::runtime_error("segment 0 has " + std::to_string(fullest) +
+                                 " particles at the start, more than its capacity of " + std::to_string(capacity) +
+                                 ": raise --capacity");
+}
+
+// Who has which particles, and how the kernels of ranks are launched.
+struct plan {
+    dcuda::launch_config config;
+    partition parts;                   // of segments; on a chip of cells
+    int capacity = 0;                  // of a segment
+    std::optional<chip_layout> layout; // where ranks keep their particles in shared memory
+};
 
 // Whether a rank sorts in shared memory: if four have room on a multiprocessor, and some is left for its cache.
 std::size_t shared_bytes_for(const domain& whole, int capacity) {
@@ -53,13 +65,81 @@ auto kernel_for(const dcuda::launch_config& config) {
 }
 
 // No rank is without a segment.
-int choose_ranks(common::session& here, const options& chosen, const dcuda::launch_config& config) {
-    const int planned = common::choose_ranks(here, kernel_for(config), config, chosen.height);
-    if (planned > chosen.height)
-        throw std::runtime_error(std::to_string(planned) + " ranks per device, but only " +
-                                 std::to_string(chosen.height) +
-                                 " segments: ask for fewer --ranks or a larger --height");
-    return planned;
+plan plan_in_memory(common::session& here, const options& chosen, const domain& whole) {
+    const bool is_dcuda = chosen.model == "dcuda";
+    const int capacity = chosen.capacity > 0 ? chosen.capacity : usual_capacity(whole, default_spare);
+    const int threads = chosen.threads > 0 ? chosen.threads
+                        : is_dcuda         ? common::default_threads
+                                           : default_model_threads;
+    const std::size_t shared_bytes = is_dcuda ? shared_bytes_for(whole, capacity) : 0;
+    plan result{{dim3(static_cast<unsigned>(threads)), shared_bytes, is_dcuda ? chosen.ranks : 1},
+                {whole.segments, here.job.process_count, 1},
+                capacity,
+                {}};
+    if (is_dcuda) {
+        const int ranks = common::choose_ranks(here, kernel_for(result.config), result.config, chosen.height);
+        if (ranks > chosen.height)
+            throw std::runtime_error(std::to_string(ranks) + " ranks per device, but only " +
+                                     std::to_string(chosen.height) +
+                                     " segments: ask for fewer --ranks or a larger --height");
+        result.config.ranks_per_device = result.parts.ranks_per_device = ranks;
+    }
+    return result;
+}
+
+// With so many ranks of so many threads on a device, and their particles in shared memory; nothing if that cannot be.
+std::optional<plan> plan_on_chip(common::session& here, const options& chosen, const domain& whole, int ranks,
+                                 int threads) {
+    const int capacity = chosen.capacity > 0 ? chosen.capacity : usual_capacity(whole, shared_spare);
+    plan result{{dim3(static_cast<unsigned>(threads)), 0, ranks},
+                {whole.columns * whole.segments, here.job.process_count, ranks},
+                capacity,
+                {}};
+    // A neighbour sees the border of a rank, and nothing behind it.
+    const int border = whole.columns + 1, cells = result.parts.of_rank(0).count();
+    const int fewest = result.parts.of_device(here.job.process_count - 1).count() / ranks;
+    if (fewest < border && ranks * here.job.process_count > 1) return {};
+    const auto room_of = [&](int in_cells) { return static_cast<double>(capacity) * in_cells / whole.columns + 1.0; };
+    if (room_of(cells) > sorted_per_thread * threads) return {};
+    const int room = static_cast<int>(room_of(cells)), border_room = static_cast<int>(room_of(std::min(border, cells)));
+    result.layout = chip_layout(cells, border, room, border_room);
+    result.config.shared_bytes = static_cast<std::size_t>(result.layout->bytes);
+    try {
+        here.runtime.plan(simulate_on_chip, result.config);
+        return result;
+    } catch (const dcuda::error& problem) {
+        if (problem.code() != dcuda::error_code::out_of_resources) throw;
+        return {};
+    }
+}
+
+// The same with as many ranks as asked for; else with one on every multiprocessor.
+std::optional<plan> plan_on_chip(common::session& here, const options& chosen, const domain& whole) {
+    // Cells are counted, and particles numbered, by int.
+    constexpr long long most = 1LL << 30;
+    if (static_cast<long long>(whole.columns) * whole.segments > most || whole.particles > most) return {};
+    const int multiprocessors = here.multiprocessors(), device_cells = whole.columns * chosen.height;
+    const int usual = DCUDA_BACKEND_CUDA ? most_threads : common::default_threads;
+    const int threads = chosen.threads > 0 ? chosen.threads : usual;
+    if (threads > most_threads) return {};
+    int ranks = multiprocessors;
+    if (chosen.ranks > 0 || here.asked_for_ranks || !DCUDA_BACKEND_CUDA) {
+        const dcuda::launch_config config{dim3(static_cast<unsigned>(threads)), 0, chosen.ranks};
+        ranks = common::choose_ranks(here, simulate_on_chip, config, device_cells / (whole.columns + 1));
+    }
+    return plan_on_chip(here, chosen, whole, ranks, threads);
+}
+
+plan make_plan(common::session& here, const options& chosen, const domain& whole) {
+    if (chosen.capacity > 0) refuse_too_small(chosen.capacity, whole);
+    if (chosen.model == "dcuda" && chosen.memory != place::device) {
+        if (const auto result = plan_on_chip(here, chosen, whole)) return *result;
+        if (chosen.memory == place::shared)
+            throw std::runtime_error(
+                "--memory shared: the particles do not fit into the shared memory of a device, or a rank's cells are "
+                "not as many as two segments need: use smaller sizes, more devices, or other --ranks and --threads");
+    }
+    return plan_in_memory(here, chosen, whole);
 }
 
 // --- The run -------------------------------------------------------------------------------------------------------
@@ -67,9 +147,40 @@ int choose_ranks(common::session& here, const options& chosen, const dcuda::laun
 // A device's particles.
 class solver {
 public:
-    solver(dcuda::runtime& runtime, const options& chosen, const domain& whole, const partition& segments, int capacity,
-           const dcuda::launch_config& config, std::vector<tally>& known)
-        : runtime_(runtime), config_(config), device_(runtime.info().process_index), known_by_all_(known) {
+    virtual ~solver() = default;
+    // Moves the particles from their start; the milliseconds that the steps took. All processes get the same tallies.
+    virtual double run() = 0;
+    // What the exchanges alone take, where that is known.
+    virtual double run_exchanges() { return 0.0; }
+    virtual std::string describe_model() const { return {}; }
+    // All particles on process 0, by number; none elsewhere.
+    virtual std::vector<particle> collect() = 0;
+
+protected:
+    // From so many lists.
+    static std::vector<particle> by_number(const device_buffer<std::byte>& lists, std::size_t list_bytes,
+                                           long long count) {
+        std::vector<std::byte> all(lists.bytes());
+        lists.download(all.data(), all.size());
+        std::vector<particle> result(static_cast<std::size_t>(count), particle{{}, {}, -1});
+        for (std::size_t at = 0; at < all.size(); at += list_bytes) {
+            const list_view list{reinterpret_cast<list_view::head*>(all.data() + at)};
+            for (const particle* p = list.items(); p != list.items() + list.count(); ++p)
+                result.at(static_cast<std::size_t>(p->number)) = *p;
+        }
+        return result;
+    }
+};
+
+// In device memory.
+class solver_in_memory : public solver {
+public:
+    solver_in_memory(dcuda::runtime& runtime, const options& chosen, const domain& whole, const plan& with,
+                     std::vector<tally>& known)
+        : runtime_(runtime), config_(with.config), device_(runtime.info().process_index), known_by_all_(known) {
+        const partition& segments = with.parts;
+        const dcuda::launch_config& config = with.config;
+        const int capacity = with.capacity;
         work_.whole = whole;
         work_.segments = segments;
         work_.device = device_;
@@ -114,8 +225,7 @@ public:
             model_ = models::make(chosen.model, {chosen, work_, static_cast<int>(config.threads.x), known});
     }
 
-    // Moves the particles from their start; the milliseconds that the steps took. All processes get the same tallies.
-    double run() {
+    double run() override {
         lists_.upload(first_lists_.data(), first_lists_.size());
         if (model_ != nullptr) return model_->run();
         const std::vector<tally> empty(tallies_.count());
@@ -126,23 +236,12 @@ public:
         return runtime_.timings().at(0);
     }
 
-    // What the exchanges alone take, where that is known.
-    double run_exchanges() { return model_ != nullptr ? model_->exchange_alone() : 0.0; }
-    std::string describe_model() const { return model_ != nullptr ? model_->describe() : ""; }
+    double run_exchanges() override { return model_ != nullptr ? model_->exchange_alone() : 0.0; }
+    std::string describe_model() const override { return model_ != nullptr ? model_->describe() : ""; }
 
-    // All particles on process 0, by number; none elsewhere.
-    std::vector<particle> collect() {
+    std::vector<particle> collect() override {
         runtime_.run(gather, {config_.threads, 0, config_.ranks_per_device}, work_, all_.data());
-        if (device_ != 0) return {};
-        std::vector<std::byte> lists(all_.bytes());
-        all_.download(lists.data(), lists.size());
-        std::vector<particle> result(static_cast<std::size_t>(work_.whole.particles), particle{{}, {}, -1});
-        for (std::size_t at = 0; at < lists.size(); at += work_.list_bytes()) {
-            const list_view list{reinterpret_cast<list_view::head*>(lists.data() + at)};
-            for (const particle* p = list.items(); p != list.items() + list.count(); ++p)
-                result.at(static_cast<std::size_t>(p->number)) = *p;
-        }
-        return result;
+        return device_ == 0 ? by_number(all_, work_.list_bytes(), work_.whole.particles) : std::vector<particle>{};
     }
 
 private:
@@ -169,6 +268,88 @@ private:
     task work_;
     std::vector<tally>& known_by_all_;     // the last run's
     std::unique_ptr<common::model> model_; // null: dCUDA
+};
+
+// In shared memory.
+class solver_on_chip : public solver {
+public:
+    solver_on_chip(dcuda::runtime& runtime, const options& chosen, const domain& whole, const plan& with,
+                   std::vector<tally>& known)
+        : runtime_(runtime), config_(with.config), device_(runtime.info().process_index), known_by_all_(known) {
+        work_.whole = whole;
+        work_.cells = with.parts;
+        work_.layout = *with.layout;
+        work_.steps = chosen.steps;
+        work_.time_step = chosen.time_step;
+        work_.progress_seconds = chosen.progress;
+
+        const auto ranks = static_cast<std::size_t>(config_.ranks_per_device);
+        const std::size_t places = 2 * (ranks + 2);
+        particles_ = device_buffer<std::byte>(ranks * work_.particle_bytes());
+        blocks_ = device_buffer<std::byte>(places * work_.block_bytes());
+        lists_ = device_buffer<std::byte>(places * work_.list_bytes());
+        forces_ = device_buffer<vector>(ranks * static_cast<std::size_t>(work_.layout.room));
+        tallies_ = device_buffer<tally>(ranks);
+        known_ = device_buffer<tally>(ranks * static_cast<std::size_t>(work_.cells.devices));
+        work_.particles = particles_.data();
+        work_.blocks = blocks_.data();
+        work_.lists = lists_.data();
+        work_.forces = forces_.data();
+        work_.tallies = tallies_.data();
+        work_.known = known_.data();
+        start_ = lists_at_start(chosen.seed);
+        if (device_ == 0 && chosen.verify)
+            all_ = device_buffer<std::byte>(ranks * static_cast<std::size_t>(work_.cells.devices) *
+                                            work_.particle_bytes());
+    }
+
+    double run() override {
+        particles_.upload(start_.data(), start_.size());
+        const std::vector<tally> empty(tallies_.count());
+        tallies_.upload(empty.data(), empty.size());
+        // Where there is no neighbour, nothing comes from it.
+        for (device_buffer<std::byte>* received : {&blocks_, &lists_}) {
+            const std::vector<std::byte> zeros(received->bytes());
+            received->upload(zeros.data(), zeros.size());
+        }
+        runtime_.run(simulate_on_chip, config_, work_);
+        known_by_all_.resize(known_.count());
+        known_.download(known_by_all_.data(), known_by_all_.size());
+        return runtime_.timings().at(0);
+    }
+
+    std::vector<particle> collect() override {
+        runtime_.run(gather_from_ranks, {config_.threads, 0, config_.ranks_per_device}, work_, all_.data());
+        return device_ == 0 ? by_number(all_, work_.particle_bytes(), work_.whole.particles) : std::vector<particle>{};
+    }
+
+private:
+    std::vector<std::byte> lists_at_start(std::uint64_t seed) const {
+        std::vector<std::byte> lists(particles_.bytes());
+        chip_task here = work_;
+        here.particles = lists.data();
+        const partition segments{work_.whole.segments, work_.cells.devices, 1};
+        for (const particle& p : start_of(work_.whole, segments.of_device(device_), seed)) {
+            const int rank = work_.cells.owner(work_.whole.cell_of(p.at));
+            const list_view list = here.particles_of(rank);
+            if (list.count() == work_.layout.room)
+                throw std::runtime_error("rank " + std::to_string(rank) + " has more than the " +
+                                         std::to_string(work_.layout.room) +
+                                         " particles at the start that it has room for: raise --capacity");
+            list.items()[list.count()++] = p;
+        }
+        return lists;
+    }
+
+    dcuda::runtime& runtime_;
+    dcuda::launch_config config_;
+    int device_;
+    device_buffer<std::byte> particles_, blocks_, lists_, all_;
+    device_buffer<vector> forces_;
+    device_buffer<tally> tallies_, known_;
+    std::vector<std::byte> start_;
+    chip_task work_;
+    std::vector<tally>& known_by_all_; // the last run's
 };
 
 // --- What the tallies say, on all processes alike ------------------------------------------------------------------
@@ -204,6 +385,10 @@ std::string tell(const failure& first, const options& chosen, int capacity) {
         return when + "more than " + std::to_string(first.count) + " particles leave segment " +
                std::to_string(first.segment) +
                " for another device, for which its messages have no room: raise --capacity";
+    case failure::full_rank:
+        return when + "rank " + std::to_string(first.segment) + " gets " + std::to_string(first.count) +
+               " particles, and it or its border has no room for them in shared memory: raise --capacity, or use "
+               "--memory device";
     default:
         return {};
     }
@@ -215,7 +400,7 @@ std::string tell(const failure& first, const options& chosen, int capacity) {
 void verify(report& about, const options& chosen, std::vector<particle>& expected, const std::vector<particle>& after) {
     if (!about.verified) {
         about.verified.emplace();
-        expected = start_of(about.whole, about.segments.all(), chosen.seed);
+        expected = start_of(about.whole, {0, about.whole.segments}, chosen.seed);
         about.verified->reference_seconds =
             measure::seconds_of([&] { move_serially(expected, about.whole, chosen.steps, chosen.time_step); });
     }
@@ -231,32 +416,41 @@ int run(common::session& here, const options& chosen) {
     if (first && !chosen.json.empty() && chosen.json != "-") check_writable(chosen.json);
 
     const domain whole = choose_domain(chosen, job.process_count);
-    const int capacity = choose_capacity(chosen, whole);
     const bool is_dcuda = chosen.model == "dcuda";
-    const int threads = chosen.threads > 0 ? chosen.threads
-                        : is_dcuda         ? common::default_threads
-                                           : default_model_threads;
-    const std::size_t shared_bytes = is_dcuda ? shared_bytes_for(whole, capacity) : 0;
-    dcuda::launch_config config{dim3(static_cast<unsigned>(threads)), shared_bytes, is_dcuda ? chosen.ranks : 1};
-    if (is_dcuda) config.ranks_per_device = choose_ranks(here, chosen, config);
-    const partition segments{whole.segments, job.process_count, config.ranks_per_device};
+    const plan with = make_plan(here, chosen, whole);
+    const int capacity = with.capacity;
     std::vector<tally> known;
-    solver solve(runtime, chosen, whole, segments, capacity, config, known);
+    std::unique_ptr<solver> solve;
+    if (with.layout)
+        solve = std::make_unique<solver_on_chip>(runtime, chosen, whole, with, known);
+    else
+        solve = std::make_unique<solver_in_memory>(runtime, chosen, whole, with, known);
 
-    report about{whole, segments, capacity, threads, common::backend, solve.describe_model(), 0, {}, {}, {}, {}};
+    report about{whole,
+                 with.parts,
+                 with.layout.has_value(),
+                 with.layout ? with.layout->room : capacity,
+                 static_cast<int>(with.config.threads.x),
+                 common::backend,
+                 solve->describe_model(),
+                 0,
+                 {},
+                 {},
+                 {},
+                 {}};
     if (!is_dcuda) about.message_bytes = message_bytes(capacity, chosen.time_step);
     std::vector<particle> expected;
     for (int i = 0; i < chosen.repeat; ++i) {
-        about.milliseconds.push_back(solve.run());
+        about.milliseconds.push_back(solve->run());
         if (is_dcuda) about.energy.add(runtime.energy());
         const tally sum = add_up(known);
         about.counted = totals_of(sum);
         std::string problem = tell(sum.failed, chosen, capacity);
         if (problem.empty()) problem = violated_conservation(about.counted, whole, chosen.steps);
         if (!problem.empty()) throw common::agreed_error(problem);
-        about.exchange_milliseconds.push_back(solve.run_exchanges());
+        about.exchange_milliseconds.push_back(solve->run_exchanges());
         if (!chosen.verify) continue;
-        const std::vector<particle> after = solve.collect();
+        const std::vector<particle> after = solve->collect();
         if (first) verify(about, chosen, expected, after);
     }
     if (!first) return 0;

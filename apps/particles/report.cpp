@@ -71,13 +71,13 @@ std::string violated_conservation(const totals& seen, const domain& whole, int s
     return {};
 }
 
-traffic traffic_per_step(const partition& segments, const std::string& model) {
+traffic traffic_per_step(const partition& parts, const std::string& model) {
     // Across each border between two ranks go a list and a block, both ways; of models to compare with one message.
     const long puts_per_border = model == "dcuda" ? 4 : 2;
     traffic result;
-    for (int rank = 0; rank + 1 < segments.devices * segments.ranks_per_device; ++rank) {
+    for (int rank = 0; rank + 1 < parts.devices * parts.ranks_per_device; ++rank) {
         result.puts += puts_per_border;
-        if ((rank + 1) % segments.ranks_per_device == 0) result.puts_between_devices += puts_per_border;
+        if ((rank + 1) % parts.ranks_per_device == 0) result.puts_between_devices += puts_per_border;
     }
     return result;
 }
@@ -87,23 +87,24 @@ std::string in_words(const report& about, const options& chosen) {
     const totals& t = about.counted;
     std::string text = fmt::format("particles: moved {} particles in {} x {}, {} of {}\n", grouped(d.particles),
                                    d.columns, d.segments, counted(chosen.steps, "step"), chosen.time_step);
-    const std::string devices =
-        fmt::format("{} ({} backend)", counted(about.segments.devices, "device"), about.backend);
-    const traffic moved = traffic_per_step(about.segments, chosen.model);
+    const std::string devices = fmt::format("{} ({} backend)", counted(about.parts.devices, "device"), about.backend);
+    const traffic moved = traffic_per_step(about.parts, chosen.model);
     if (chosen.model == "dcuda")
-        text += fmt::format("on {} with {} of {} each, at most {} per rank\n"
+        text += fmt::format("on {} with {} of {} each, at most {} per rank{}\n"
                             "in one step {} notified puts, {} of them between devices",
-                            devices, counted(about.segments.ranks_per_device, "rank"), counted(about.threads, "thread"),
-                            counted(about.segments.of_rank(0).count(), "segment"), grouped(moved.puts),
+                            devices, counted(about.parts.ranks_per_device, "rank"), counted(about.threads, "thread"),
+                            counted(about.parts.of_rank(0).count(), about.on_chip ? "cell" : "segment"),
+                            about.on_chip ? ", its particles in shared memory" : "", grouped(moved.puts),
                             grouped(moved.puts_between_devices));
     else
         text +=
             fmt::format("model {}: {}\non {}, at most {} of each, {} per block\n"
                         "in one step {} between devices, each of {} B",
-                        chosen.model, about.carrier, devices, counted(about.segments.of_device(0).count(), "segment"),
+                        chosen.model, about.carrier, devices, counted(about.parts.of_device(0).count(), "segment"),
                         counted(about.threads, "thread"),
                         counted(static_cast<int>(moved.puts_between_devices), "message"), grouped(about.message_bytes));
-    text += fmt::format("; at most {} particles in a segment, which has room for {}\n", t.fullest, about.capacity);
+    text += fmt::format("; at most {} particles in a {}, which has room for {}\n", t.fullest,
+                        about.on_chip ? "rank" : "segment", about.capacity);
 
     text += common::times_in_words(about.milliseconds, chosen.steps, "step");
     const rates speed = rates_of(about, chosen, common::seconds_per_run(about.milliseconds).median);
@@ -121,7 +122,7 @@ std::string in_words(const report& about, const options& chosen) {
 
 std::string as_json(const report& about, const options& chosen) {
     const rates speed = rates_of(about, chosen, common::seconds_per_run(about.milliseconds).median);
-    const traffic moved = traffic_per_step(about.segments, chosen.model);
+    const traffic moved = traffic_per_step(about.parts, chosen.model);
     const totals& t = about.counted;
     nlohmann::ordered_json json = {
         {"program", "particles"},
@@ -134,11 +135,12 @@ std::string as_json(const report& about, const options& chosen) {
         {"steps", chosen.steps},
         {"time_step", chosen.time_step},
         {"seed", chosen.seed},
-        {"capacity", about.capacity},
-        {"fullest_segment", t.fullest},
-        {"devices", about.segments.devices},
-        {"ranks_per_device", about.segments.ranks_per_device},
-        {"ranks", about.segments.devices * about.segments.ranks_per_device},
+        {"memory", about.on_chip ? "shared" : "device"},
+        {about.on_chip ? "capacity_of_rank" : "capacity", about.capacity},
+        {about.on_chip ? "fullest_rank" : "fullest_segment", t.fullest},
+        {"devices", about.parts.devices},
+        {"ranks_per_device", about.parts.ranks_per_device},
+        {"ranks", about.parts.devices * about.parts.ranks_per_device},
         {"threads_per_rank", about.threads},
         {"puts_per_step", moved.puts},
         {"puts_between_devices_per_step", moved.puts_between_devices},

@@ -21,7 +21,7 @@ struct verdict {
 struct totals {
     long long particles = 0;
     long long pairs = 0; // that a force acted on, over all steps
-    int fullest = 0;     // the most particles in one segment
+    int fullest = 0;     // the most particles in one segment; in shared memory, of one rank
     sums before, after;
     vector walls; // momentum that walls took
 };
@@ -35,8 +35,9 @@ std::string violated_conservation(const totals& seen, const domain& whole, int s
 
 struct report {
     domain whole;
-    partition segments;
-    int capacity = 0;
+    partition parts;      // of segments, or of cells:
+    bool on_chip = false; // ranks keep their particles in shared memory
+    int capacity = 0;     // of a segment; in shared memory, of a rank
     int threads = 0;
     std::string backend;
     std::string carrier;                       // of a model to compare with: what brings data to the neighbours
@@ -54,7 +55,7 @@ struct traffic {
     long puts = 0;
     long puts_between_devices = 0;
 };
-traffic traffic_per_step(const partition& segments, const std::string& model);
+traffic traffic_per_step(const partition& parts, const std::string& model);
 
 std::string in_words(const report& about, const options& chosen);
 std::string as_json(const report& about, const options& chosen);

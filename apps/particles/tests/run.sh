@@ -11,6 +11,13 @@ for processes in $(counts 1 2 4); do
         verified $processes "${small[@]}" --steps 60 --ranks $ranks
     done
     verified $processes "${small[@]}" --steps 40 --ranks 2 --threads 64 --seed 7 --time-step 0.05
+    # In shared memory: with cells inside a rank and without, as few as a neighbour may have, and nobody else.
+    for ranks in 1 2 3 6; do
+        verified $processes "${small[@]}" --steps 60 --ranks $ranks --threads 32 --memory shared
+    done
+    verified $processes "${small[@]}" --steps 40 --ranks 4 --time-step 0.1 --memory shared --repeat 3
+    verified $processes "${small[@]}" --steps 40 --ranks 4 --time-step 0.1 --memory device --repeat 3
+    verified $processes --width 8 --height 70 --particles 1500 --steps 30 --ranks 6 --threads 64 --memory shared
     verified $processes "${small[@]}" --steps 20 --ranks 2 --threads 1 --repeat 3
     # Messages too large for a letter, cells with many particles, segments without any, hardly any domain, no step.
     verified $processes --width 40 --height 4 --particles 1800 --steps 8 --ranks 2
@@ -21,10 +28,16 @@ for processes in $(counts 1 2 4); do
     for steps in 0 1 2; do verified $processes "${small[@]}" --steps $steps --ranks 2; done
 
     # Errors that one rank finds on the way, and those that all know before.
-    refused 1 'segment .* its capacity of 23: raise --capacity' $processes "${small[@]}" --capacity 23 --steps 500 --ranks 3
-    refused 1 'segment .* its capacity of 24: raise --capacity' $processes "${small[@]}" --capacity 24 --steps 500 --ranks 1
-    refused 1 'step 1: particle .* use a smaller --time-step' $processes "${small[@]}" --time-step 0.95 --ranks 3
-    refused 1 'step 1: particle .* use a smaller --time-step' $processes "${small[@]}" --time-step 0.95 --ranks 1
+    for where in shared device; do
+        refused 1 'step 1: particle .* use a smaller --time-step' $processes "${small[@]}" --time-step 0.95 --ranks 3 --memory $where
+        refused 1 'step 1: particle .* use a smaller --time-step' $processes "${small[@]}" --time-step 0.95 --ranks 1 --memory $where --threads 32
+    done
+    refused 1 'segment .* its capacity of 23: raise --capacity' $processes "${small[@]}" --capacity 23 --steps 500 --ranks 3 --memory device
+    refused 1 'segment .* its capacity of 24: raise --capacity' $processes "${small[@]}" --capacity 24 --steps 500 --ranks 1 --memory device
+    refused 1 'rank .* gets .* raise --capacity' $processes "${small[@]}" --capacity 23 --steps 500 --ranks 3 --memory shared
+    refused 1 'step 0: rank .* gets .* raise --capacity' $processes "${small[@]}" --capacity 22 --steps 500 --ranks 6 --memory shared
+    refused 1 '--memory shared: the particles do not fit' $processes "${small[@]}" --ranks 7 --memory shared
+    refused 2 '--memory is for dcuda only' $processes "${small[@]}" --model plain --memory shared
     refused 1 'at the start, more than its capacity of 5: raise --capacity' $processes "${small[@]}" --capacity 5
     refused 1 '8 ranks per device, but only 7 segments' $processes "${small[@]}" --ranks 8
     refused 1 '8 ranks per device, but only 7 segments' $processes "${small[@]}" --dcuda-ranks=8

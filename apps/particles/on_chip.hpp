@@ -35,6 +35,28 @@ namespace particles {
 // Particles that a thread sorts at most.
 inline constexpr int sorted_per_thread = DCUDA_BACKEND_CUDA ? 4 : 64;
 
+// Cells over devices, then over the ranks of each. A rank beside another device has `relief` cells less than others:
+// its messages take longer.
+// PERF: by this part of a rank's cells. Two H200, published size: none 49 us a step, a tenth 47.4, a fifth 46.3.
+inline constexpr double usual_relief = 0.3;
+struct cell_partition : partition {
+    int relief = 0;
+
+    // As if the device had cells beyond its ends, which nobody has to compute.
+    DCUDA_HOST_DEVICE range extended(int device) const {
+        const range own = of_device(device);
+        return {own.first - (device > 0 ? relief : 0), own.last + (device + 1 < devices ? relief : 0)};
+    }
+    DCUDA_HOST_DEVICE range of_rank(int rank) const {
+        const int device = rank / ranks_per_device;
+        return intersection(part_of(extended(device), ranks_per_device, rank % ranks_per_device), of_device(device));
+    }
+    int owner(int cell) const {
+        const int device = part_that_holds(all(), devices, cell);
+        return device * ranks_per_device + part_that_holds(extended(device), ranks_per_device, cell);
+    }
+};
+
 // A rank's shared memory: of `cells` of its own at most, with so many in the border of a neighbour. Positions lie in
 // the order of cells, and in a cell by number: those of the rank before, which end where its own begin; its own; and
 // those of the rank after.
@@ -70,7 +92,7 @@ struct chip_layout {
 // and blocks for its neighbours, and places for theirs. Ranks of a device have one place more on either side.
 struct chip_task {
     domain whole;
-    partition cells;
+    cell_partition cells;
     chip_layout layout;
     std::byte* particles = nullptr; // of each rank: a list
     std::byte* blocks = nullptr;    // two at each place: for the rank before and for the one after

@@ -50,7 +50,7 @@ void refuse_too_small(int capacity, const domain& whole) {
 // Who has which particles, and how the kernels of ranks are launched.
 struct plan {
     dcuda::launch_config config;
-    partition parts;                   // of segments; on a chip of cells
+    cell_partition parts;              // of segments; on a chip of cells
     int capacity = 0;                  // of a segment
     std::optional<chip_layout> layout; // where ranks keep their particles in shared memory
 };
@@ -73,7 +73,7 @@ plan plan_in_memory(common::session& here, const options& chosen, const domain& 
                                            : default_model_threads;
     const std::size_t shared_bytes = is_dcuda ? shared_bytes_for(whole, capacity) : 0;
     plan result{{dim3(static_cast<unsigned>(threads)), shared_bytes, is_dcuda ? chosen.ranks : 1},
-                {whole.segments, here.job.process_count, 1},
+                {{whole.segments, here.job.process_count, 1}},
                 capacity,
                 {}};
     if (is_dcuda) {
@@ -92,12 +92,18 @@ std::optional<plan> plan_on_chip(common::session& here, const options& chosen, c
                                  int threads) {
     const int capacity = chosen.capacity > 0 ? chosen.capacity : usual_capacity(whole, shared_spare);
     plan result{{dim3(static_cast<unsigned>(threads)), 0, ranks},
-                {whole.columns * whole.segments, here.job.process_count, ranks},
+                {{whole.columns * whole.segments, here.job.process_count, ranks}},
                 capacity,
                 {}};
     // A neighbour sees the border of a rank, and nothing behind it.
-    const int border = whole.columns + 1, cells = result.parts.of_rank(0).count();
-    const int fewest = result.parts.of_device(here.job.process_count - 1).count() / ranks;
+    const int border = whole.columns + 1;
+    const int usual = result.parts.of_device(0).count() / ranks;
+    result.parts.relief = std::max(0, std::min(static_cast<int>(usual_relief * usual), usual - border - 1));
+    int cells = 0, fewest = result.parts.rows;
+    for (int rank = 0; rank < ranks * here.job.process_count; ++rank) {
+        cells = std::max(cells, result.parts.of_rank(rank).count());
+        fewest = std::min(fewest, result.parts.of_rank(rank).count());
+    }
     if (fewest < border && ranks * here.job.process_count > 1) return {};
     const auto room_of = [&](int in_cells) { return static_cast<double>(capacity) * in_cells / whole.columns + 1.0; };
     if (room_of(cells) > sorted_per_thread * threads) return {};
@@ -428,6 +434,7 @@ int run(common::session& here, const options& chosen) {
 
     report about{whole,
                  with.parts,
+                 with.layout ? with.layout->cells : with.parts.of_rank(0).count(),
                  with.layout.has_value(),
                  with.layout ? with.layout->room : capacity,
                  static_cast<int>(with.config.threads.x),

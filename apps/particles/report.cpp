@@ -93,7 +93,7 @@ std::string in_words(const report& about, const options& chosen) {
         text += fmt::format("on {} with {} of {} each, at most {} per rank{}\n"
                             "in one step {} notified puts, {} of them between devices",
                             devices, counted(about.parts.ranks_per_device, "rank"), counted(about.threads, "thread"),
-                            counted(about.parts.of_rank(0).count(), about.on_chip ? "cell" : "segment"),
+                            counted(about.most_parts, about.on_chip ? "cell" : "segment"),
                             about.on_chip ? ", its particles in shared memory" : "", grouped(moved.puts),
                             grouped(moved.puts_between_devices));
     else

@@ -36,6 +36,7 @@ std::string violated_conservation(const totals& seen, const domain& whole, int s
 struct report {
     domain whole;
     partition parts;      // of segments, or of cells:
+    int most_parts = 0;   // of a rank
     bool on_chip = false; // ranks keep their particles in shared memory
     int capacity = 0;     // of a segment; in shared memory, of a rank
     int threads = 0;

@@ -249,7 +249,7 @@ __global__ void __launch_bounds__(most_threads) diffuse_at_once(dcuda::context c
         const bool forth = iteration % 2 == 0;
         const field_view in = forth ? first.view() : second.view(), out = forth ? second.view() : first.view();
         const auto compute = [&](range rows) {
-            for_each_point(
+            for_each_point_by_columns(
                 g.inner_columns(), intersection(rows, g.inner_rows()), mine.levels,
                 [&](int x, int y, int k) { return diffused_at_once(in, work.coefficient, x, y, k); },
                 [&](int x, int y, int k, double value) { out(x, y, k) = value; });

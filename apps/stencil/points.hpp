@@ -44,4 +44,31 @@ DCUDA_DEVICE void for_each_point(range columns, range rows, range levels, const 
     }
 }
 
+// The same for what is computed from many rows at once.
+// PERF: a thread takes several rows of a column together: for one it has loaded and computed most of what the next
+// needs.
+template <class Compute, class Store>
+DCUDA_DEVICE void for_each_point_by_columns(range columns, range rows, range levels, const Compute& compute,
+                                            const Store& store) {
+    constexpr int flight = DCUDA_BACKEND_CUDA ? 4 : 1;
+    const int strips = (rows.count() + flight - 1) / flight * levels.count();
+    int y = rows.first, k = levels.first + static_cast<int>(threadIdx.y);
+    for (int strip = static_cast<int>(threadIdx.y); strip < strips; strip += static_cast<int>(blockDim.y)) {
+        for (; k >= levels.last; k -= levels.count()) y += flight;
+        for (int x = columns.first + static_cast<int>(threadIdx.x); x < columns.last;
+             x += static_cast<int>(blockDim.x)) {
+            if (y + flight <= rows.last) {
+                decltype(compute(x, y, k)) values[flight];
+                DCUDA_UNROLL
+                for (int i = 0; i < flight; ++i) values[i] = compute(x, y + i, k);
+                DCUDA_UNROLL
+                for (int i = 0; i < flight; ++i) store(x, y + i, k, values[i]);
+            } else {
+                for (int i = y; i < rows.last; ++i) store(x, i, k, compute(x, i, k));
+            }
+        }
+        k += static_cast<int>(blockDim.y);
+    }
+}
+
 } // namespace stencil

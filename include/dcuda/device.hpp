@@ -4,6 +4,13 @@
 #include "dcuda/detail/device_ops.hpp"
 #include "dcuda/types.hpp"
 
+#if !defined(__CUDA_ARCH__)
+namespace dcuda::detail {
+[[gnu::used]] static void (*const same_headers_as_the_library)() =
+    this_program_was_compiled_with_headers_of_another_dcuda<fingerprint>;
+} // namespace dcuda::detail
+#endif
+
 namespace dcuda {
 
 // What the library keeps of a rank, in its block's shared memory: `__shared__ dcuda::state state;`

@@ -9,6 +9,9 @@
 
 namespace dcuda {
 
+template <>
+void detail::this_program_was_compiled_with_headers_of_another_dcuda<detail::fingerprint>() {}
+
 using namespace detail;
 
 namespace {

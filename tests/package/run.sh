@@ -31,6 +31,18 @@ find_package)
         ! grep -q 'not built for the checker' "$work/output" || exit 1
     fi
     [ -x "$work/prefix/bin/dcuda-run" ] && [ -x "$work/prefix/bin/dcuda-info" ]
+    # Headers that are not the library's: a link error that says so.
+    cp -r "$work/prefix/include" "$work/others"
+    sed -i 's/^struct device_context {/&\n    std::uint64_t another[9];/' "$work/others/dcuda/detail/protocol.hpp"
+    rm -r "$work/build"
+    configure find_package -DCMAKE_PREFIX_PATH="$work/prefix" -DHELLO_BACKENDS="$3" -DCMAKE_CXX_FLAGS="-I$work/others" \
+        -DCMAKE_CUDA_FLAGS="-I$work/others"
+    if cmake --build "$work/build" --target "hello_$3" >"$work/output" 2>&1; then
+        echo "A program with other headers than the library was linked."
+        exit 1
+    fi
+    grep -q 'undefined reference to .*this_program_was_compiled_with_headers_of_another_dcuda' "$work/output" ||
+        { cat "$work/output"; exit 1; }
     # The benchmarks find the case studies that are installed with them.
     [ "$3" = cuda ] || [ "${4:-}" != benchmarks ] || "$work/prefix/bin/dcuda-bench" apps --apps stencil --devices 1,2 --models dcuda --repeat 1 \
         --options "stencil=--nx 16 --ny 9 --nz 2 --iterations 10 --ranks 3" --verify

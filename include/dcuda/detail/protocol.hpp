@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 
 #include "dcuda/detail/launch.hpp"
 #include "dcuda/detail/memory.hpp"
@@ -395,5 +396,23 @@ struct device_context {
     check::session* checker; // the process's own; null: this run is not checked
 #endif
 };
+
+// What kernels of a program and the library must agree on: version, and the records above by their sizes.
+constexpr std::uint64_t fingerprint_of(std::initializer_list<std::size_t> numbers) {
+    std::uint64_t result = 14695981039346656037u; // FNV-1a
+    for (const std::size_t number : numbers) result = (result ^ number) * 1099511628211u;
+    return result;
+}
+inline constexpr std::uint64_t fingerprint = fingerprint_of(
+    {DCUDA_VERSION_MAJOR,   DCUDA_VERSION_MINOR,   DCUDA_VERSION_PATCH,  sizeof(window_entry),   sizeof(window_slot),
+     sizeof(meeting),       sizeof(barrier_shape), sizeof(lane_shape),   sizeof(mailbox_status), sizeof(header),
+     sizeof(peer_view),     sizeof(link_record),   sizeof(tag_record),   sizeof(wait_record),    sizeof(command),
+     sizeof(command_ring),  sizeof(courier_task),  sizeof(network_view), sizeof(trace_event),    sizeof(rank_counters),
+     sizeof(observer_view), sizeof(device_context)});
+
+// The library defines it for the fingerprint of its own headers: a program that was compiled with others does not link,
+// instead of hanging when it runs. Programs refer to it in device.hpp.
+template <std::uint64_t Fingerprint>
+void this_program_was_compiled_with_headers_of_another_dcuda();
 
 } // namespace dcuda::detail

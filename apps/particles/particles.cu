@@ -141,8 +141,8 @@ plan make_plan(common::session& here, const options& chosen, const domain& whole
         if (const auto result = plan_on_chip(here, chosen, whole)) return *result;
         if (chosen.memory == place::shared)
             throw std::runtime_error(
-                "--memory shared: the particles do not fit into the shared memory of a device, or a rank's cells are "
-                "not as many as two segments need: use smaller sizes, more devices, or other --ranks and --threads");
+                "--memory shared: the particles do not fit into the shared memory of a device, or there are so many "
+                "ranks that one has no more cells than a segment: use other sizes, --ranks or --threads");
     }
     return plan_in_memory(here, chosen, whole);
 }

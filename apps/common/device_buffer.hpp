@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "dcuda/host.hpp"
 
@@ -40,6 +41,10 @@ public:
     void upload(const Element* source, std::size_t count, std::size_t at = 0) {
         if (count == 0) return;
         check(cudaMemcpy(data_ + at, source, count * sizeof(Element), cudaMemcpyHostToDevice), "copy to the device");
+    }
+    void clear() {
+        const std::vector<Element> zeros(count_);
+        upload(zeros.data(), zeros.size());
     }
     void download(Element* target, std::size_t count) const {
         if (count == 0) return;

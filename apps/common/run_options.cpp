@@ -1,8 +1,23 @@
 #include "common/run_options.hpp"
 
+#include <map>
+
 #include <CLI/CLI.hpp>
 
 namespace common {
+
+const char* to_string(place where) { return where == place::shared ? "shared" : "device"; }
+
+void add_place_option(CLI::App& app, const std::string& name, place& chosen, const std::string& description) {
+    app.add_option(name, chosen, description)
+        ->transform(
+            CLI::CheckedTransformer(std::map<std::string, place>{{"shared", place::shared}, {"device", place::device}}))
+        ->option_text("shared|device");
+}
+
+std::string only_for(const std::string& option, const std::string& models, const std::string& model) {
+    return option + " is for " + models + " only, not for the model " + model + "\n";
+}
 
 void add_run_options(CLI::App& app, run_options& chosen, const std::string& parts) {
     CLI::Range at_least_one(1, 1 << 30);

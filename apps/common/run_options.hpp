@@ -16,6 +16,13 @@ struct run_options {
     std::string json;
 };
 
+// Where ranks of dCUDA keep what they work on from step to step.
+enum class place { fitting, shared, device };
+const char* to_string(place where); // `fitting` is not told apart from `device`
+
+// An option for that, by default `fitting`.
+void add_place_option(CLI::App& app, const std::string& name, place& chosen, const std::string& description);
+
 // `parts` are what ranks share, such as "rows": by default there is no rank without one.
 void add_run_options(CLI::App& app, run_options& chosen, const std::string& parts);
 
@@ -29,5 +36,15 @@ arguments::command_line<Options> parse(CLI::App& app, int argc, char** argv, con
         result.chosen->progress = 0.0; // its lines go to standard output too
     return result;
 }
+
+// What a command line comes to that is wrong.
+template <class Options>
+arguments::command_line<Options> refused(const std::string& reason) {
+    arguments::command_line<Options> result;
+    result.text = reason;
+    result.status = 2;
+    return result;
+}
+std::string only_for(const std::string& option, const std::string& models, const std::string& model);
 
 } // namespace common

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include "common/block.hpp"
 #include "dcuda/device.hpp"
 #include "task.hpp"
 
@@ -11,16 +12,9 @@ namespace particles {
 
 enum tag : int { list_tag, block_tag, tally_tag, gather_tag };
 
-// The threads of a block are in one row.
-DCUDA_DEVICE int thread() { return static_cast<int>(threadIdx.x); }
-DCUDA_DEVICE int threads() { return static_cast<int>(blockDim.x); }
-
-// Calls body(i) for 0, ..., count - 1, shared among the rank's threads. All have returned when it returns.
-template <class Body>
-DCUDA_DEVICE void for_each_index(int count, const Body& body) {
-    for (int i = thread(); i < count; i += threads()) body(i);
-    __syncthreads();
-}
+using common::for_each_index;
+using common::thread;
+using common::threads;
 
 // A rank's messages to one neighbour and from it. What the neighbour sends is placed where the rank finds it; on the
 // same device that is where the neighbour has it, and a put copies nothing.

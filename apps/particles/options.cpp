@@ -1,7 +1,5 @@
 #include "options.hpp"
 
-#include <map>
-
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
@@ -43,12 +41,10 @@ void declare(CLI::App& app, options& chosen) {
                                "memory a tenth more, and {})",
                                default_spare_count))
         ->check(at_least_one);
-    app.add_option("--memory", chosen.memory,
-                   "where ranks of dCUDA keep their particles from step to step: in shared memory or in device memory "
-                   "(default: shared if they fit)")
-        ->transform(
-            CLI::CheckedTransformer(std::map<std::string, place>{{"shared", place::shared}, {"device", place::device}}))
-        ->option_text("shared|device");
+    common::add_place_option(
+        app, "--memory", chosen.memory,
+        "where ranks of dCUDA keep their particles from step to step: in shared memory or in device memory "
+        "(default: shared if they fit)");
     app.add_option(
            "--model", chosen.model,
            "what moves the particles: dcuda; to compare with: plain, plain-graph (one device, no library), mpi, "
@@ -67,11 +63,8 @@ command_line parse_command_line(int argc, char** argv) {
                  "particles");
     declare(app, chosen);
     command_line result = common::parse(app, argc, argv, chosen);
-    if (result.chosen && app.count("--memory") > 0 && chosen.model != "dcuda") {
-        result.chosen.reset();
-        result.text = fmt::format("--memory is for dcuda only, not for the model {}\n", chosen.model);
-        result.status = 2;
-    }
+    if (result.chosen && app.count("--memory") > 0 && chosen.model != "dcuda")
+        return common::refused<options>(common::only_for("--memory", "dcuda", chosen.model));
     return result;
 }
 

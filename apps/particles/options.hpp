@@ -9,8 +9,7 @@
 
 namespace particles {
 
-// Where ranks of dCUDA keep their particles from step to step.
-enum class place { fitting, shared, device };
+using common::place;
 
 struct options : common::run_options {
     std::string model = "dcuda"; // or one to compare with

@@ -162,19 +162,46 @@ public:
     virtual std::vector<particle> collect() = 0;
 
 protected:
-    // From so many lists.
-    static std::vector<particle> by_number(const device_buffer<std::byte>& lists, std::size_t list_bytes,
-                                           long long count) {
-        std::vector<std::byte> all(lists.bytes());
-        lists.download(all.data(), all.size());
-        std::vector<particle> result(static_cast<std::size_t>(count), particle{{}, {}, -1});
-        for (std::size_t at = 0; at < all.size(); at += list_bytes) {
-            const list_view list{reinterpret_cast<list_view::head*>(all.data() + at)};
+    // `known` gets the tallies of the last run.
+    solver(dcuda::runtime& runtime, const plan& with, std::vector<tally>& known)
+        : runtime_(runtime), config_(with.config), device_(runtime.info().process_index),
+          tallies_(static_cast<std::size_t>(with.parts.ranks_per_device)),
+          known_(tallies_.count() * static_cast<std::size_t>(with.parts.devices)), known_by_all_(known) {}
+
+    // The steps; the milliseconds that they took.
+    template <class Task>
+    double run_ranks(void (*kernel)(dcuda::context, Task), const Task& work) {
+        const std::vector<tally> empty(tallies_.count());
+        tallies_.upload(empty.data(), empty.size());
+        runtime_.run(kernel, config_, work);
+        known_by_all_.resize(known_.count());
+        known_.download(known_by_all_.data(), known_by_all_.size());
+        return runtime_.timings().at(0);
+    }
+
+    // The kernel puts lists of so many bytes to `all_`.
+    template <class Task>
+    std::vector<particle> collect_from(void (*kernel)(dcuda::context, Task, std::byte*), const Task& work,
+                                       std::size_t list_bytes) {
+        runtime_.run(kernel, {config_.threads, 0, config_.ranks_per_device}, work, all_.data());
+        if (device_ != 0) return {};
+        std::vector<std::byte> lists(all_.bytes());
+        all_.download(lists.data(), lists.size());
+        std::vector<particle> result(static_cast<std::size_t>(work.whole.particles), particle{{}, {}, -1});
+        for (std::size_t at = 0; at < lists.size(); at += list_bytes) {
+            const list_view list{reinterpret_cast<list_view::head*>(lists.data() + at)};
             for (const particle* p = list.items(); p != list.items() + list.count(); ++p)
                 result.at(static_cast<std::size_t>(p->number)) = *p;
         }
         return result;
     }
+
+    dcuda::runtime& runtime_;
+    dcuda::launch_config config_;
+    int device_;
+    device_buffer<tally> tallies_, known_;
+    device_buffer<std::byte> all_; // process 0's, to verify
+    std::vector<tally>& known_by_all_;
 };
 
 // In device memory.
@@ -182,7 +209,7 @@ class solver_in_memory : public solver {
 public:
     solver_in_memory(dcuda::runtime& runtime, const options& chosen, const domain& whole, const plan& with,
                      std::vector<tally>& known)
-        : runtime_(runtime), config_(with.config), device_(runtime.info().process_index), known_by_all_(known) {
+        : solver(runtime, with, known) {
         const partition& segments = with.parts;
         const dcuda::launch_config& config = with.config;
         const int capacity = with.capacity;
@@ -210,8 +237,6 @@ public:
         forces_ = device_buffer<vector>(slots);
         if (chosen.model == "dcuda" && config.shared_bytes == 0)
             scratch_ = device_buffer<std::byte>(ranks * sort_space::bytes_of(whole.columns, capacity));
-        tallies_ = device_buffer<tally>(ranks);
-        known_ = device_buffer<tally>(ranks * static_cast<std::size_t>(segments.devices));
         work_.blocks = blocks_.data();
         work_.lists = lists_.data();
         work_.moved = moved_.data();
@@ -221,8 +246,7 @@ public:
         work_.known = known_.data();
 
         // No particles beyond the walls: the blocks there stay as they are.
-        const std::vector<std::byte> zeros(blocks_.bytes());
-        blocks_.upload(zeros.data(), zeros.size());
+        blocks_.clear();
         first_lists_ = lists_at_start(chosen.seed);
         if (device_ == 0 && chosen.verify)
             all_ = device_buffer<std::byte>(static_cast<std::size_t>(whole.segments) * work_.list_bytes());
@@ -233,21 +257,13 @@ public:
     double run() override {
         lists_.upload(first_lists_.data(), first_lists_.size());
         if (model_ != nullptr) return model_->run();
-        const std::vector<tally> empty(tallies_.count());
-        tallies_.upload(empty.data(), empty.size());
-        runtime_.run(kernel_for(config_), config_, work_);
-        known_by_all_.resize(known_.count());
-        known_.download(known_by_all_.data(), known_by_all_.size());
-        return runtime_.timings().at(0);
+        return run_ranks(kernel_for(config_), work_);
     }
 
     double run_exchanges() override { return model_ != nullptr ? model_->exchange_alone() : 0.0; }
     std::string describe_model() const override { return model_ != nullptr ? model_->describe() : ""; }
 
-    std::vector<particle> collect() override {
-        runtime_.run(gather, {config_.threads, 0, config_.ranks_per_device}, work_, all_.data());
-        return device_ == 0 ? by_number(all_, work_.list_bytes(), work_.whole.particles) : std::vector<particle>{};
-    }
+    std::vector<particle> collect() override { return collect_from(gather, work_, work_.list_bytes()); }
 
 private:
     // At the start all particles stay where they are.
@@ -262,16 +278,11 @@ private:
         return lists;
     }
 
-    dcuda::runtime& runtime_;
-    dcuda::launch_config config_;
-    int device_;
-    device_buffer<std::byte> blocks_, lists_, scratch_, all_;
+    device_buffer<std::byte> blocks_, lists_, scratch_;
     device_buffer<vector> moved_, velocities_[2], forces_;
     device_buffer<long long> numbers_[2];
-    device_buffer<tally> tallies_, known_;
     std::vector<std::byte> first_lists_;
     task work_;
-    std::vector<tally>& known_by_all_;     // the last run's
     std::unique_ptr<common::model> model_; // null: dCUDA
 };
 
@@ -280,7 +291,7 @@ class solver_on_chip : public solver {
 public:
     solver_on_chip(dcuda::runtime& runtime, const options& chosen, const domain& whole, const plan& with,
                    std::vector<tally>& known)
-        : runtime_(runtime), config_(with.config), device_(runtime.info().process_index), known_by_all_(known) {
+        : solver(runtime, with, known) {
         work_.whole = whole;
         work_.cells = with.parts;
         work_.layout = *with.layout;
@@ -294,8 +305,6 @@ public:
         blocks_ = device_buffer<std::byte>(places * work_.block_bytes());
         lists_ = device_buffer<std::byte>(places * work_.list_bytes());
         forces_ = device_buffer<vector>(ranks * static_cast<std::size_t>(work_.layout.room));
-        tallies_ = device_buffer<tally>(ranks);
-        known_ = device_buffer<tally>(ranks * static_cast<std::size_t>(work_.cells.devices));
         work_.particles = particles_.data();
         work_.blocks = blocks_.data();
         work_.lists = lists_.data();
@@ -310,23 +319,13 @@ public:
 
     double run() override {
         particles_.upload(start_.data(), start_.size());
-        const std::vector<tally> empty(tallies_.count());
-        tallies_.upload(empty.data(), empty.size());
         // Where there is no neighbour, nothing comes from it.
-        for (device_buffer<std::byte>* received : {&blocks_, &lists_}) {
-            const std::vector<std::byte> zeros(received->bytes());
-            received->upload(zeros.data(), zeros.size());
-        }
-        runtime_.run(simulate_on_chip, config_, work_);
-        known_by_all_.resize(known_.count());
-        known_.download(known_by_all_.data(), known_by_all_.size());
-        return runtime_.timings().at(0);
+        blocks_.clear();
+        lists_.clear();
+        return run_ranks(simulate_on_chip, work_);
     }
 
-    std::vector<particle> collect() override {
-        runtime_.run(gather_from_ranks, {config_.threads, 0, config_.ranks_per_device}, work_, all_.data());
-        return device_ == 0 ? by_number(all_, work_.particle_bytes(), work_.whole.particles) : std::vector<particle>{};
-    }
+    std::vector<particle> collect() override { return collect_from(gather_from_ranks, work_, work_.particle_bytes()); }
 
 private:
     std::vector<std::byte> lists_at_start(std::uint64_t seed) const {
@@ -346,15 +345,10 @@ private:
         return lists;
     }
 
-    dcuda::runtime& runtime_;
-    dcuda::launch_config config_;
-    int device_;
-    device_buffer<std::byte> particles_, blocks_, lists_, all_;
+    device_buffer<std::byte> particles_, blocks_, lists_;
     device_buffer<vector> forces_;
-    device_buffer<tally> tallies_, known_;
     std::vector<std::byte> start_;
     chip_task work_;
-    std::vector<tally>& known_by_all_; // the last run's
 };
 
 // --- What the tallies say, on all processes alike ------------------------------------------------------------------

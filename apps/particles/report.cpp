@@ -135,7 +135,7 @@ std::string as_json(const report& about, const options& chosen) {
         {"steps", chosen.steps},
         {"time_step", chosen.time_step},
         {"seed", chosen.seed},
-        {"memory", about.on_chip ? "shared" : "device"},
+        {"memory", to_string(about.on_chip ? place::shared : place::device)},
         {about.on_chip ? "capacity_of_rank" : "capacity", about.capacity},
         {about.on_chip ? "fullest_rank" : "fullest_segment", t.fullest},
         {"devices", about.parts.devices},

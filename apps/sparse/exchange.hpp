@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "common/block.hpp"
 #include "common/progress.hpp"
 #include "dcuda/device.hpp"
 #include "layout.hpp"
@@ -19,16 +20,9 @@ namespace sparse {
 // receiver adds in that order.
 enum tag : int { vector_tag, gather_tag, square_tags, check_tags = square_tags + 2, product_tags = check_tags + 2 };
 
-// The threads of a block are in one row.
-DCUDA_DEVICE int thread() { return static_cast<int>(threadIdx.x); }
-DCUDA_DEVICE int threads() { return static_cast<int>(blockDim.x); }
-
-// Calls body(i) for 0, ..., count - 1, shared among the rank's threads. All have returned when it returns.
-template <class Body>
-DCUDA_DEVICE void for_each_index(int count, const Body& body) {
-    for (int i = thread(); i < count; i += threads()) body(i);
-    __syncthreads();
-}
+using common::for_each_index;
+using common::thread;
+using common::threads;
 
 // sum_by_halves of what each of `Team` threads has, which are side by side in a warp. The first gets it.
 template <int Team>

@@ -50,12 +50,10 @@ void declare(CLI::App& app, options& chosen) {
         ->transform(CLI::CheckedTransformer(
             std::map<std::string, message>{{"level", message::level}, {"plane", message::plane}}))
         ->option_text("level|plane=level");
-    app.add_option("--fields", chosen.fields,
-                   "where ranks of dCUDA keep their fields while they iterate: in shared memory or in device memory "
-                   "(default: on a GPU in shared memory if they fit)")
-        ->transform(
-            CLI::CheckedTransformer(std::map<std::string, place>{{"shared", place::shared}, {"device", place::device}}))
-        ->option_text("shared|device");
+    common::add_place_option(
+        app, "--fields", chosen.fields,
+        "where ranks of dCUDA keep their fields while they iterate: in shared memory or in device memory "
+        "(default: on a GPU in shared memory if they fit)");
     app.add_option("--level-parts", chosen.level_parts,
                    "ranks that share rows, each with a part of the levels (default: 1; on a GPU a rank for each level, "
                    "unless --ranks says how many there are)")
@@ -74,7 +72,6 @@ void declare(CLI::App& app, options& chosen) {
 } // namespace
 
 const char* to_string(message kind) { return kind == message::level ? "level" : "plane"; }
-const char* to_string(place where) { return where == place::shared ? "shared" : "device"; }
 
 command_line parse_command_line(int argc, char** argv) {
     options chosen;
@@ -85,21 +82,16 @@ command_line parse_command_line(int argc, char** argv) {
     command_line result = common::parse(app, argc, argv, chosen);
     if (!result.chosen) return result;
     options& taken = *result.chosen;
-    const auto refuse_with = [&](const std::string& reason) {
-        result.chosen.reset();
-        result.text = reason;
-        result.status = 2;
-        return result;
-    };
     const auto refuse = [&](const char* option, const char* models) {
-        return refuse_with(fmt::format("{} is for {} only, not for the model {}\n", option, models, chosen.model));
+        return common::refused<options>(common::only_for(option, models, chosen.model));
     };
     if (taken.stores && taken.model != "nvshmem") return refuse("--stores", "nvshmem");
     if (app.count("--message") > 0 && taken.model != "dcuda") return refuse("--message", "dcuda");
     if (app.count("--fields") > 0 && taken.model != "dcuda") return refuse("--fields", "dcuda");
     if (app.count("--band-rows") > 0 && taken.model != "dcuda") return refuse("--band-rows", "dcuda");
     if (taken.band_rows > 0) {
-        if (taken.fields == place::shared) return refuse_with("--band-rows is for fields in device memory\n");
+        if (taken.fields == place::shared)
+            return common::refused<options>("--band-rows is for fields in device memory\n");
         taken.fields = place::device;
     }
     if (taken.nz == 0) taken.nz = taken.input.empty() ? 26 : 1;

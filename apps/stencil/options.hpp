@@ -11,9 +11,7 @@ namespace stencil {
 enum class message { level, plane };
 const char* to_string(message kind);
 
-// Where ranks of dCUDA keep their fields while they iterate.
-enum class place { fitting, shared, device };
-const char* to_string(place where);
+using common::place;
 
 struct options : common::run_options {
     std::string model = "dcuda";

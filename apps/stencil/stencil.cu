@@ -124,11 +124,11 @@ public:
         work_.ranks = with.ranks;
         work_.device = device_;
         work_.halo = halo_of(chosen);
-        const std::vector<double> zeros(static_cast<std::size_t>(work_.stored_rows().count()) * whole.plane());
+        const std::size_t points = static_cast<std::size_t>(work_.stored_rows().count()) * whole.plane();
         for (device_buffer<double>* buffer : {&in_, &lap_, &fx_, &fy_}) {
             if (with.on_chip && buffer != &in_) continue;
-            *buffer = device_buffer<double>(zeros.size());
-            buffer->upload(zeros.data(), zeros.size());
+            *buffer = device_buffer<double>(points);
+            buffer->clear();
         }
         if (with.on_chip)
             arrivals_ = device_buffer<double>(

@@ -44,7 +44,8 @@ DCUDA_DEVICE void dcuda_comm_barrier(dcuda_state& state, dcuda_comm comm) {
 // too many windows; the host prints the reason.
 DCUDA_DEVICE void dcuda_win_create(dcuda_state& state, dcuda_comm comm, void* winbase, std::size_t size,
                                    dcuda_win* win) {
-    *win = dcuda::detail::create_window(state, static_cast<dcuda::communicator>(comm), winbase, size);
+    *win = dcuda::detail::create_window(state, static_cast<dcuda::communicator>(comm), winbase, size,
+                                        dcuda::window_kind::usual);
 }
 
 // All ranks of the window's communicator.

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-MAX_UNITS = 96  # in include/ and src/; a header and its source file are one
+MAX_UNITS = 110  # in include/ and src/; a header and its source file are one
 MAX_LINES = 600
 MANY_LINES = 450  # a warning from here on
 

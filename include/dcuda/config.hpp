@@ -28,15 +28,17 @@
 #endif
 // Before a loop over registers, which have no index.
 #define DCUDA_UNROLL _Pragma("unroll")
+#define DCUDA_NO_UNROLL _Pragma("unroll 1")
 #else
 #define DCUDA_DEVICE inline
 #define DCUDA_HOST_DEVICE inline
 #define DCUDA_COLD inline
 #define DCUDA_UNROLL
+#define DCUDA_NO_UNROLL
 #endif
 
 // Checks of bounds, ranks, tags and windows in every device operation. On in all builds; -DDCUDA_CHECKS=0 shows what
-// they cost.
+// they cost. The end of a run, wait_timeout and the watchdog work without them, too.
 #ifndef DCUDA_CHECKS
 #define DCUDA_CHECKS 1
 #endif
@@ -51,4 +53,14 @@
 // Litmus builds (CPU only) can weaken one ordering tag at run time, to see that its test fails then: detail/memory.hpp.
 #ifndef DCUDA_LITMUS
 #define DCUDA_LITMUS 0
+#endif
+
+// For tests (CPU only): the lead warp acts as on a GPU, 32 threads together, instead of one thread for all.
+#ifndef DCUDA_CPU_WARPS
+#define DCUDA_CPU_WARPS 0
+#endif
+
+// For tests (GPU only): warps of a block are delayed at random where their order matters; the number is the seed.
+#ifndef DCUDA_DELAYS
+#define DCUDA_DELAYS 0
 #endif

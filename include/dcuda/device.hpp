@@ -52,14 +52,18 @@ public:
     }
 
     // Opens `bytes` bytes at `base` for puts by the ranks of the communicator. All of them call it; base and bytes may
-    // differ, bytes may be 0, and windows may overlap. With several processes, base must be cudaMalloc memory (CPU
-    // backend: from its cudaMalloc). The window has no memory of its own: freeing it leaves the memory alone.
-    DCUDA_DEVICE window create_window(communicator comm, void* base, std::size_t bytes) {
-        if (is_observed()) return detail::exec::far(detail::observed_create_window)(state_, {}, comm, base, bytes);
-        return detail::create_window(state_.get(), comm, base, bytes);
+    // differ, bytes may be 0, and windows may overlap: how puts come into one of them, window_kind says. With several
+    // processes, base must be cudaMalloc memory (CPU backend: from its cudaMalloc). The window has no memory of its
+    // own: freeing it leaves the memory alone.
+    DCUDA_DEVICE window create_window(communicator comm, void* base, std::size_t bytes,
+                                      window_kind kind = window_kind::usual) {
+        if (is_observed())
+            return detail::exec::far(detail::observed_create_window)(state_, {}, comm, base, bytes, kind);
+        return detail::create_window(state_.get(), comm, base, bytes, kind);
     }
 
-    // Closes the window. All ranks of its communicator call it; puts to it must have been waited for.
+    // Closes the window. All ranks of its communicator call it. On return all puts to it are complete, and its memory
+    // is the rank's own again.
     DCUDA_DEVICE void free_window(window win) {
         if (is_observed()) return detail::exec::far(detail::observed_free_window)(state_, {}, win);
         detail::free_window(state_.get(), win);
@@ -68,16 +72,18 @@ public:
     // Copies `bytes` bytes at `source` to the window of `target` (its number in the window's communicator), `offset`
     // bytes from the window's base. Reads the source when all threads of the rank have called it. Returns when issued:
     // source may change after flush(), or after a notification that proves the arrival. Source and target ranges are
-    // the same (nothing is copied then) or do not overlap.
+    // the same (nothing is copied then) or do not overlap. Does not wait for the target, unless the put has more than
+    // 64 KiB and goes over bytes of small notified puts that the target has not taken.
     DCUDA_DEVICE void put(window win, int target, std::size_t offset, std::size_t bytes, const void* source) {
         if (is_observed())
             return detail::exec::far(detail::observed_put)(state_, {}, win, target, offset, bytes, source);
         detail::put(state_.get(), win, target, offset, bytes, source);
     }
 
-    // put, then adds one to the target's counter of notifications with this tag. The data may come into the window only
-    // when the target waits, tests, or leaves a barrier or the kernel. Waits if the target has not done so for long and
-    // its mailbox is full.
+    // put, then adds one to the target's counter of notifications with this tag. The data is in the window when the
+    // target has seen the notification, or when flush() of this rank or free_window() has returned; not earlier, if it
+    // is small (DCUDA_SMALL_PUT_BYTES) and the window is no direct one. The source of a small one may change when the
+    // block has met after the call.
     DCUDA_DEVICE void put_notify(window win, int target, std::size_t offset, std::size_t bytes, const void* source,
                                  int tag) {
         if (is_observed())
@@ -106,9 +112,9 @@ public:
         return detail::test_notifications(state_.get(), tag, count);
     }
 
-    // Returns when the sources of all earlier puts of this rank on this window may change, and the puts without
-    // notification are complete at their targets. A put with notification is complete for its target when that has seen
-    // the notification, or one of a later message of this rank.
+    // Returns when all earlier puts of this rank are complete: their data is in the targets' memory, for every rank
+    // that learns of it from this one, and their sources may change. Waits until targets have taken small notified
+    // puts, which they do in any operation; so two ranks may flush at the same time.
     DCUDA_DEVICE void flush(window win) {
         if (is_observed()) return detail::exec::far(detail::observed_flush)(state_, {}, win);
         detail::flush(state_.get(), win);

@@ -16,6 +16,15 @@ enum class communicator : int {
 inline constexpr communicator world = communicator::world;
 inline constexpr communicator device = communicator::device;
 
+// How puts come into a window.
+enum class window_kind : int {
+    // A small put with a notification may lie in the target's mailbox until the target calls the library. The fastest.
+    usual = 0,
+    // Every put is stored into the window at once, and so in the order of issue. For windows whose memory the target
+    // polls, or that overlap others.
+    direct = 1,
+};
+
 // A handle to memory that the ranks of a communicator opened for puts: rank::create_window. A plain value, the same on
 // all threads of a rank, meaningful to the rank that created it. A default-constructed window is none.
 struct window {

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
+#include <utility>
 
 #include <boost/context/detail/fcontext.hpp>
 #include <fmt/format.h>
@@ -62,6 +63,24 @@ void fiber_list::append(fiber_list& l) {
     l = {};
 }
 
+void fiber_list::rotate() {
+    if (fiber* f = pop()) push(*f);
+}
+
+namespace {
+
+// DCUDA_FIBER_SEED: the threads of a block run in an order drawn by this seed, as the warps of a GPU come in any. For
+// tests; 0: each in turn.
+std::uint64_t fiber_seed() {
+    static const std::uint64_t seed = [] {
+        const char* text = std::getenv("DCUDA_FIBER_SEED");
+        return text != nullptr ? std::strtoull(text, nullptr, 10) : 0;
+    }();
+    return seed;
+}
+
+} // namespace
+
 std::size_t default_stack_bytes() {
     static const std::size_t bytes = [] {
         const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
@@ -108,7 +127,7 @@ int stack_memory::overflown(const void* address) const {
 block::block(kernel& k, unsigned index)
     : kernel_(k), index_(index), threads_(k.shape.threads.x * k.shape.threads.y * k.shape.threads.z),
       stacks_(threads_, default_stack_bytes()), fibers_(threads_), warps_((threads_ + warpSize - 1) / warpSize),
-      alive_(threads_) {
+      order_(fiber_seed() == 0 ? 0 : fiber_seed() * 0x9e3779b97f4a7c15u + index + 1), alive_(threads_) {
     if (k.shape.shared_bytes != 0 && posix_memalign(&shared_, 128, k.shape.shared_bytes) != 0)
         throw error(error_code::out_of_resources,
                     fmt::format("no memory for {} bytes of shared memory", k.shape.shared_bytes));
@@ -150,7 +169,7 @@ DCUDA_UNINSTRUMENTED void block::run() {
         ready_.push(f);
     }
     current_ = &main_;
-    switch_to(*ready_.pop());
+    switch_to(*next_ready());
 
     sanitizer::acquire(&end_);
     for (fiber& f : fibers_) {
@@ -231,8 +250,19 @@ void block::end_fiber() {
     std::abort(); // an ended fiber never runs again
 }
 
+// Null if there is none.
+fiber* block::next_ready() {
+    if (order_ != 0) {
+        order_ ^= order_ << 13; // xorshift
+        order_ ^= order_ >> 7;
+        order_ ^= order_ << 17;
+        for (std::uint64_t steps = order_ >> 32 & 63; steps != 0; --steps) ready_.rotate();
+    }
+    return ready_.pop();
+}
+
 fiber& block::next_to_run() {
-    if (fiber* f = ready_.pop()) return *f;
+    if (fiber* f = next_ready()) return *f;
     if (alive_ == 0) return main_;
     if (!stopping()) {
         const auto in_warp = std::count_if(fibers_.begin(), fibers_.end(),
@@ -242,7 +272,7 @@ fiber& block::next_to_run() {
                                             name(), arrived_, in_warp, threads_ - alive_));
     }
     stop();
-    return *ready_.pop();
+    return *next_ready();
 }
 
 bool block::stopping() const { return stopped_ || kernel_.failed.load(std::memory_order_relaxed); }
@@ -282,19 +312,20 @@ void block::yield() {
     sanitizer::unobserved guard;
     if (unwinding()) return;
     if (stopping()) leave();
-    fiber* next = ready_.pop();
+    fiber* next = next_ready();
     if (!next) return;
     ready_.push(*current_);
     switch_to(*next);
 }
 
-void block::meet(exec::cpu::action_order order, exec::cpu::action act, void* data) {
+void block::meet(exec::cpu::action first, exec::cpu::action second, void* data) {
     sanitizer::unobserved guard;
     if (unwinding()) return;
     if (stopping()) leave();
     sanitizer::release(&barrier_in_);
-    const meeting m{order, act, data};
-    if (arrived_ != 0 && pending_.run != act) check::threads_part(act != nullptr);
+    const meeting m{first, second, data};
+    if (arrived_ != 0 && (pending_.first != first || pending_.second != second))
+        check::threads_part(first != nullptr || second != nullptr);
     if (++arrived_ == alive_) return complete(m);
     pending_ = m;
     at_barrier_.push(*current_);
@@ -306,17 +337,20 @@ void block::meet(exec::cpu::action_order order, exec::cpu::action act, void* dat
 int block::meet_and_count(bool vote, unsigned& participants) {
     sanitizer::unobserved guard;
     votes_ += vote;
-    meet(exec::cpu::action_order::before_return, nullptr, nullptr);
+    meet(nullptr, nullptr, nullptr);
     participants = vote_threads_;
     return static_cast<int>(vote_result_);
 }
 
 void block::complete(const meeting& m) {
-    struct opener { // also when the action throws
+    struct opener { // also when an action throws
         block& b;
-        bool ordered;
+        bool ordered = false;
+        void order() {
+            if (!std::exchange(ordered, true)) sanitizer::release(&b.barrier_out_);
+        }
         ~opener() {
-            if (ordered) sanitizer::release(&b.barrier_out_);
+            order();
             b.arrived_ = 0;
             b.ready_.append(b.at_barrier_);
         }
@@ -325,14 +359,18 @@ void block::complete(const meeting& m) {
     vote_result_ = votes_;
     vote_threads_ = arrived_;
     votes_ = 0;
-    if (m.order == exec::cpu::action_order::unordered) sanitizer::release(&barrier_out_);
-    const opener open{*this, m.order == exec::cpu::action_order::before_return};
-    if (!m.run || stopping()) return;
-    struct observed {
-        observed() { sanitizer::look_again(); }
-        ~observed() { sanitizer::look_away(); }
-    } in_user_code;
-    m.run(m.data);
+    opener open{*this};
+    const auto run = [&](exec::cpu::action act) {
+        if (act == nullptr || stopping()) return;
+        struct observed {
+            observed() { sanitizer::look_again(); }
+            ~observed() { sanitizer::look_away(); }
+        } in_user_code;
+        act(m.data);
+    };
+    run(m.first);
+    open.order();
+    run(m.second);
 }
 
 DCUDA_UNINSTRUMENTED void spin_hint() {
@@ -378,8 +416,8 @@ std::uint64_t warp_exchange(warp_operation operation, unsigned mask, std::uint64
 
 namespace dcuda::detail::exec {
 
-void cpu::meet(action_order order, action run, void* data) {
-    detail::cpu::the_block("a collective operation").meet(order, run, data);
+void cpu::meet(action first, action second, void* data) {
+    detail::cpu::the_block("a collective operation").meet(first, second, data);
 }
 void* cpu::dynamic_shared() { return detail::cpu::the_block("dynamic_shared").dynamic_shared(); }
 void exit_thread() { throw detail::cpu::thread_exit{}; }
@@ -393,7 +431,7 @@ void cpu::yield_core() {
 
 void __syncthreads() {
     using namespace dcuda::detail;
-    cpu::the_block("__syncthreads").meet(exec::cpu::action_order::before_return, nullptr, nullptr);
+    cpu::the_block("__syncthreads").meet(nullptr, nullptr, nullptr);
 }
 int __syncthreads_count(int predicate) {
     unsigned threads = 0;

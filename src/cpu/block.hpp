@@ -47,6 +47,7 @@ public:
     void push(fiber& f);
     fiber* pop();               // null if empty
     void append(fiber_list& l); // takes all of l
+    void rotate();              // the first becomes the last
 
 private:
     fiber* first_ = nullptr;
@@ -108,7 +109,7 @@ public:
     void run();
 
     // The operations of the running fiber.
-    void meet(exec::cpu::action_order order, exec::cpu::action act, void* data);
+    void meet(exec::cpu::action first, exec::cpu::action second, void* data);
     int meet_and_count(bool vote, unsigned& participants);
     std::uint64_t warp_exchange(warp_operation operation, unsigned mask, std::uint64_t value, unsigned argument,
                                 int width);
@@ -125,8 +126,7 @@ public:
 
 private:
     struct meeting {
-        exec::cpu::action_order order = exec::cpu::action_order::unordered;
-        exec::cpu::action run = nullptr;
+        exec::cpu::action first = nullptr, second = nullptr;
         void* data = nullptr;
     };
 
@@ -136,6 +136,7 @@ private:
     void complete(const meeting& m);
     bool complete_warp(warp& w, unsigned mask);
     void switch_to(fiber& next);
+    fiber* next_ready();
     fiber& next_to_run();
     bool stopping() const;
     bool unwinding() const;
@@ -153,6 +154,7 @@ private:
     fiber* current_ = nullptr;
     exception_state* exceptions_ = nullptr;
     fiber_list ready_, at_barrier_;
+    std::uint64_t order_; // of the threads that can run, drawn anew at each switch; 0: they take turns
     unsigned alive_, arrived_ = 0;
     meeting pending_; // of those at the barrier
     unsigned votes_ = 0, vote_result_ = 0, vote_threads_ = 0;

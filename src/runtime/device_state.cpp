@@ -49,7 +49,7 @@ barrier_shape shape_barriers(std::uint32_t ranks, std::uint32_t requested_row) {
 }
 
 // Most messages have several packets of payload, but a header each.
-lane_shape shape_lanes(std::uint32_t packets) { return {packets == 0 ? 0 : std::max(8u, packets / 4), packets}; }
+queue_shape shape_queues(std::uint32_t packets) { return {packets == 0 ? 0 : std::max(8u, packets / 4), packets}; }
 
 std::size_t packets_of(std::size_t count, std::size_t element_bytes) {
     return (count * element_bytes + sizeof(packet) - 1) / sizeof(packet);
@@ -66,12 +66,13 @@ device_state::device_state(bootstrap::control& control, const settings& with, st
     const auto windows = static_cast<std::size_t>(settings_.max_windows);
     fields_.barriers =
         shape_barriers(static_cast<std::uint32_t>(ranks), static_cast<std::uint32_t>(settings_.barrier_row));
-    fields_.lanes = shape_lanes(agree_on_lanes(settings_.mailbox_packets));
+    fields_.queues = shape_queues(agree_on_queues(settings_.mailbox_packets));
     fields_.small_put_bytes =
-        std::min(static_cast<std::uint32_t>(settings_.small_put_bytes), fields_.lanes.packets * mail_bytes);
-    inbox_ = cuda::allocate<packet>(layout().end, "memory for notifications and mail");
+        std::min(static_cast<std::uint32_t>(settings_.small_put_bytes), fields_.queues.packets * packet_payload_bytes);
+    inbox_ = cuda::allocate<packet>(layout().end, "memory for notifications and messages");
     tag_records_ = cuda::allocate<tag_record>(counter_count(), "memory for notifications");
-    links_ = cuda::allocate<link_record>(ranks * links_per_rank, "memory for the tables of links");
+    connections_ =
+        cuda::allocate<connection_record>(ranks * connections_per_rank, "memory for the tables of connections");
     peers_ = cuda::allocate<peer_view>(processes, "memory for the table of processes");
     waits_ = cuda::allocate<wait_record>(ranks, "memory for the watchdog");
     meetings_ = cuda::allocate<meeting>(meeting_count, "memory for barriers");
@@ -98,7 +99,7 @@ device_state::device_state(bootstrap::control& control, const settings& with, st
                        flushed_.get(), met_.get()};
     fields_.peers = peers_.get();
     fields_.tag_records = tag_records_.get();
-    fields_.links = links_.get();
+    fields_.connections = connections_.get();
     fields_.waits = waits_.get();
     fields_.meetings = meetings_.get();
     fields_.windows = slots_.get();
@@ -106,21 +107,22 @@ device_state::device_state(bootstrap::control& control, const settings& with, st
     fields_.created = words_.get();
     fields_.reply = words_.get() + line_words;
     fields_.aborted = words_.get() + 2 * line_words;
-    fields_.ring = {ring_.get(), words_.get() + 3 * line_words, words_.get() + 4 * line_words};
+    fields_.ring = {ring_.get(), reinterpret_cast<std::uint64_t*>(words_.get() + 3 * line_words),
+                    words_.get() + 4 * line_words};
     share_inbox();
 }
 
-// Payload packets of a lane: what the user says, else 64 to 4096, so that mailboxes take at most 1/128 of the smallest
+// Payload packets of a queue: what the user says, else 64 to 4096, so that mailboxes take at most 1/128 of the smallest
 // device's memory.
-std::uint32_t device_state::agree_on_lanes(int requested) const {
+std::uint32_t device_state::agree_on_queues(int requested) const {
     if (requested >= 0) return static_cast<std::uint32_t>(requested);
     std::size_t free_bytes = 0, total_bytes = 0;
     cuda::check(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for the device's memory");
     std::uint32_t packets = 4096;
-    const auto mail_size = [&] {
-        return static_cast<std::size_t>(ranks_) * lanes_per_rank * shape_lanes(packets).size() * sizeof(packet);
+    const auto mailbox_bytes = [&] {
+        return static_cast<std::size_t>(ranks_) * queues_per_mailbox * shape_queues(packets).size() * sizeof(packet);
     };
-    while (packets > 64 && mail_size() > total_bytes / 128) packets /= 2;
+    while (packets > 64 && mailbox_bytes() > total_bytes / 128) packets /= 2;
     support::wire_writer message;
     message.put(packets);
     for (const bootstrap::blob& theirs : control_.allgather(message.bytes(), "agreeing on the mailboxes"))
@@ -134,9 +136,9 @@ device_state::inbox_layout device_state::layout() const {
     inbox_layout at{};
     at.status = at.barriers + packets_of(barrier_words, sizeof(std::uint64_t));
     at.credits = at.status + ranks;
-    at.counters = at.credits + packets_of(ranks * links_per_rank, sizeof(std::uint32_t));
-    at.mail = at.counters + packets_of(counter_count(), sizeof(std::uint32_t));
-    at.end = at.mail + ranks * lanes_per_rank * fields_.lanes.size();
+    at.counters = at.credits + packets_of(ranks * connections_per_rank, sizeof(std::uint32_t));
+    at.mailboxes = at.counters + packets_of(counter_count(), sizeof(std::uint32_t));
+    at.end = at.mailboxes + ranks * queues_per_mailbox * fields_.queues.size();
     return at;
 }
 
@@ -171,35 +173,66 @@ void device_state::share_inbox() {
         }
         const auto words = [&](std::size_t part) { return reinterpret_cast<std::uint32_t*>(inbox + part); };
         peers.push_back({words(at.counters), reinterpret_cast<std::uint64_t*>(inbox + at.barriers),
-                         reinterpret_cast<mailbox_status*>(inbox + at.status), inbox + at.mail, words(at.credits)});
+                         reinterpret_cast<mailbox_status*>(inbox + at.status), inbox + at.mailboxes,
+                         words(at.credits)});
         if (process == control_.index()) own_inbox_ = peers.back();
     }
     upload(peers_.get(), peers.data(), peers.size());
 }
 
-// Counters and lanes that do not start from 0: tests of wrap-around.
+// The words of all barriers: as if each had been filled so often.
+void device_state::fill_barriers(std::uint32_t fills, std::vector<std::uint64_t>& words) const {
+    const auto [ranks, row_size, rows] = fields_.barriers;
+    const auto processes = static_cast<std::uint32_t>(control_.count());
+    auto* word = words.data();
+    const auto put = [&](std::uint32_t members) {
+        *word = barrier_word(fills * members, fills);
+        word += barrier_line;
+    };
+    for (std::uint32_t kind = 0; kind < 2 * barrier_kinds; ++kind) {
+        for (std::uint32_t row = 0; row < rows; ++row) put(row + 1 == rows ? ranks - row * row_size : row_size);
+        for (std::uint32_t column = 0; column < row_size; ++column) put(rows);
+        put(rows);
+        for (std::uint32_t row = 0; row < rows; ++row) put(processes);
+    }
+}
+
+// Counters and positions that do not start from 0: tests of wrap-around.
 void device_state::start_from(std::uint32_t start) {
     const inbox_layout at = layout();
+    std::vector<std::uint64_t> barriers((at.status - at.barriers) * 2);
+    fill_barriers(start, barriers);
+    upload(reinterpret_cast<std::uint64_t*>(inbox_.get() + at.barriers), barriers.data(), barriers.size());
+    const std::vector<mailbox_status> status(static_cast<std::size_t>(ranks_), mailbox_status{0, 0, start, 0});
+    upload(reinterpret_cast<mailbox_status*>(inbox_.get() + at.status), status.data(), status.size());
     std::vector<std::uint32_t> words((at.end - at.credits) * 4, start); // no packet has that number at first
     std::fill_n(words.begin(), (at.counters - at.credits) * 4, (start & 0xffff) * 0x10001); // both halves of credits
     upload(reinterpret_cast<std::uint32_t*>(inbox_.get() + at.credits), words.data(), words.size());
     const std::vector<tag_record> tags(counter_count(), {start, start});
     upload(tag_records_.get(), tags.data(), tags.size());
+    const std::vector<meeting> meetings(meeting_count, meeting{0, start});
+    upload(meetings_.get(), meetings.data(), meetings.size());
+    const std::vector<std::uint32_t> flushed(static_cast<std::size_t>(ranks_), start);
+    upload(flushed_.get(), flushed.data(), flushed.size());
+    const std::uint64_t tail = start;
+    upload(fields_.ring.tail, &tail, 1);
+    upload(fields_.ring.head, &start, 1);
 }
 
 void device_state::reset(void* user_data, const staging_shape& staging, const observer_view& observer) {
     clear(inbox_, layout().end);
     clear(tag_records_, counter_count());
-    if (settings_.counter_start != 0) start_from(settings_.counter_start);
     clear(waits_, static_cast<std::size_t>(ranks_));
     clear(meetings_, meeting_count);
     clear(words_, 5 * line_words);
     clear(flushed_, static_cast<std::size_t>(ranks_));
     clear(met_, barrier_kinds);
+    if (settings_.counter_start != 0) start_from(settings_.counter_start);
     std::vector<window_slot> slots(static_cast<std::size_t>(settings_.max_windows));
     for (std::size_t i = 0; i < slots.size(); ++i) slots[i].entries = window_entries(static_cast<std::uint32_t>(i));
     upload(slots_.get(), slots.data(), slots.size());
-    for (std::size_t i = 0; i < ring_packets; ++i) ring_[i] = packet{};
+    // No command has this number at first.
+    for (std::size_t i = 0; i < ring_packets; ++i) ring_[i] = packet{{}, settings_.counter_start};
     fields_.user_data = user_data;
     fields_.staging = staging;
     fields_.observer = observer;

@@ -50,12 +50,13 @@ public:
 private:
     // Where the parts of an inbox lie, in packets.
     struct inbox_layout {
-        std::size_t barriers, status, credits, counters, mail, end;
+        std::size_t barriers, status, credits, counters, mailboxes, end;
     };
     inbox_layout layout() const;
     std::size_t counter_count() const { return std::size_t(ranks_) * static_cast<std::size_t>(settings_.tags); }
-    std::uint32_t agree_on_lanes(int requested) const;
+    std::uint32_t agree_on_queues(int requested) const;
     void share_inbox();
+    void fill_barriers(std::uint32_t fills, std::vector<std::uint64_t>& words) const;
     void start_from(std::uint32_t start);
 
     bootstrap::control& control_;
@@ -65,7 +66,7 @@ private:
     detail::peer_view own_inbox_{};
     cuda::device_array<detail::packet> inbox_; // see peer_view
     cuda::device_array<detail::tag_record> tag_records_;
-    cuda::device_array<detail::link_record> links_;
+    cuda::device_array<detail::connection_record> connections_;
     cuda::device_array<detail::peer_view> peers_;
     cuda::device_array<detail::wait_record> waits_;
     cuda::device_array<detail::meeting> meetings_;

@@ -29,7 +29,8 @@ progress::progress(bootstrap::control& control, device_state& state, device_link
                    live_view* live, observation& observer, const settings& with)
     : control_(control), state_(state), link_(link), log_(static_cast<std::size_t>(state.ranks())), network_(network),
       live_(live), observer_(observer), windows_(control, state, link),
-      watchdog_(control, state, link, with.watchdog_interval) {}
+      watchdog_(control, state, link, with.watchdog_interval), taken_(with.counter_start),
+      reported_(with.counter_start) {}
 
 bool progress::poll() {
     const bool had_commands = serve_commands();
@@ -94,21 +95,23 @@ bool progress::serve_network() {
     }
 }
 
+// The command with this number, if it has arrived.
+// ORDER command-observe: a packet's number vouches for its payload and for what the command refers to.
+bool progress::take_command(std::uint32_t number, std::uint32_t* words) const {
+    const packet* slot = state_.fields().ring.slots + std::size_t(number % ring_capacity) * packets_per_command;
+    for (std::size_t part = 0; part < packets_per_command; ++part, words += 3) {
+        if (!packet_arrived(slot + part, number + 1)) return false;
+        std::copy_n(slot[part].payload, 3, words);
+    }
+    return true;
+}
+
 bool progress::serve_commands() {
     const command_ring& ring = state_.fields().ring;
     const std::uint32_t before = taken_;
-    // ORDER command-observe: a packet's number vouches for its payload and for what the command refers to.
-    const auto take = [&](std::uint32_t number, std::uint32_t* words) {
-        const packet* slot = ring.slots + std::size_t(number % ring_capacity) * packets_per_command;
-        for (std::size_t part = 0; part < packets_per_command; ++part, words += 3) {
-            if (!packet_arrived(slot + part, number + 1)) return false;
-            std::copy_n(slot[part].payload, 3, words);
-        }
-        return true;
-    };
     while (network_ == nullptr || network_->has_room()) {
         command cmd{};
-        if (!take(taken_, cmd.words)) break;
+        if (!take_command(taken_, cmd.words)) break;
         const bool has_payload = static_cast<opcode>(cmd.words[0]) == opcode::send && cmd.words[7] == in_ring;
         const std::uint32_t bytes = has_payload ? cmd.words[6] : 0, commands = commands_for(bytes);
         const auto* payload = reinterpret_cast<const std::byte*>(payload_.data());
@@ -118,7 +121,8 @@ bool progress::serve_commands() {
             // Some in the command, the rest behind it.
             std::copy_n(cmd.words + 8, 4, payload_.begin());
             std::uint32_t behind = 1;
-            while (behind < commands && take(taken_ + behind, payload_.data() + 4 + (behind - 1) * command_words))
+            while (behind < commands &&
+                   take_command(taken_ + behind, payload_.data() + 4 + (behind - 1) * command_words))
                 ++behind;
             if (behind < commands) break;
         }
@@ -303,8 +307,34 @@ void progress::end_network() {
     }
 }
 
+// A rank that leaves an aborted run may have taken a place in the ring of commands without writing there. What lies
+// behind such a hole is read once the kernel has ended: lines of logs, and the reason why the run ended.
+void progress::serve_last_words() {
+    std::uint32_t aborted = 0;
+    std::uint64_t tail = 0;
+    link_.read(&aborted, state_.fields().aborted, sizeof aborted);
+    if (aborted == 0) return;
+    link_.read(&tail, state_.fields().ring.tail, sizeof tail);
+    for (command cmd{}; taken_ != static_cast<std::uint32_t>(tail); ++taken_) {
+        if (!take_command(taken_, cmd.words)) continue;
+        const auto code = static_cast<opcode>(cmd.words[0]);
+        if (code == opcode::fault || code == opcode::log) serve(cmd, nullptr);
+        // Its payload looks like commands.
+        if (code == opcode::send && cmd.words[7] == in_ring) taken_ += commands_for(cmd.words[6]) - 1;
+    }
+    if (!failure_)
+        fail(error(error_code::device_fault, fmt::format("process {}: a rank ended the run and could not tell why: the "
+                                                         "command ring had no space, or its host did not serve it",
+                                                         control_.index())));
+}
+
 void progress::finish() {
     serve_commands();
+    try {
+        serve_last_words();
+    } catch (const error& problem) {
+        fail(problem); // the device is gone
+    }
     log_.flush();
     if (failure_) {
         // All processes should tell the same story: the one that reached the hub first.

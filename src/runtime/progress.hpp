@@ -53,6 +53,8 @@ private:
         detail::first_ring_bytes / 4 + detail::commands_for(detail::max_packet_bytes) * detail::command_words;
 
     bool serve_commands();
+    bool take_command(std::uint32_t number, std::uint32_t* words) const;
+    void serve_last_words();
     bool serve_network();
     bool serve_events();
     error found_by_checker() const;
@@ -73,8 +75,8 @@ private:
     observation& observer_;
     window_host windows_;
     watchdog watchdog_;
-    std::uint32_t taken_ = 0;    // commands
-    std::uint32_t reported_ = 0; // of these, told to the ranks
+    std::uint32_t taken_;    // commands
+    std::uint32_t reported_; // of these, told to the ranks
     std::uint64_t timer_start_ns_ = 0, window_start_ns_ = 0;
     std::uint32_t window_slot_ = 0; // that is being opened
     std::vector<double> timings_;   // ms

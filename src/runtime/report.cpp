@@ -15,34 +15,28 @@ std::uint64_t wide(const std::uint32_t* words) { return words[0] | static_cast<s
 // Sizes that were negative numbers in the program read better as such.
 std::int64_t as_signed(std::uint64_t value) { return static_cast<std::int64_t>(value); }
 
-const char* name(operation where) {
-    switch (where) {
-    case operation::put:
-        return "put";
-    case operation::put_notify:
-        return "put_notify";
-    case operation::notify:
-        return "notify";
-    case operation::wait_notifications:
-        return "wait_notifications";
-    case operation::test_notifications:
-        return "test_notifications";
-    case operation::flush:
-        return "flush";
-    case operation::create_window:
-        return "create_window";
-    case operation::free_window:
-        return "free_window";
-    case operation::collective:
-        return "barrier";
-    case operation::none:
-        break;
-    }
-    return "operation";
-}
-
 std::string name_window(std::uint32_t id) {
     return id == 0 ? std::string("the window none") : fmt::format("window {}", (id & 0xffff) - 1);
+}
+
+// What has not come: of a wait for notifications `seen` of `expected` with this tag.
+std::string describe_timeout(const std::string& who, waiting kind, std::uint32_t detail, std::uint64_t seen,
+                             std::uint64_t expected) {
+    switch (kind) {
+    case waiting::notifications:
+        return fmt::format("{}(tag {}, count {}): {} arrived", who, detail, expected, seen);
+    case waiting::collective:
+    case waiting::other_devices:
+        return fmt::format("{}: not all ranks came to {}", who, name(static_cast<collective>(detail)));
+    case waiting::delivery:
+        return fmt::format("{}: rank {} did not take what this rank has put there", who, detail);
+    case waiting::flush:
+        return fmt::format("{}: not all puts arrived over the network", who);
+    case waiting::host_reply:
+        return fmt::format("{}: the processes did not open the window", who);
+    default:
+        return fmt::format("{}: what it waits for did not come", who);
+    }
 }
 
 } // namespace
@@ -86,8 +80,9 @@ error describe_fault(const command& fault_command, std::uint32_t first_rank, std
                         bytes, offset));
     case fault::timeout:
         return error(error_code::wait_timeout,
-                     fmt::format("{}(tag {}, count {}): {} arrived within {:.3g} s (wait timeout)", who, target, bytes,
-                                 offset, static_cast<double>(limit) * 1e-9));
+                     fmt::format("{} within {:.3g} s (wait timeout)",
+                                 describe_timeout(who, static_cast<waiting>(window_id), target, offset, bytes),
+                                 static_cast<double>(limit) * 1e-9));
     case fault::protocol: // the checker has the words
     case fault::none:
         break;

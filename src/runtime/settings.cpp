@@ -121,12 +121,12 @@ settings resolve_settings(const options& requested, int* argc, char** argv) {
     result.network_inline_bytes = static_cast<int>(
         support::env_integer("DCUDA_NETWORK_INLINE_BYTES", 0, detail::max_ring_bytes).value_or(default_inline_bytes));
     result.mailbox_packets =
-        static_cast<int>(support::env_integer("DCUDA_MAILBOX_PACKETS", 0, detail::max_lane_packets).value_or(-1));
+        static_cast<int>(support::env_integer("DCUDA_MAILBOX_PACKETS", 0, detail::max_queue_packets).value_or(-1));
     support::require(result.mailbox_packets < 8 ? result.mailbox_packets <= 0
                                                 : std::has_single_bit(static_cast<unsigned>(result.mailbox_packets)),
                      error_code::invalid_argument,
                      "DCUDA_MAILBOX_PACKETS is {}: expected a power of two from 8 to {}, or 0 for no mailboxes",
-                     result.mailbox_packets, detail::max_lane_packets);
+                     result.mailbox_packets, detail::max_queue_packets);
     result.small_put_bytes =
         static_cast<int>(support::env_integer("DCUDA_SMALL_PUT_BYTES", 0, detail::max_small_put_bytes)
                              .value_or(detail::max_small_put_bytes));

@@ -57,6 +57,7 @@ event_kind kind_of_wait(const wait_record& wait) {
         case collective::create_window:
             return event_kind::create_window;
         case collective::free_window:
+        case collective::free_window_device:
             return event_kind::free_window;
         case collective::start_timer:
         case collective::stop_timer:
@@ -69,7 +70,7 @@ event_kind kind_of_wait(const wait_record& wait) {
     case waiting::flush:
         return event_kind::flush;
     case waiting::ring_space:
-    case waiting::mailbox:
+    case waiting::delivery:
         return event_kind::put_notify;
     default:
         return event_kind::none;

@@ -17,6 +17,18 @@ constexpr std::size_t lines_with_partners = 24, most_lines = 40;
 constexpr std::size_t most_steps = 8, most_origins = 4;
 constexpr std::uint32_t nobody = UINT32_MAX;
 
+bool is_of_world(collective kind) {
+    return kind == collective::init || kind == collective::finish || kind == collective::barrier_world ||
+           kind == collective::free_window;
+}
+
+std::string name_ranks(const std::vector<std::uint32_t>& ranks, std::size_t most_parts) {
+    if (ranks.size() == 1) return fmt::format("rank {}", ranks[0]);
+    return fmt::format("{} ranks ({})", ranks.size(), list_ranks(ranks, most_parts));
+}
+
+} // namespace
+
 const char* name(collective where) {
     switch (where) {
     case collective::init:
@@ -30,6 +42,7 @@ const char* name(collective where) {
     case collective::create_window:
         return "create_window";
     case collective::free_window:
+    case collective::free_window_device:
         return "free_window";
     case collective::start_timer:
         return "start_timer";
@@ -41,16 +54,31 @@ const char* name(collective where) {
     return "a collective operation";
 }
 
-bool is_of_world(collective kind) {
-    return kind == collective::init || kind == collective::finish || kind == collective::barrier_world;
+const char* name(operation where) {
+    switch (where) {
+    case operation::put:
+        return "put";
+    case operation::put_notify:
+        return "put_notify";
+    case operation::notify:
+        return "notify";
+    case operation::wait_notifications:
+        return "wait_notifications";
+    case operation::test_notifications:
+        return "test_notifications";
+    case operation::flush:
+        return "flush";
+    case operation::create_window:
+        return "create_window";
+    case operation::free_window:
+        return "free_window";
+    case operation::collective:
+        return "barrier";
+    case operation::none:
+        break;
+    }
+    return "operation";
 }
-
-std::string name_ranks(const std::vector<std::uint32_t>& ranks, std::size_t most_parts) {
-    if (ranks.size() == 1) return fmt::format("rank {}", ranks[0]);
-    return fmt::format("{} ranks ({})", ranks.size(), list_ranks(ranks, most_parts));
-}
-
-} // namespace
 
 std::string name_rank(std::uint32_t world_rank, std::uint32_t ranks_per_device) {
     return fmt::format("rank {} (process {}, block {})", world_rank, world_rank / ranks_per_device,
@@ -81,7 +109,7 @@ wait_table::wait_table(std::uint32_t world_size, std::uint32_t ranks_per_device,
     for (std::uint32_t rank = 0; rank < world_size; ++rank) {
         const wait_record& wait = waits_[rank];
         std::uint32_t partner = nobody;
-        if (what(rank) == waiting::mailbox) partner = wait.detail;
+        if (what(rank) == waiting::delivery) partner = wait.detail;
         if (what(rank) == waiting::notifications && wait.source != unknown_source) partner = wait.source - 1;
         if (partner < world_size) partners_[rank].push_back(partner);
         if (!meets(rank)) continue;
@@ -168,11 +196,9 @@ std::string wait_table::describe(std::uint32_t rank, bool with_partner) const {
         return "in create_window, for its host and the ranks of other processes";
     case waiting::flush:
         return "in flush, for puts over the network to arrive";
-    case waiting::mailbox:
-        if (!with_partner) return "in put_notify or notify to a rank whose mailbox is full of what this rank has sent";
-        return fmt::format("in put_notify or notify to rank {}, whose mailbox is full of what this rank has sent: rank "
-                           "{} takes its mail when it waits",
-                           wait.detail, wait.detail);
+    case waiting::delivery:
+        return fmt::format("in {}, for what it has put to {} to be taken", name(static_cast<operation>(wait.expected)),
+                           with_partner ? fmt::format("rank {}", wait.detail) : std::string("other ranks"));
     case waiting::ring_space:
         return "in an operation that needs space in the command ring, for its host";
     case waiting::done:
@@ -316,7 +342,9 @@ std::string wait_table::describe_step(std::uint32_t from, std::uint32_t to) cons
     const wait_record& wait = waits_[from];
     if (what(from) == waiting::notifications)
         return fmt::format("waits for notifications with tag {}, last sent by rank {}", wait.detail, to);
-    if (what(from) == waiting::mailbox) return fmt::format("waits for space in the mailbox of rank {}", to);
+    if (what(from) == waiting::delivery)
+        return fmt::format("waits in {} for rank {} to take what it has put there",
+                           name(static_cast<operation>(wait.expected)), to);
     const collective kind =
         what(from) == waiting::host_reply ? collective::create_window : static_cast<collective>(wait.detail);
     return fmt::format("waits in {} for rank {}", name(kind), to);

@@ -11,6 +11,10 @@
 
 namespace dcuda {
 
+// As users know them.
+const char* name(detail::operation where);
+const char* name(detail::collective where);
+
 // "rank 17 (process 2, block 1)"
 std::string name_rank(std::uint32_t world_rank, std::uint32_t ranks_per_device);
 

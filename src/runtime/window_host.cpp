@@ -16,8 +16,8 @@ namespace {
 struct shared_offer {
     std::uint32_t allocation; // index in the process's list; none for an empty window
     std::size_t offset;       // in the allocation, bytes
-    std::uint64_t bytes;
-    std::byte* home; // the rank's own address
+    std::uint64_t size;       // as in window_entry
+    std::byte* home;          // the rank's own address
 };
 constexpr std::uint32_t no_allocation = UINT32_MAX;
 
@@ -31,13 +31,13 @@ struct process_offer {
 process_offer make_offer(const std::vector<window_entry>& entries, const device_state& state) {
     process_offer offer;
     if (!state.is_mapped()) { // over a network any memory will do
-        for (const window_entry& entry : entries) offer.ranks.push_back({no_allocation, 0, entry.bytes, entry.base});
+        for (const window_entry& entry : entries) offer.ranks.push_back({no_allocation, 0, entry.size, entry.base});
         return offer;
     }
     std::map<std::uint64_t, std::uint32_t> known; // allocation id -> index
     for (std::size_t rank = 0; rank < entries.size(); ++rank) {
         const window_entry& entry = entries[rank];
-        if (entry.bytes == 0) {
+        if (entry.bytes() == 0) {
             offer.ranks.push_back({no_allocation, 0, 0, nullptr});
             continue;
         }
@@ -47,14 +47,14 @@ process_offer make_offer(const std::vector<window_entry>& entries, const device_
         const auto memory = transport::find_allocation(entry.base);
         if (!memory) {
             offer.failure =
-                fmt::format("{}: create_window over {} B at {}, which is {}", who, entry.bytes,
+                fmt::format("{}: create_window over {} B at {}, which is {}", who, entry.bytes(),
                             static_cast<const void*>(entry.base), transport::describe_foreign_memory(entry.base));
             return offer;
         }
         const auto offset = static_cast<std::size_t>(entry.base - memory->base);
-        if (entry.bytes > memory->bytes - offset) {
+        if (entry.bytes() > memory->bytes - offset) {
             offer.failure = fmt::format("{}: create_window over {} B at offset {} of an allocation of {} B", who,
-                                        entry.bytes, offset, memory->bytes);
+                                        entry.bytes(), offset, memory->bytes);
             return offer;
         }
         const auto [position, is_new] = known.emplace(memory->id, static_cast<std::uint32_t>(offer.allocations.size()));
@@ -66,7 +66,7 @@ process_offer make_offer(const std::vector<window_entry>& entries, const device_
                 return offer;
             }
         }
-        offer.ranks.push_back({position->second, offset, entry.bytes, entry.base});
+        offer.ranks.push_back({position->second, offset, entry.size, entry.base});
     }
     return offer;
 }
@@ -124,7 +124,7 @@ void window_host::complete(const std::vector<bootstrap::blob>& offers) {
         }
         if (!offer.failure.empty()) throw error(error_code::no_path, offer.failure);
         for (const shared_offer& rank : offer.ranks) {
-            window_entry entry{nullptr, rank.bytes, rank.home};
+            window_entry entry{nullptr, rank.size, rank.home};
             if (rank.allocation != no_allocation && process != control_.index() && !state_.is_remote(process))
                 entry.base = mappings_.open(process, offer.allocations.at(rank.allocation)) + rank.offset;
             entries.push_back(entry);

@@ -50,6 +50,35 @@ TEST_F(Windows, ManyAtATime) {
     check(create_and_free, shape(3), memory.get(), 5, 20, dcuda::device);
 }
 
+// Windows freed one right after the other, while messages of some ranks have not been taken yet: no rank may count
+// those for the next barrier that another device's ranks are already in.
+__global__ void free_in_a_row(dcuda::context context, findings* found, unsigned* memory, int rounds,
+                              dcuda::communicator comm) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int next = (self.id(comm) + 1) % self.size(comm);
+    unsigned* const words = piece_of(memory, 4, self);
+    for (int round = 0; round < rounds; ++round) {
+        dcuda::window windows[3];
+        for (int i = 0; i < 3; ++i) windows[i] = self.create_window(comm, words + i, sizeof(unsigned));
+        by_one_thread([&] { words[3] = static_cast<unsigned>(round); });
+        if ((round + self.id()) % 3 == 0) self.put_notify(windows[2], next, 0, sizeof(unsigned), words + 3, 2);
+        for (int i = 0; i < 3; ++i) self.free_window(windows[i]);
+        const int previous = (self.id(comm) + self.size(comm) - 1) % self.size(comm);
+        const int before = previous + self.id() - self.id(comm); // in the world
+        if ((round + before) % 3 == 0) {
+            EXPECT_SAME(words[2], round); // free_window has completed it
+            self.wait_notifications(2, 1);
+        }
+    }
+}
+
+TEST_F(Windows, FreedInARow) {
+    const device_vector<unsigned> memory(4 * 4);
+    check(free_in_a_row, shape(4), memory.get(), 500, dcuda::world);
+    check(free_in_a_row, shape(4), memory.get(), 500, dcuda::device);
+}
+
 __global__ void too_many(dcuda::context context, findings* found, unsigned* memory, int most,
                          dcuda::communicator comm) {
     __shared__ dcuda::state state;

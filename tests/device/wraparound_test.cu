@@ -1,4 +1,4 @@
-// Notification counters that pass 2^32: DCUDA_COUNTER_START lets them begin shortly before.
+// Counters that pass 2^32, all of them: DCUDA_COUNTER_START lets them begin shortly before.
 #include "support/device_test.hpp"
 
 using namespace dcuda::test;
@@ -52,6 +52,44 @@ __global__ void one_by_one(dcuda::context context, findings* found, int count) {
     self.wait_notifications(255, count / 2);
     self.wait_notifications(255, count - count / 2);
     EXPECT_SAME(self.test_notifications(255, 1), false);
+}
+
+// Everything else that is counted: barriers and meetings of both kinds, flushes, direct puts, commands, windows.
+__global__ void everything(dcuda::context context, findings* found, unsigned* memory, int rounds) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    constexpr std::size_t large = 600, words = large + 2;
+    const int ranks = self.size(), next = (self.id() + 1) % ranks;
+    unsigned* const inbox = piece_of(memory, 2 * words, self);
+    unsigned* const outbox = inbox + words;
+    for (int round = 0; round < rounds; ++round) {
+        const dcuda::window win =
+            self.create_window(round % 2 == 0 ? dcuda::world : dcuda::device, inbox, words * sizeof(unsigned));
+        self.free_window(win);
+        self.start_timer();
+        self.stop_timer();
+        self.barrier(dcuda::device);
+    }
+    const dcuda::window win = self.create_window(dcuda::world, inbox, words * sizeof(unsigned));
+    for (int round = 0; round < rounds; ++round) {
+        for_each_thread(words, [&](std::size_t i) { outbox[i] = static_cast<unsigned>(round * words + i); });
+        self.put(win, next, 0, large * sizeof(unsigned), outbox);
+        self.put_notify(win, next, large * sizeof(unsigned), sizeof(unsigned), outbox + large, 3);
+        self.flush(win);
+        self.put_notify(win, next, (large + 1) * sizeof(unsigned), sizeof(unsigned), outbox + large + 1, 4);
+        self.wait_notifications(3, 1);
+        self.wait_notifications(4, 1);
+        for_each_thread(words, [&](std::size_t i) { EXPECT_SAME(inbox[i], round * words + i); });
+        self.barrier(dcuda::world);
+        self.barrier(dcuda::world);
+        self.barrier(dcuda::device);
+    }
+    self.free_window(win);
+}
+
+TEST_F(WrapAround, Everything) {
+    const device_vector<unsigned> memory(2 * 602 * 3);
+    check(everything, shape(3), memory.get(), 50);
 }
 
 TEST_F(WrapAround, Thousands) { check(one_by_one, shape(4), 5000); }

@@ -23,9 +23,9 @@ class small_device {
 public:
     small_device(unsigned process, unsigned processes)
         : counters_(counter_count), barriers_(2 * barrier_kinds * shape.words() * barrier_line),
-          status_(ranks_per_device), mail_(std::size_t(ranks_per_device) * lanes_per_rank * lanes.size()),
-          credits_(ranks_per_device * links_per_rank), tag_records_(counter_count),
-          links_(ranks_per_device * links_per_rank), waits_(ranks_per_device),
+          status_(ranks_per_device), mail_(std::size_t(ranks_per_device) * queues_per_mailbox * queues.size()),
+          credits_(ranks_per_device * connections_per_rank), tag_records_(counter_count),
+          connections_(ranks_per_device * connections_per_rank), waits_(ranks_per_device),
           meetings_(static_cast<std::size_t>(collective::count)), slots_(2), offers_(ranks_per_device), words_(5 * 32),
           ring_(std::size_t(ring_capacity) * packets_per_command), peers_(processes),
           entries_(slots_.size() * processes * ranks_per_device) {
@@ -36,12 +36,12 @@ public:
         fields_.process_count = processes;
         fields_.tags = tags;
         fields_.max_windows = static_cast<std::uint32_t>(slots_.size());
-        fields_.lanes = lanes;
-        fields_.small_put_bytes = lanes.packets * mail_bytes;
+        fields_.queues = queues;
+        fields_.small_put_bytes = queues.packets * packet_payload_bytes;
         fields_.barriers = shape;
         fields_.peers = peers_.data();
         fields_.tag_records = tag_records_.data();
-        fields_.links = links_.data();
+        fields_.connections = connections_.data();
         fields_.waits = waits_.data();
         fields_.meetings = meetings_.data();
         fields_.windows = slots_.data();
@@ -49,7 +49,7 @@ public:
         fields_.created = words_.data();
         fields_.reply = words_.data() + 32;
         fields_.aborted = words_.data() + 64;
-        fields_.ring = {ring_.data(), words_.data() + 96, words_.data() + 128};
+        fields_.ring = {ring_.data(), reinterpret_cast<std::uint64_t*>(words_.data() + 96), words_.data() + 128};
         for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].entries = entries_.data() + i * fields_.world_size;
     }
 
@@ -76,7 +76,7 @@ public:
 
 private:
     static constexpr std::uint32_t tags = 4;
-    static constexpr lane_shape lanes{8, 8};
+    static constexpr queue_shape queues{8, 8};
     static constexpr std::size_t counter_count = ranks_per_device * tags;
     static constexpr barrier_shape shape{ranks_per_device, 1, ranks_per_device}; // each rank is a row
     std::vector<std::uint32_t> counters_;
@@ -85,7 +85,7 @@ private:
     std::vector<packet> mail_;
     std::vector<std::uint32_t> credits_;
     std::vector<tag_record> tag_records_;
-    std::vector<link_record> links_;
+    std::vector<connection_record> connections_;
     std::vector<wait_record> waits_;
     std::vector<meeting> meetings_;
     std::vector<window_slot> slots_;

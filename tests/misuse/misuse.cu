@@ -159,15 +159,19 @@ __global__ void stops_early(dcuda::context context) {
     }
 }
 
-// Two tags that have one place in the rank's cache of tags.
+// So many other tags between two waits with one that the rank's cache has lost it.
 __global__ void other_tags_between(dcuda::context context) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
-    constexpr int tags[] = {3, 3 + dcuda::detail::cached_tags, 3};
-    if (self.id() == 1)
-        for (int i = 0; i < 2; ++i) self.notify(0, dcuda::world, tags[i]);
-    if (self.id() == 0)
-        for (const int tag : tags) self.wait_notifications(tag, 1);
+    constexpr int tag = 3, first_other = dcuda::detail::cached_tags, end = 2 * first_other;
+    if (self.id() == 1) {
+        self.notify(0, dcuda::world, tag);
+        for (int other = first_other; other < end; ++other) self.notify(0, dcuda::world, other);
+    }
+    if (self.id() != 0) return;
+    self.wait_notifications(tag, 1);
+    for (int other = first_other; other < end; ++other) self.wait_notifications(other, 1);
+    self.wait_notifications(tag, 1);
 }
 
 __global__ void waits_for_ever(dcuda::context context) {
@@ -175,6 +179,21 @@ __global__ void waits_for_ever(dcuda::context context) {
     dcuda::rank self(context, state);
     if (self.id() != 0) return;
     self.wait_notifications(42, 3);
+}
+
+// Rank 1 works for three seconds without a call of the library, and rank 0 wants its small put to arrive.
+__global__ void busy_target(dcuda::context context, unsigned char* memory) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const dcuda::window win = self.create_window(dcuda::world, memory, window_bytes);
+    if (self.id() == 0) {
+        self.put_notify(win, 1, 0, 4, memory + 8, 0);
+        self.flush(win);
+    }
+    const std::uint64_t start_ns = dcuda::detail::clock_ns();
+    while (self.id() == 1 && dcuda::detail::clock_ns() - start_ns < 3'000'000'000u) dcuda::detail::exec::relax();
+    if (self.id() == 1) self.wait_notifications(0, 1);
+    self.free_window(win);
 }
 
 // --- processes and kernels that end early or not at all ---
@@ -281,6 +300,8 @@ void run(const std::string& which, dcuda::runtime& job) {
         job.run(other_tags_between, shape());
     } else if (which == "waits_for_ever") {
         job.run(waits_for_ever, shape());
+    } else if (which == "busy_target") {
+        job.run(busy_target, shape(), device_memory<unsigned char>(window_bytes, 0));
     } else if (which == "killed") {
         if (process == 1) kill_yourself_soon();
         job.run(busy, shape(), device_memory<int>(1, 1));

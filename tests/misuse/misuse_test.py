@@ -9,7 +9,8 @@ import sys
 import time
 import unittest
 
-launcher, misuse, backend = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), sys.argv[3]
+launcher, misuse, unchecked = (os.path.abspath(path) for path in sys.argv[1:4])
+backend = sys.argv[4]
 
 BOUND = 20 * (4 if os.environ.get("TSAN_OPTIONS") else 1)  # seconds until every case must have ended
 
@@ -57,12 +58,12 @@ def running(mark):
 
 
 class MisuseTest(unittest.TestCase):
-    def run_case(self, processes, case, *arguments, **variables):
+    def run_case(self, processes, case, *arguments, program=misuse, **variables):
         """Returns the exit status and the output, both streams together."""
         mark = f"DCUDA_TEST_MARK={os.getpid()}-{case}-{processes}-{time.monotonic_ns()}"
         name, value = mark.split("=")
         environment = {**os.environ, name: value, **{key: str(given) for key, given in variables.items()}}
-        job = subprocess.Popen([launcher, "-n", str(processes), misuse, case, *arguments], env=environment,
+        job = subprocess.Popen([launcher, "-n", str(processes), program, case, *arguments], env=environment,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         try:
             output, _ = job.communicate(timeout=BOUND)
@@ -73,9 +74,9 @@ class MisuseTest(unittest.TestCase):
         self.assertEqual(running(mark), [], "processes were left behind")
         return job.returncode, output
 
-    def expect(self, processes, case, *sentences, arguments=(), status=3, **variables):
+    def expect(self, processes, case, *sentences, arguments=(), status=3, program=misuse, **variables):
         with self.subTest(case=case, processes=processes):
-            seen_status, output = self.run_case(processes, case, *arguments, **variables)
+            seen_status, output = self.run_case(processes, case, *arguments, program=program, **variables)
             self.assertEqual(seen_status, status, output)
             for sentence in sentences:
                 self.assertIn(sentence, output)
@@ -184,6 +185,34 @@ class MisuseTest(unittest.TestCase):
         for processes in (1, 2):
             self.expect(processes, "waits_for_ever", sentence, DCUDA_WAIT_TIMEOUT=1, DCUDA_WATCHDOG_INTERVAL=0)
         self.expect(1, "waits_for_ever", sentence, arguments=["--dcuda-wait-timeout=1"], DCUDA_WATCHDOG_INTERVAL=0)
+
+    def test_timeouts_of_other_waits(self):
+        limits = dict(DCUDA_WAIT_TIMEOUT=1, DCUDA_WATCHDOG_INTERVAL=0)
+        for processes in (1, 2):
+            self.expect_lines(
+                processes, "different_barriers",
+                r"wait_timeout: rank \d \(.*\): barrier: not all ranks came to barrier\((device|world)\) within 1 s "
+                r"\(wait timeout\)", **limits)
+            self.expect_lines(
+                processes, "one_creates_a_window",
+                r"wait_timeout: rank 0 \(.*\): create_window: not all ranks came to create_window within 1 s \(wait timeout\)",
+                **limits)
+        self.expect_lines(
+            1, "busy_target",
+            r"wait_timeout: rank 0 \(.*\): flush: rank 1 did not take what this rank has put there within 1 s \(wait timeout\)",
+            **limits)
+        self.expect(1, "busy_target", status=0)  # rank 1 moves, so the watchdog says nothing
+
+    def test_fewer_tags_than_a_rank_keeps_near(self):
+        output = self.expect(1, "stops_early", arguments=["--dcuda-tags=8"]) or ""
+        self.assertRegex(output, r"(notify|wait_notifications) with tag 9: there are tags 0 to 7 \(DCUDA_TAGS=8\)")
+
+    def test_without_contract_checks(self):
+        """DCUDA_CHECKS=0 leaves out the checks of arguments; the end of a run that fails is none of these."""
+        self.expect(1, "waits_for_ever", "0 arrived within 1 s (wait timeout)", program=unchecked, DCUDA_WAIT_TIMEOUT=1,
+                    DCUDA_WATCHDOG_INTERVAL=0)
+        self.expect(2, "all_wait_first", "deadlock: all 4 ranks wait and nothing moves", program=unchecked)
+        self.expect(2, "killed", "was killed by signal 9 (SIGKILL)", program=unchecked, status=128 + 9)
 
     # ---- processes and kernels that end early, or not at all ----
 

@@ -1,4 +1,4 @@
-/* The mailbox protocol (docs/design/mailbox.md, include/dcuda/detail/mailbox.hpp) for spin. check_model.py runs it in
+/* The mailbox protocol (docs/design/mailbox.md, include/dcuda/detail/mailbox.hpp, mailbox_send.hpp) for spin. check_model.py runs it in
  * several configurations, and with rules left out, which must fail.
  *
  * Ranks run all programs of so many operations, at all speeds. What a rank stores is in flight until it is visible, in
@@ -7,15 +7,15 @@
  *
  * Settings:
  *   RANKS at most 3; PER_DEVICE
- *   LINKS             who puts to whom: bit source * RANKS + target
- *   LANES             of a mailbox
- *   HEADERS, RING     of a lane: how many headers, how many payload packets
+ *   CONNECTIONS             who puts to whom: bit source * RANKS + target
+ *   QUEUES             of a mailbox
+ *   HEADERS, RING     of a queue: how many headers, how many payload packets
  *   MODULUS, START    of positions and sequence numbers: where they wrap around, where they start
  *   CREDITS           where the two positions in a word of credit wrap around
  *   OPERATIONS        of a program, of these kinds (0 or 1 each): PUTS with notification, DIRECT puts without, NOTIFY,
  *                     FLUSH. MASKS 1: puts to one place of the window, 2: to two, alone or together
  *   BARRIERS          1: the ranks cross the barrier of their device somewhere in the program. All end with the world's
- *   EVICT             1: a rank keeps one link near, the others in its table
+ *   EVICT             1: a rank keeps one connection near, the others in its table
  */
 #define PAIRS (RANKS * RANKS)
 #define DEVICES ((RANKS + PER_DEVICE - 1) / PER_DEVICE)
@@ -27,32 +27,33 @@
 
 #define pair(s, t) ((s) * RANKS + (t))
 #define place(s, t, p) (pair(s, t) * 2 + (p))
-#define lane_of(t, l) ((t) * LANES + (l))
-/* The slots of both rings of a lane: headers, then payload. */
+#define queue_of(t, l) ((t) * QUEUES + (l))
+/* The slots of both rings of a queue: headers, then payload. */
 #define SLOTS (HEADERS + RING)
 #define header_slot(where, position) ((where) * SLOTS + (position) % HEADERS)
 #define payload_slot(where, position) ((where) * SLOTS + HEADERS + (position) % RING)
 #define device_of(r) ((r) / PER_DEVICE)
 #define reach(s, t) (device_of(s) != device_of(t)) /* 0: device, 1: system */
-#define has_link(s, t) (LINKS >> pair(s, t) & 1)
+#define has_connection(s, t) (CONNECTIONS >> pair(s, t) & 1)
 #define max(a, b) ((a) > (b) -> (a) : (b))
 /* Of payload for these places: bit 0, bit 1. */
 #define packets(mask) (((mask) & 1) + ((mask) >> 1 & 1))
 
 /* --- Memory ------------------------------------------------------------------------------------------------------- */
 
-/* Mail: the number of the packet in a slot, plus 1, as stored and as visible; what it says. */
-byte stored[RANKS * LANES * SLOTS];
-byte visible[RANKS * LANES * SLOTS];
-byte says[RANKS * LANES * SLOTS]; /* header: mask, or 4: hello, | 8: vouches; payload: the value */
-byte lanes_taken[RANKS];
-byte writer[RANKS * LANES]; /* source plus 1: for the model's own use */
+/* Messages: the number of the packet in a slot, plus 1, as stored and as visible; what it says. */
+byte stored[RANKS * QUEUES * SLOTS];
+byte visible[RANKS * QUEUES * SLOTS];
+byte says[RANKS * QUEUES * SLOTS]; /* header: mask, or 4: connect, | 8: releases, | 64: quiet; payload: the value */
+byte queues_claimed[RANKS];
+byte writer[RANKS * QUEUES]; /* source plus 1: for the model's own use */
 byte credit_stored[PAIRS];  /* [source, target]: what has been taken, of headers and of payload, in one word */
 byte credit[PAIRS];
 byte payload_credit_stored[PAIRS];
 byte payload_credit[PAIRS];
-byte counter_stored[PAIRS]; /* notifications without mail, [source, target]: a tag per source */
+byte counter_stored[PAIRS]; /* notifications that are no messages, [source, target]: a tag per source */
 byte counter[PAIRS];
+bit requested[RANKS];       /* of a target: a source waits for credit */
 /* Two places in each target's window for each source. Values count the source's puts. */
 byte window[PAIRS * 2];
 byte direct_store[PAIRS * 2]; /* of the source, in flight */
@@ -69,24 +70,25 @@ byte sent[PAIRS];     /* positions of headers, if they do not say payload */
 byte payload_sent[PAIRS];
 byte freed[PAIRS];
 byte payload_freed[PAIRS];
-byte last_put[PAIRS]; /* after its header */
-byte lane[PAIRS];     /* number + 1; 0: not asked for; none: there was none */
-byte mailed_places[PAIRS];
+byte placed[PAIRS];   /* payload up to here is in the target's window */
+byte queue[PAIRS];     /* number + 1; 0: not asked for; none: there was none */
 bit direct[PAIRS];
-byte near_link[RANKS];
+byte near_connection[RANKS];
 byte unreleased[RANKS]; /* bit by reach */
 byte told[RANKS * 2];   /* unread messages as the last barrier of a device, of the world, has counted */
 
-byte received[RANKS * LANES];
-byte payload_received[RANKS * LANES];
-byte credited[RANKS * LANES];
-byte source_of[RANKS * LANES]; /* plus 1; 0: no hello yet */
+byte received[RANKS * QUEUES];
+byte payload_received[RANKS * QUEUES];
+byte credited[RANKS * QUEUES];
+byte payload_credited[RANKS * QUEUES];
+byte source_of[RANKS * QUEUES]; /* plus 1; 0: no connect yet */
 
 /* What must hold. */
 byte puts[PAIRS];               /* of a source: the last value */
 byte last[PAIRS * 2];           /* value put there */
 byte issued[PAIRS];             /* notifications */
 byte consumed[PAIRS];
+byte counted[PAIRS];            /* of these, by the counter */
 byte owed[PAIRS * OPERATIONS];  /* both places' values at the time of a notification */
 
 byte arrived[DEVICES + 1]; /* barriers: of devices, of the world */
@@ -111,15 +113,15 @@ inline store_packet(s, t, where, number, taken, slots, content) {
 }
 
 inline store_header(s, t, content) {
-    store_packet(s, t, header_slot(lane_of(t, lane[pair(s, t)] - 1), sent[pair(s, t)]), sent[pair(s, t)],
-                 received[lane_of(t, lane[pair(s, t)] - 1)], HEADERS, content);
+    store_packet(s, t, header_slot(queue_of(t, queue[pair(s, t)] - 1), sent[pair(s, t)]), sent[pair(s, t)],
+                 received[queue_of(t, queue[pair(s, t)] - 1)], HEADERS, content);
     sent[pair(s, t)]++
 }
 
 /* Of the last put, to place p. */
 inline store_payload(s, t, p) {
-    store_packet(s, t, payload_slot(lane_of(t, lane[pair(s, t)] - 1), payload_sent[pair(s, t)]),
-                 payload_sent[pair(s, t)], payload_received[lane_of(t, lane[pair(s, t)] - 1)], RING, puts[pair(s, t)]);
+    store_packet(s, t, payload_slot(queue_of(t, queue[pair(s, t)] - 1), payload_sent[pair(s, t)]),
+                 payload_sent[pair(s, t)], payload_received[queue_of(t, queue[pair(s, t)] - 1)], RING, puts[pair(s, t)]);
     last[place(s, t, p)] = puts[pair(s, t)];
     payload_sent[pair(s, t)]++
 }
@@ -140,9 +142,9 @@ inline store_payload(s, t, p) {
 
 inline check_packet(slot, position) { assert(visible[slot] == (position) + 1) }
 
-/* Of the batch that is being taken: the lane, its source, what its messages say, which one is in turn, and where that
+/* Of the batch that is being taken: the queue, its source, what its messages say, which one is in turn, and where that
  * one's packet for place p is. */
-#define here lane_of(me, l)
+#define here queue_of(me, l)
 #define from (source_of[here] - 1)
 #define header(number) says[header_slot(here, received[here] + (number))]
 #ifdef BATCH_IN_ANY_ORDER
@@ -198,8 +200,8 @@ inline consume(s) {
     consumed[pair(s, me)]++
 }
 
-#define has_mail(number) \
-    ((number) < lanes_taken[me] && header_is_there(lane_of(me, number), received[lane_of(me, number)]))
+#define has_message(number) \
+    ((number) < queues_claimed[me] && header_is_there(queue_of(me, number), received[queue_of(me, number)]))
 
 #if defined(NO_ACQUIRE) || defined(BATCH_ACQUIRES_LAST)
 #define asked 0
@@ -208,7 +210,7 @@ inline consume(s) {
 #else
 #define asked batch
 #endif
-/* Once, if any message of the batch vouches. */
+/* Once, if any message of the batch releases. */
 inline acquire_batch(headers) {
     do
     :: number < headers && (header(number) & 8) == 0 -> number++
@@ -218,13 +220,13 @@ inline acquire_batch(headers) {
     number = 0
 }
 
-/* A batch: any number of messages that have arrived at the head of any lane. */
+/* A batch: any number of messages that have arrived at the head of any queue. */
 inline take_batch() {
     atomic {
         if
-        :: has_mail(0) -> l = 0
-#if LANES > 1
-        :: has_mail(1) -> l = 1
+        :: has_message(0) -> l = 0
+#if QUEUES > 1
+        :: has_message(1) -> l = 1
 #endif
         fi;
         do
@@ -263,15 +265,15 @@ inline take_batch() {
 #ifdef BATCH_ACQUIRES_LAST
         acquire_batch(batch);
 #endif
-        /* All packets of the batch are taken: their content is no part of the state any more. */
+        /* All packets of the batch are taken: most of their content is no part of the state any more. */
         do
         :: number < batch ->
             if
-            :: header(number) & 4
+            :: header(number) & (4 + 64)
             :: else -> consume(from)
             fi;
             rest = packets(header(number));
-            header(number) = 0;
+            header(number) = header(number) & 3; /* the source may still look at it */
             number++;
             do
             :: rest > 0 ->
@@ -288,16 +290,36 @@ inline take_batch() {
     od
 }
 
-/* The counter of a source without a lane. */
-inline look_at_counter(s) {
-    d_step { counter[pair(s, me)] > consumed[pair(s, me)] -> acquire(s, me); consume(s) }
+#define no_messages (!has_message(0) && !has_message(QUEUES - 1))
+#ifdef COUNTS_BEFORE_MESSAGES
+#define may_count true
+#else
+#define may_count no_messages
+#endif
+/* A counter has changed. Its source may have sent messages before: those are taken first. */
+inline see_counter(s) {
+    d_step { (s) < RANKS && seen_source == none && counter[pair(s, me)] > counted[pair(s, me)] ->
+        acquire(s, me);
+        seen_source = s;
+        seen_value = counter[pair(s, me)] }
+}
+inline count_notifications() {
+    d_step { seen_source != none && may_count ->
+        do
+        :: counted[pair(seen_source, me)] < seen_value -> consume(seen_source); counted[pair(seen_source, me)]++
+        :: else -> break
+        od;
+        seen_source = none; seen_value = 0 }
 }
 
-#ifdef ONLY_LARGE_CREDITS
-#define LEAST (HEADERS / 2 + 1)
+/* Of headers and of payload, unless a source has asked. */
+#ifdef NO_ANSWERS
+#define is_asked false
 #else
-#define LEAST 1
+#define is_asked requested[me]
 #endif
+#define owes_much(where) \
+    (2 * (received[where] - credited[where]) > HEADERS || 2 * (payload_received[where] - payload_credited[where]) > RING)
 #ifdef NO_CREDIT_RELEASE
 #define released_placing(me) true
 #else
@@ -312,23 +334,31 @@ inline look_at_counter(s) {
 /* Both positions at once. */
 inline store_credit(where, headers, payload) {
     credited[where] = headers;
+    payload_credited[where] = payload;
     credit_stored[pair(source_of[where] - 1, me)] = (headers) % credit_modulus;
     payload_credit_stored[pair(source_of[where] - 1, me)] = (payload) % CREDITS
 }
 
 inline give_credit(number) {
     d_step {
-        source_of[lane_of(me, number)] != 0 && released_placing(me) &&
-        received[lane_of(me, number)] - credited[lane_of(me, number)] >= LEAST ->
-        store_credit(lane_of(me, number), received[lane_of(me, number)], payload_received[lane_of(me, number)])
+        source_of[queue_of(me, number)] != 0 && released_placing(me) &&
+        received[queue_of(me, number)] != credited[queue_of(me, number)] &&
+        (is_asked || owes_much(queue_of(me, number))) ->
+        store_credit(queue_of(me, number), received[queue_of(me, number)], payload_received[queue_of(me, number)])
     }
 }
+/* Everybody who asked has been told what has been taken. What comes later needs another request. */
+#define has_told(number) \
+    ((number) >= queues_claimed[me] || received[queue_of(me, number)] == credited[queue_of(me, number)])
+inline end_request() {
+    d_step { requested[me] && no_messages && has_told(0) && has_told(QUEUES - 1) -> requested[me] = 0 }
+}
 
-/* One look, at any lane. A rank does it whenever it waits, and whenever the program likes. */
-#if LANES == 1
-#define LOOK :: take_batch() :: give_credit(0)
+/* One look, at any queue. A rank does it whenever it waits, and whenever the program likes. */
+#if QUEUES == 1
+#define LOOK :: take_batch() :: give_credit(0) :: end_request()
 #else
-#define LOOK :: take_batch() :: give_credit(0) :: give_credit(1)
+#define LOOK :: take_batch() :: give_credit(0) :: give_credit(1) :: end_request()
 #endif
 #ifdef NO_DRAIN
 #define LOOK_MEANWHILE
@@ -339,21 +369,31 @@ inline give_credit(number) {
 /* What an operation does: a mask of places to put to, with a notification unless it is more than this. */
 #define only_put 4
 #define only_flush 8
-/* Whether it may go by mail. */
-#define mails (does < only_put && lane[pair(me, t)] != none)
-
 /* Full positions, from those in the word of credit and one's own. */
 #define of_credit(own, word, modulus) ((own) - ((own) + (modulus) - (word)) % (modulus))
-#define headers_freed of_credit(sent[pair(me, t)], credit[pair(me, t)], credit_modulus)
 
 inline read_credit() {
-    freed[pair(me, t)] = headers_freed;
-    payload_freed[pair(me, t)] = of_credit(payload_sent[pair(me, t)], payload_credit[pair(me, t)], CREDITS)
+    freed[pair(me, t)] = of_credit(sent[pair(me, t)], credit[pair(me, t)], credit_modulus);
+    payload_freed[pair(me, t)] = of_credit(payload_sent[pair(me, t)], payload_credit[pair(me, t)], CREDITS);
+    if
+    :: !not_before(placed[pair(me, t)], payload_freed[pair(me, t)]) -> placed[pair(me, t)] = payload_freed[pair(me, t)]
+    :: else
+    fi
 }
+#define is_delivered (of_credit(payload_sent[pair(me, t)], payload_credit[pair(me, t)], CREDITS) == payload_sent[pair(me, t)])
 
-inline await_credit(position) {
+/* Waits until all payload that went to t is in its window, and asks t for that, again and again: a request may come
+ * before the last messages do. */
+inline await_delivery() {
     do
-    :: atomic { not_before(headers_freed, position) -> read_credit(); break }
+    :: d_step { placed[pair(me, t)] == payload_sent[pair(me, t)] || is_delivered ->
+        read_credit(); asked_once = 0 };
+        break
+#ifdef ASKS_ONCE
+    :: d_step { !asked_once -> asked_once = 1; requested[t] = 1 }
+#else
+    :: d_step { !requested[t] && placed[pair(me, t)] != payload_sent[pair(me, t)] && !is_delivered -> requested[t] = 1 }
+#endif
     LOOK_MEANWHILE
     od
 }
@@ -381,57 +421,41 @@ inline release_puts() {
 #define payload_fits (distance(payload_sent[pair(me, t)] + packets(does), payload_freed[pair(me, t)]) <= RING)
 #endif
 
-/* Room for the header is waited for, room for payload is not. */
-inline make_room() {
-    if
-    :: mails && !header_fits -> await_credit(sent[pair(me, t)] + 1 - HEADERS)
-    :: else
-    fi;
-    if
-    :: d_step { mails && !payload_fits -> read_credit() }
-    :: else
-    fi
+#define has_queue (queue[pair(me, t)] != none)
+/* Whether a header fits, and payload for this operation. */
+inline find_room() {
+    d_step {
+        if
+        :: has_queue && !(header_fits && payload_fits) -> read_credit()
+        :: else
+        fi
+    }
 }
+#define goes_as_message (has_queue && header_fits && payload_fits)
 
 /* There is room for it. */
-inline send_message(mask) {
+inline send_message(mask, quiet) {
     release_puts();
     d_step { /* in flight together: the order in which they leave is no matter */
-        store_header(me, t, mask + 8 * direct[pair(me, t)]);
+        store_header(me, t, (mask) + 8 * direct[pair(me, t)] + 64 * (quiet));
         if
-        :: mask != 0 -> puts[pair(me, t)]++
+        :: (mask) != 0 -> puts[pair(me, t)]++
         :: else
         fi;
         if
-        :: mask & 1 -> store_payload(me, t, 0)
+        :: (mask) & 1 -> store_payload(me, t, 0)
         :: else
         fi;
         if
-        :: mask & 2 -> store_payload(me, t, 1)
+        :: (mask) & 2 -> store_payload(me, t, 1)
         :: else
         fi;
         /* count_as_sent */
         direct[pair(me, t)] = 0;
-#ifdef LAST_PUT_GROWS_OLD
         if
-        :: mask != 0 && not_before(freed[pair(me, t)], last_put[pair(me, t)]) -> mailed_places[pair(me, t)] = 0
+        :: !(quiet) -> owe()
         :: else
         fi;
-#else
-        if
-        :: not_before(freed[pair(me, t)], last_put[pair(me, t)]) ->
-            mailed_places[pair(me, t)] = 0;
-            last_put[pair(me, t)] = freed[pair(me, t)]
-        :: else
-        fi;
-#endif
-        if
-        :: mask != 0 ->
-            mailed_places[pair(me, t)] = mailed_places[pair(me, t)] | mask;
-            last_put[pair(me, t)] = sent[pair(me, t)]
-        :: else
-        fi;
-        owe();
         at = 0
     }
 }
@@ -442,44 +466,43 @@ inline owe() {
     issued[pair(me, t)]++
 }
 
-/* The link to t, near. */
-inline find_link() {
+/* The connection to t, near. */
+inline find_connection() {
 #if EVICT
     if
-    :: atomic { near_link[me] != t ->
-        near_link[me] = t;
-#ifdef LINK_FORGETS_POSITION
+    :: atomic { near_connection[me] != t ->
+        near_connection[me] = t;
+#ifdef CONNECTION_FORGETS_POSITION
         payload_sent[pair(me, t)] = START;
 #endif
-        read_credit();
-        last_put[pair(me, t)] = sent[pair(me, t)];
-#ifdef LINK_FORGETS_PUTS
+#ifdef CONNECTION_FORGETS_PUTS
         direct[pair(me, t)] = 0;
 #endif
-#ifdef LINK_FORGETS_MAIL
-        mailed_places[pair(me, t)] = 0 }
+#ifdef CONNECTION_FORGETS_MESSAGES
+        placed[pair(me, t)] = payload_sent[pair(me, t)];
 #else
-        mailed_places[pair(me, t)] = (mailed_places[pair(me, t)] -> 3 : 0) }
+        placed[pair(me, t)] = payload_sent[pair(me, t)] - RING; /* as far back as can be */
 #endif
+        read_credit() }
     :: else
     fi;
 #endif
     if
-    :: lane[pair(me, t)] == 0 ->
+    :: queue[pair(me, t)] == 0 ->
 #ifdef TICKETS_NOT_ATOMIC
-        value = lanes_taken[t];
+        value = queues_claimed[t];
 #endif
         d_step {
 #ifndef TICKETS_NOT_ATOMIC
-            value = lanes_taken[t];
+            value = queues_claimed[t];
 #endif
-            lanes_taken[t] = value + 1;
+            queues_claimed[t] = value + 1;
             if
-            :: value < LANES ->
-                lane[pair(me, t)] = value + 1;
-                writer[lane_of(t, value)] = me + 1;
+            :: value < QUEUES ->
+                queue[pair(me, t)] = value + 1;
+                writer[queue_of(t, value)] = me + 1;
                 store_header(me, t, 4 + 16 * me)
-            :: else -> lane[pair(me, t)] = none
+            :: else -> queue[pair(me, t)] = none
             fi;
             value = 0; at = 0
         }
@@ -487,28 +510,44 @@ inline find_link() {
     fi
 }
 
-/* A put that finds no room goes straight. The message after it vouches, after a fence, as after any straight put. */
-#ifdef STRAIGHT_WITHOUT_VOUCHING
-#define straight_vouches !mails
+/* A put that finds no room goes directly. The message after it releases, after a fence, as after any directly put. */
+#ifdef DIRECT_PUT_WITHOUT_RELEASING
+#define direct_releases !has_queue
 #else
-#define straight_vouches 1
+#define direct_releases 1
 #endif
-#ifdef STRAIGHT_WITHOUT_FENCE
-#define straight_is_fenced !mails
+#ifdef DIRECT_PUT_WITHOUT_FENCE
+#define direct_is_fenced !has_queue
 #else
-#define straight_is_fenced 1
+#define direct_is_fenced 1
 #endif
 
-/* To the places of the mask. */
-inline put_directly(mask) {
-#ifndef NO_CROSS_WAIT
-    if
-    :: mailed_places[pair(me, t)] & (mask) ->
-        await_credit(last_put[pair(me, t)]);
-        mailed_places[pair(me, t)] = 0
-    :: else
-    fi;
+/* Whether payload under way to t, as this rank's own headers say, is for a place of the mask. */
+inline find_overlap(mask) {
+    d_step {
+        overlaps = 0;
+        if
+        :: has_queue && placed[pair(me, t)] != payload_sent[pair(me, t)] ->
+            read_credit();
+            number = 0;
+            do
+            :: number < sent[pair(me, t)] - freed[pair(me, t)] && placed[pair(me, t)] != payload_sent[pair(me, t)] ->
+                at = header_slot(queue_of(t, queue[pair(me, t)] - 1), freed[pair(me, t)] + number);
+                overlaps = overlaps | ((says[at] & 4) == 0 && (says[at] & (mask)) != 0);
+                number++
+            :: else -> break
+            od
+        :: else
+        fi;
+#ifdef NO_CROSS_WAIT
+        overlaps = 0;
 #endif
+        number = 0; at = 0
+    }
+}
+
+/* To the places of the mask, with all other payload to these places taken. */
+inline put_directly(mask) {
     d_step {
         puts[pair(me, t)]++;
         number = 0;
@@ -525,13 +564,13 @@ inline put_directly(mask) {
             number++
         :: else -> break
         od;
-        direct[pair(me, t)] = direct[pair(me, t)] | straight_vouches;
-        unreleased[me] = unreleased[me] | (straight_is_fenced << reach(me, t));
+        direct[pair(me, t)] = direct[pair(me, t)] | direct_releases;
+        unreleased[me] = unreleased[me] | (direct_is_fenced << reach(me, t));
         at = 0; number = 0
     }
 }
 
-/* Of a source without a lane. */
+/* Without a queue, or where the queue is full. What comes by message after it releases it. */
 inline add_to_counter() {
     d_step {
 #ifndef NO_COUNTER_RELEASE
@@ -539,30 +578,45 @@ inline add_to_counter() {
 #endif
         counter_stored[pair(me, t)]++;
         in_flight[me * 2 + reach(me, t)]++;
+        direct[pair(me, t)] = 1;
+        unreleased[me] = unreleased[me] | (1 << reach(me, t));
         owe()
     }
 }
 
+/* All that this rank has put is in place on return: for everybody, so also for a rank that it then tells so. */
 inline flush() {
     d_step { fence(me, 1) -> unreleased[me] = 0 }
+    t = 0;
+    do
+    :: t < RANKS && has_connection(me, t) ->
+#ifndef FLUSH_FORGETS_MESSAGES
+        await_delivery();
+#endif
+        assert(window[place(me, t, 0)] >= last[place(me, t, 0)]);
+        assert(window[place(me, t, 1)] >= last[place(me, t, 1)]);
+        t++
+    :: t < RANKS && !has_connection(me, t) -> t++
+    :: else -> break
+    od
 }
 
-#ifdef NO_MAIL_AFTER_BARRIER
-#define mailed_counts 0
+#ifdef NO_MESSAGES_AFTER_BARRIER
+#define messages_count 0
 #else
-#define mailed_counts 1
+#define messages_count 1
 #endif
 /* b: the number of a device, or DEVICES for the world. The barrier's own words are taken for granted: whoever leaves it
  * has acquired all arrivals. */
 #define is_in(r, b) ((b) == DEVICES || device_of(r) == (b))
 #define members(b) ((b) == DEVICES -> RANKS : ((b) + 1 < DEVICES -> PER_DEVICE : RANKS - (b) * PER_DEVICE))
 /* A device's barrier has done nothing for other devices. */
-#ifdef DEVICE_BARRIER_COUNTS_ALL_MAIL
+#ifdef DEVICE_BARRIER_COUNTS_ALL_MESSAGES
 #define counts_for(r, b) true
 #else
 #define counts_for is_in
 #endif
-#ifdef DEVICE_BARRIER_FORGETS_MAIL
+#ifdef DEVICE_BARRIER_FORGETS_MESSAGES
 #define is_settled(r, b) true
 #else
 #define is_settled is_in
@@ -572,13 +626,13 @@ inline flush() {
 #else
 #define puts_to_keep(b) ((b) == DEVICES -> 0 : 2)
 #endif
-#ifdef DEVICE_BARRIER_COUNTS_ALL_MAIL
+#ifdef DEVICE_BARRIER_COUNTS_ALL_MESSAGES
 #define told_in(b) told[me]
 #else
 #define told_in(b) told[me * 2 + ((b) == DEVICES)]
 #endif
 /* Only configurations with BARRIERS count and have a second meeting: in the others everything ends after the first, and
- * the ranks just take their mail then. It would double the number of states. */
+ * the ranks just take their messages then. It would double the number of states. */
 #if defined(NO_SECOND_MEETING) || !BARRIERS
 #define meets_again 0
 #else
@@ -589,7 +643,7 @@ inline flush() {
 #define seen_by(me, b) unread_seen[me * (DEVICES + 1) * 2 + turn_of(b)]
 #define is_full(b) (arrived[b] >= epoch[me * (DEVICES + 1) + b] * members(b))
 
-/* Tells by how much more messages this rank has sent than taken since it told so last. Mail that it has sent is no
+/* Tells by how much more messages this rank has sent than taken since it told so last. What it has sent is no
  * matter any more after the barrier. */
 inline arrive() {
     value = 0; number = 0;
@@ -600,7 +654,7 @@ inline arrive() {
         :: else
         fi;
         if
-        :: is_settled(number, b) && (!EVICT || near_link[me] == number) -> mailed_places[pair(me, number)] = 0
+        :: is_settled(number, b) && (!EVICT || near_connection[me] == number) -> placed[pair(me, number)] = payload_sent[pair(me, number)]
         :: else
         fi;
         number++
@@ -608,10 +662,10 @@ inline arrive() {
     od;
     number = 0;
     do
-    :: number < LANES ->
+    :: number < QUEUES ->
         if
-        :: source_of[lane_of(me, number)] != 0 && counts_for(source_of[lane_of(me, number)] - 1, b) ->
-            value = value - (received[lane_of(me, number)] - START)
+        :: source_of[queue_of(me, number)] != 0 && counts_for(source_of[queue_of(me, number)] - 1, b) ->
+            value = value - (received[queue_of(me, number)] - START)
         :: else
         fi;
         number++
@@ -628,9 +682,16 @@ inline arrive() {
     waits = 1
 }
 
+/* A rank arrives with a release as wide as what it has written reaches. */
+#ifdef BARRIER_RELEASES_DEVICE_ONLY
+#define barrier_reach(b) 0
+#else
+#define barrier_reach(b) ((b) == DEVICES)
+#endif
+
 inline cross_barrier() {
     d_step {
-        fence(me, (b) == DEVICES) ->
+        fence(me, barrier_reach(b)) ->
         value = (b) == DEVICES;
         number = 0;
         do
@@ -645,7 +706,7 @@ inline cross_barrier() {
     }
     do
     :: d_step { waits && is_full(b) ->
-        more = mailed_counts && !settled && (!BARRIERS || arrived_unread[turn_of(b)] != seen_by(me, b));
+        more = messages_count && !settled && (!BARRIERS || arrived_unread[turn_of(b)] != seen_by(me, b));
 #if BARRIERS
         seen_by(me, b) = arrived_unread[turn_of(b)];
 #endif
@@ -660,10 +721,10 @@ inline cross_barrier() {
         :: else -> break
         od;
         number = 0; waits = 0 }
-    :: d_step { !waits && meets_again && !has_mail(0) && !has_mail(LANES - 1) && fence(me, (b) == DEVICES) ->
+    :: d_step { !waits && meets_again && no_messages && fence(me, barrier_reach(b)) ->
         more = 0; settled = 1;
         arrive() }
-    :: d_step { !waits && !meets_again && !(more && (has_mail(0) || has_mail(LANES - 1))) ->
+    :: d_step { !waits && !meets_again && !(more && !no_messages) ->
         more = 0;
         value = (b) == DEVICES;
         number = 0;
@@ -689,25 +750,26 @@ inline cross_barrier() {
     od
 }
 
-/* A source has either a lane or the counter. */
+/* What is in the counter may not have been looked at. */
 #define all_came(s) \
-    ((s) >= RANKS || max(consumed[pair(s, me)], counter[pair(s, me)]) == issued[pair(s, me)])
+    ((s) >= RANKS || consumed[pair(s, me)] + counter[pair(s, me)] - counted[pair(s, me)] == issued[pair(s, me)])
 
 proctype rank(byte me) {
-    byte operations, t, does, l, batch, done, skipped, rest, p, at, value, number, b;
-    bit waits, more, met, settled;
-    operations = ((LINKS >> me * RANKS) % (1 << RANKS) -> OPERATIONS : 0);
+    byte operations, t, does, l, batch, done, skipped, rest, p, at, value, number, b, seen_source, seen_value;
+    bit waits, more, met, settled, overlaps, asked_once;
+    seen_source = none;
+    operations = ((CONNECTIONS >> me * RANKS) % (1 << RANKS) -> OPERATIONS : 0);
 program:
     do
     :: atomic { operations > 0 ->
         operations--;
         if
-        :: has_link(me, 0) -> t = 0
+        :: has_connection(me, 0) -> t = 0
 #if RANKS > 1
-        :: has_link(me, 1) -> t = 1
+        :: has_connection(me, 1) -> t = 1
 #endif
 #if RANKS > 2
-        :: has_link(me, 2) -> t = 2
+        :: has_connection(me, 2) -> t = 2
 #endif
         fi;
         if
@@ -722,25 +784,39 @@ program:
         if
         :: does == only_flush -> flush()
         :: else ->
-            find_link();
-            make_room();
+            find_connection();
+            find_room();
             if
-            :: (does & 3) && !(mails && payload_fits) ->
-                put_directly(does & 3);
-                does = does & ~3
+            :: does < only_put && goes_as_message -> send_message(does, 0); does = 0; goto sent_by_message
             :: else
             fi;
             if
-            :: atomic { mails -> send_message(does) }
-            :: does < only_put && !mails -> add_to_counter()
+            :: (does & 3) != 0 ->
+                find_overlap(does & 3);
+                if
+                :: overlaps && does > only_put && goes_as_message -> send_message(does & 3, 1); does = 0; goto sent_by_message
+                :: overlaps && !(does > only_put && goes_as_message) -> await_delivery()
+                :: else
+                fi;
+                put_directly(does & 3);
+                does = does & ~3;
+                find_room()
             :: else
-            fi
+            fi;
+            if
+            :: does < only_put && goes_as_message -> send_message(0, 0)
+            :: does < only_put && !goes_as_message -> add_to_counter()
+            :: else
+            fi;
+sent_by_message: skip
         fi;
-        d_step { t = 0; does = 0 }
-#if LANES < RANKS - 1
-    :: look_at_counter(0)
-    :: look_at_counter(1)
+        atomic { t = 0; does = 0 }
+    :: see_counter(0)
+    :: see_counter(1)
+#if RANKS > 2
+    :: see_counter(2)
 #endif
+    :: count_notifications()
     LOOK
     :: (operations == 0 || BARRIERS && !met) -> break
     od;
@@ -760,10 +836,10 @@ program:
 #define TIMES16(m) TIMES8(m, 0) TIMES8(m, 8)
 
 #define LAND_PACKET(i) \
-    :: d_step { (i) < RANKS * LANES * SLOTS && stored[i] != visible[i] -> \
+    :: d_step { (i) < RANKS * QUEUES * SLOTS && stored[i] != visible[i] -> \
         visible[i] = stored[i]; \
         s = writer[(i) / SLOTS] - 1; \
-        in_flight[s * 2 + reach(s, (i) / SLOTS / LANES)]--; \
+        in_flight[s * 2 + reach(s, (i) / SLOTS / QUEUES)]--; \
         s = 0 }
 /* A later put is never overwritten by an earlier one. */
 #define LAND_DATA(i) \
@@ -802,12 +878,13 @@ init {
     byte i;
     d_step {
         do
-        :: i < RANKS * LANES * SLOTS -> stored[i] = START; visible[i] = START; i++
+        :: i < RANKS * QUEUES * SLOTS -> stored[i] = START; visible[i] = START; i++
         :: else -> break
         od;
         i = 0;
         do
-        :: i < RANKS * LANES -> received[i] = START; payload_received[i] = START; credited[i] = START; i++
+        :: i < RANKS * QUEUES -> received[i] = START; payload_received[i] = START; credited[i] = START;
+            payload_credited[i] = START; i++
         :: else -> break
         od;
         i = 0;
@@ -816,12 +893,12 @@ init {
             credit_stored[i] = START % credit_modulus; credit[i] = credit_stored[i];
             payload_credit_stored[i] = START % CREDITS; payload_credit[i] = payload_credit_stored[i];
             freed[i] = START; payload_freed[i] = START; sent[i] = START; payload_sent[i] = START;
-            last_put[i] = START; i++
+            placed[i] = START; i++
         :: else -> break
         od;
         i = 0;
         do
-        :: i < RANKS -> near_link[i] = none; i++
+        :: i < RANKS -> near_connection[i] = none; i++
         :: else -> break
         od;
         i = 0

@@ -293,14 +293,15 @@ TEST(Collectives, RunOnceInOrder) {
                       __shared__ int calls, published;
                       for (int round = 1; round <= 100; ++round) {
                           source[threadIdx.x] = round;
-                          exec::copy(target.data(), source.data(), sizeof source);
+                          exec::sync_block();
+                          exec::copy_bytes(reinterpret_cast<std::byte*>(target.data()),
+                                           reinterpret_cast<const std::byte*>(source.data()), sizeof source);
                           exec::sync_then_run([&] { published = round; });
                           exec::sync_block();
                           wrong += target[(threadIdx.x + 1) % 64] != round || published != round;
                           exec::run_then_sync([&] { ++calls; });
                           wrong += calls != round;
                           exec::sync_block();
-                          exec::copy(target.data(), target.data(), sizeof target);
                       }
                   }),
               "");
@@ -587,7 +588,7 @@ void neighbour_with_warp_barrier() {
 }
 void read_of_unordered_copy() {
     __shared__ int source[4], target[4];
-    exec::copy(target, source, sizeof source);
+    exec::copy_bytes(reinterpret_cast<std::byte*>(target), reinterpret_cast<const std::byte*>(source), sizeof source);
     const volatile int seen = target[0];
     (void)seen;
 }

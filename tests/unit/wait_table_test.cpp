@@ -23,6 +23,11 @@ wait_record in(waiting what, std::uint32_t detail = 0) {
 wait_record in(collective kind, waiting what = waiting::collective) {
     return in(what, static_cast<std::uint32_t>(kind));
 }
+wait_record for_delivery(std::uint32_t target, detail::operation by) {
+    wait_record wait = in(waiting::delivery, target);
+    wait.expected = static_cast<std::uint32_t>(by);
+    return wait;
+}
 wait_record on_tag(std::uint32_t tag, std::uint32_t source, std::uint32_t age_ms = 2000) {
     wait_record wait = in(waiting::notifications, tag);
     wait.expected = 1;
@@ -51,11 +56,14 @@ TEST(wait_table, ranks_that_wait_for_each_other_by_different_means) {
                   guess);
 }
 
-TEST(wait_table, full_mailboxes_and_barriers_are_no_guess) {
-    const auto table = table_of({in(waiting::mailbox, 2), in(collective::barrier_device), in(waiting::mailbox, 1)}, 3);
+TEST(wait_table, deliveries_and_barriers_are_no_guess) {
+    const auto table = table_of({for_delivery(2, detail::operation::flush), in(collective::barrier_device),
+                                 for_delivery(1, detail::operation::put_notify)},
+                                3);
     // 0 -> 2 -> 1 -> 0 or 2: the shorter one.
-    EXPECT_EQ(table.conclusion(),
-              "\ncycle: rank 1 waits in barrier(device) for rank 2, which waits for space in the mailbox of rank 1");
+    EXPECT_EQ(table.conclusion(), "\ncycle: rank 1 waits in barrier(device) for rank 2, which waits in put_notify for "
+                                  "rank 1 to take what it has put there");
+    EXPECT_NE(table.lines().find("in flush, for what it has put to rank 2 to be taken"), std::string::npos);
 }
 
 TEST(wait_table, a_rank_that_waits_for_itself) {
@@ -167,9 +175,9 @@ TEST(wait_table, neighbours_that_wait_for_each_other_are_alike) {
 
 // Records come from memory that a broken program may have written to, or from a socket.
 TEST(wait_table, nonsense_does_no_harm) {
-    const auto table = table_of(
-        {sent_by(77, 1), in(waiting::mailbox, 99), in(waiting::collective, 1000), in(static_cast<waiting>(1u << 30))},
-        2);
+    const auto table = table_of({sent_by(77, 1), for_delivery(99, static_cast<detail::operation>(1000)),
+                                 in(waiting::collective, 1000), in(static_cast<waiting>(1u << 30))},
+                                2);
     EXPECT_FALSE(table.lines().empty());
     table.conclusion();
 }

@@ -37,8 +37,8 @@ DCUDA_DEVICE void order_before_engine() { asm volatile("fence.proxy.async;" ::: 
 // place the earlier may win.
 // PERF: the instruction also invalidates the L1 cache, so only who has copied so executes it.
 DCUDA_DEVICE void complete_copies() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
-DCUDA_DEVICE void complete_copies(staging& by, bool is_leader) {
-    if (!is_leader || by.pending == 0) return;
+DCUDA_DEVICE void complete_copies(staging& by) { // the leader
+    if (by.pending == 0) return;
     complete_copies();
     by.pending = 0;
 }
@@ -142,7 +142,7 @@ DCUDA_DEVICE void copy_by_engine(staging& by, std::byte* target, const std::byte
 
 DCUDA_DEVICE void order_before_engine() {}
 DCUDA_DEVICE void complete_copies() {}
-DCUDA_DEVICE void complete_copies(staging&, bool) {}
+DCUDA_DEVICE void complete_copies(staging&) {}
 DCUDA_DEVICE staging find_staging(const staging_shape&) { return {}; }
 DCUDA_DEVICE bool is_engine_copy(const staging&, const void*, const void*, std::size_t, std::size_t) { return false; }
 DCUDA_DEVICE void copy_by_engine(staging&, std::byte*, const std::byte*, std::size_t) {}

@@ -47,7 +47,7 @@ DCUDA_DEVICE std::uint32_t* counter_of(const courier_task& task, std::uint32_t r
 // under way bring nothing: those of a warp to one line are answered one after the other (H200, 2026-11-22). A fence
 // takes 0.2 us, so notifications without payload do without.
 DCUDA_DEVICE void deliver_small(const courier_task& task, courier_state& state) {
-    const team all{threadIdx.x, 32};
+    const warp_group all{threadIdx.x, 32};
     const unsigned lane = all.index;
     constexpr unsigned idle_lanes = 2 * packets_per_command, parts = commands_of_look / commands_of_warp;
     unsigned lanes = idle_lanes;
@@ -115,7 +115,7 @@ DCUDA_DEVICE void deliver_small(const courier_task& task, courier_state& state) 
                     commands = delivery_commands(bytes);
                     if (taken + commands > there) break;      // the rest is on its way
                     const unsigned number = lane - first - 2; // of the payload's packet
-                    const std::uint32_t at = number * mail_bytes;
+                    const std::uint32_t at = number * packet_payload_bytes;
                     if (lane >= first + 2 && at < bytes)
                         store_chunk(place + at, chunk_bytes(bytes, number), got.payload);
                     if (lane == first) notify = counter_of(task, rank, tag);

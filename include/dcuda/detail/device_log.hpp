@@ -65,7 +65,7 @@ private:
         command cmd{
             {static_cast<std::uint32_t>(opcode::log), state_->device_rank, static_cast<std::uint32_t>(kind), bytes}};
         if (bytes != 0) memcpy(cmd.words + 4, content, bytes);
-        send_command(*state_, cmd);
+        send_command(exec::lead_access::alone(), *state_, cmd);
         open_ = true;
     }
 

@@ -21,17 +21,20 @@ namespace cpu {
 
 using action = void (*)(void* data);
 
-// Who may see what the action did: every thread that returns, or only the thread that ran it. In time the action always
-// ends before another thread goes on; ThreadSanitizer is told no more order than the GPU gives.
-enum class action_order { before_return, unordered };
+// All threads of the block meet; the last to arrive runs first(data), then second(data); either may be null. Every
+// thread that returns sees what the first did, and only after the next barrier what the second did: in time both end
+// before another thread goes on, but ThreadSanitizer is told no more order than a GPU gives. Both may throw: the other
+// threads go on all the same.
+void meet(action first, action second, void* data);
 
-// All threads of the block meet; the last to arrive runs the action. It may throw: the others go on all the same.
-void meet(action_order order, action run, void* data);
-
-template <class F>
-void meet_and_run(action_order order, F& f) {
-    meet(
-        order, [](void* data) { (*static_cast<F*>(data))(); }, const_cast<std::remove_const_t<F>*>(&f));
+template <class First, class Second>
+void meet_and_run(const First& first, const Second& second) {
+    struct both {
+        const First& first;
+        const Second& second;
+    } steps{first, second};
+    meet([](void* data) { static_cast<both*>(data)->first(); }, [](void* data) { static_cast<both*>(data)->second(); },
+         &steps);
 }
 
 void* dynamic_shared();
@@ -49,17 +52,18 @@ Function* far(Function* function) {
     return function;
 }
 
-// Exactly one thread of the block runs f; no thread returns before f returned.
+// One thread of the block runs f; no thread returns before f returned.
 template <class F>
-void run_then_sync(F&& f) {
-    cpu::meet_and_run(cpu::action_order::before_return, f);
+void run_then_sync(const F& f) {
+    cpu::meet([](void* data) { (*static_cast<const F*>(data))(); }, nullptr, const_cast<F*>(&f));
 }
 
 // f runs once after all threads have arrived. The threads need not wait for its end: what f writes is ordered for the
 // block only by the next barrier.
 template <class F>
-void sync_then_run(F&& f) {
-    cpu::meet_and_run(cpu::action_order::unordered, f);
+void sync_then_run(const F& f) {
+    cpu::meet(
+        nullptr, [](void* data) { (*static_cast<const F*>(data))(); }, const_cast<F*>(&f));
 }
 
 // The threads take turns here: they meet, so that the moment of one of them is one of the whole rank.
@@ -70,28 +74,27 @@ inline void align_turns() {
 // What large copies pass through, and who makes them, on a GPU: detail/bulk_copy.cuh. Here nothing.
 struct staging {};
 inline staging find_staging(const staging_shape&) { return {}; }
-inline void complete_copies(staging&, bool) {}
+inline void complete_copies(staging&) {}
+
+// Who makes a copy.
+enum class copy_way : unsigned { threads, engine };
+
+// Tests can delay threads where the order of the block's warps matters: DCUDA_FIBER_SEED does it here.
+inline void delay() {}
 
 inline bool is_leader() { return (threadIdx.x | threadIdx.y | threadIdx.z) == 0; }
 
-// The block's copy, without any synchronisation.
+// The block's copy between two of its barriers.
 inline void copy_bytes(std::byte* target, const std::byte* source, std::size_t bytes) {
-    if (is_leader()) std::memcpy(target, source, bytes);
+    if (is_leader() && target != source && bytes != 0) std::memcpy(target, source, bytes);
 }
 
-// All threads arrive and the block copies; `target` may still be written when a thread returns.
-inline void copy(void* target, const void* source, std::size_t bytes) {
-    sync_then_run([&] {
-        if (target != source && bytes != 0) std::memcpy(target, source, bytes);
-    });
-}
-
-// The same after before(), which all threads run when all have arrived.
-template <class Before>
-void copy(staging&, void* target, const void* source, std::size_t bytes, const Before& before) {
-    sync_block();
-    before();
-    copy(target, source, bytes);
+// The same, on a GPU by the copy engine where that is faster.
+inline copy_way choose_copy(const staging&, const void*, const void*, std::size_t) { return copy_way::threads; }
+inline void prepare_copy(std::size_t) {}
+inline bool has_edges(const void*, std::size_t) { return false; }
+inline void copy(staging&, copy_way, std::byte* target, const std::byte* source, std::size_t bytes) {
+    copy_bytes(target, source, bytes);
 }
 
 // Ends the calling CUDA thread; its destructors run. Barriers no longer wait for it.

@@ -40,11 +40,17 @@ DCUDA_DEVICE auto far(Result (*function)(Parameters...)) {
     return function;
 }
 
-// One thread runs f; no thread returns before f has returned.
-template <class F>
-DCUDA_DEVICE void run_then_sync(const F& f) {
-    if (is_leader()) f();
-    __syncthreads();
+// In a build with DCUDA_DELAYS a warp now and then comes late to where the order of the block's warps matters, so that
+// tests meet orders that are rare.
+DCUDA_DEVICE void delay() {
+#if DCUDA_DELAYS
+    std::uint32_t number = static_cast<std::uint32_t>(clock64()) * 0x9E3779B1u +
+                           (thread_index() / 32 + 1) * 0x85EBCA6Bu + block_index() * 0xC2B2AE35u + DCUDA_DELAYS;
+    number ^= number >> 15;
+    number *= 0x2C1B3C6Du;
+    number ^= number >> 12;
+    if (number % 8 == 0) __nanosleep(number >> 8 & 0xfff);
+#endif
 }
 
 // Where threads take turns they meet here: not on a GPU.
@@ -139,30 +145,37 @@ DCUDA_DEVICE void copy_bytes(std::byte* target, const std::byte* source, std::si
     copy_edges(target, source, bytes, cut);
 }
 
-// All threads arrive, run before(), and copy, large copies by the engine if it can. When a thread returns, others or
-// the copy engine may still be copying: the block's barrier and complete_copies() by the leader come before whatever
-// tells of the copy.
-template <class Before>
-DCUDA_DEVICE void copy(staging& by, void* target, const void* source, std::size_t bytes, const Before& before) {
-    auto* to = static_cast<std::byte*>(target);
-    const auto* from = static_cast<const std::byte*>(source);
-    // What the threads can copy in one round is done sooner that way.
-    if (!is_engine_copy(by, to, from, bytes, std::size_t(block_threads()) * loads_in_flight * 16)) {
-        complete_copies(by, is_leader()); // ORDER bulk-then-words
-        __syncthreads();
-        before();
-        copy_bytes(to, from, bytes);
-        return;
-    }
-    const edges cut(to, bytes, 16);
-    if (cut.inner != bytes) complete_copies(by, is_leader()); // ORDER bulk-then-words
-    order_before_engine();
-    __syncthreads();
-    before();
-    copy_edges(to, from, bytes, cut);
+// Who makes a copy: the block's threads through registers, or the copy engine all but the edges.
+enum class copy_way : unsigned { threads, engine };
+
+// What the threads can copy in one round is done sooner that way.
+DCUDA_DEVICE std::size_t round_bytes() { return std::size_t(block_threads()) * loads_in_flight * 16; }
+
+// One thread, before a barrier of the block that comes before the copy.
+DCUDA_DEVICE copy_way choose_copy(const staging& by, const void* target, const void* source, std::size_t bytes) {
+    return is_engine_copy(by, target, source, bytes, round_bytes()) ? copy_way::engine : copy_way::threads;
+}
+
+// All threads, before that barrier.
+DCUDA_DEVICE void prepare_copy(std::size_t bytes) {
+    if (bytes > round_bytes()) order_before_engine();
+}
+
+// All threads, after that barrier. When a thread returns, others or the copy engine may still be copying: the block's
+// barrier, and complete_copies() by the leader, come before whatever tells of the copy. Unless the engine makes all of
+// it, complete_copies() came before the barrier, too. ORDER bulk-then-words.
+DCUDA_DEVICE void copy(staging& by, copy_way way, std::byte* target, const std::byte* source, std::size_t bytes) {
+    if (way == copy_way::threads) return copy_bytes(target, source, bytes);
+    const edges cut(target, bytes, 16);
+    copy_edges(target, source, bytes, cut);
     if (!is_leader()) return;
-    order_before_engine(); // what before() has acquired
-    copy_by_engine(by, to + cut.head, from + cut.head, cut.inner);
+    order_before_engine(); // what the leader has acquired since prepare_copy()
+    copy_by_engine(by, target + cut.head, source + cut.head, cut.inner);
+}
+
+// One thread: whether a copy has edges, which the engine does not make.
+DCUDA_DEVICE bool has_edges(const void* target, std::size_t bytes) {
+    return edges(static_cast<const std::byte*>(target), bytes, 16).inner != bytes;
 }
 
 // Ends the calling thread. Threads that have exited count as arrived in later __syncthreads of the block. Shared memory

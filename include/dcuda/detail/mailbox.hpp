@@ -1,21 +1,18 @@
-// Small puts and notifications by mail: payload and sequence number travel in the same 128-bit packets, so nothing
+// Messages: small puts and notifications. Payload and sequence number travel in the same 128-bit packets, so nothing
 // waits for an acknowledgement before it notifies. docs/design/mailbox.md has the protocol and its argument. Here is
-// what a mailbox holds and how its rank takes it; mail_send.hpp sends.
+// what a mailbox holds and how its rank takes it; mailbox_send.hpp sends.
 //
-// A source writes messages into its lane of the target's mailbox. The target looks at its mailbox whenever it waits,
-// copies payload into its windows and counts notifications. A lane has one writer and one reader and is a queue; so the
-// messages of a source arrive in order.
+// A source writes messages into its queue of the target's mailbox. The target looks at its mailbox in every operation,
+// copies payload into its windows and counts notifications. A queue has one writer and one reader; so the messages of a
+// source arrive in order.
 //
-// The functions of this file are called by a team (team.hpp), with the same arguments, unless they say otherwise.
+// The functions of this file are called by all threads of a group, the lead warp or a lone thread, with the same
+// arguments, unless they say otherwise.
 #pragma once
 
 #include "dcuda/detail/rank_state.hpp"
-#include "dcuda/detail/team.hpp"
 
 namespace dcuda::detail {
-
-// Payload packets that each thread takes at once in the usual wait (await_the_usual).
-inline constexpr unsigned packets_in_flight = 3;
 
 // --- Payload -------------------------------------------------------------------------------------------------------
 
@@ -23,12 +20,12 @@ struct chunk {
     std::uint32_t words[3];
 };
 
-// Whether a place or a number of bytes is no multiple of 4.
-DCUDA_DEVICE bool is_odd(const std::byte* place, std::uint32_t bytes) {
-    return ((static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(place)) | bytes) & 3) != 0;
+// Whether an address or a number of bytes is no multiple of 4.
+DCUDA_DEVICE bool is_unaligned(const std::byte* address, std::uint32_t bytes) {
+    return ((static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(address)) | bytes) & 3) != 0;
 }
 
-DCUDA_COLD chunk load_odd_chunk(const std::byte* source, std::uint32_t bytes) {
+DCUDA_COLD chunk load_unaligned_chunk(const std::byte* source, std::uint32_t bytes) {
     chunk result{};
     for (std::uint32_t i = bytes; i-- > 0;) { // the words move through the chunk, which has no index
         result.words[2] = result.words[2] << 8 | result.words[1] >> 24;
@@ -38,15 +35,15 @@ DCUDA_COLD chunk load_odd_chunk(const std::byte* source, std::uint32_t bytes) {
     return result;
 }
 
-// At most 12 bytes of a payload. Neighbouring threads load neighbouring chunks.
+// At most 12 bytes of a payload. Neighbouring threads load neighbouring chunks. One thread.
 DCUDA_DEVICE chunk load_chunk(const std::byte* source, std::uint32_t bytes) {
-    if (is_odd(source, bytes)) return load_odd_chunk(source, bytes);
+    if (is_unaligned(source, bytes)) return load_unaligned_chunk(source, bytes);
     const auto* words = reinterpret_cast<const std::uint32_t*>(source);
     return {{words[0], bytes > 4 ? words[1] : 0, bytes > 8 ? words[2] : 0}};
 }
 
-DCUDA_COLD void store_odd_chunk(std::byte* target, std::uint32_t bytes, std::uint32_t a, std::uint32_t b,
-                                std::uint32_t c) {
+DCUDA_COLD void store_unaligned_chunk(std::byte* target, std::uint32_t bytes, std::uint32_t a, std::uint32_t b,
+                                      std::uint32_t c) {
     for (std::uint32_t i = 0; i < bytes; ++i) {
         target[i] = static_cast<std::byte>(a);
         a = a >> 8 | b << 24;
@@ -56,327 +53,344 @@ DCUDA_COLD void store_odd_chunk(std::byte* target, std::uint32_t bytes, std::uin
 }
 
 DCUDA_DEVICE void store_chunk(std::byte* target, std::uint32_t bytes, const std::uint32_t (&content)[3]) {
-    if (is_odd(target, bytes)) return store_odd_chunk(target, bytes, content[0], content[1], content[2]);
+    if (is_unaligned(target, bytes)) return store_unaligned_chunk(target, bytes, content[0], content[1], content[2]);
     auto* words = reinterpret_cast<std::uint32_t*>(target);
     words[0] = content[0];
     if (bytes > 4) words[1] = content[1];
     if (bytes > 8) words[2] = content[2];
 }
 
-DCUDA_DEVICE std::uint32_t packets_for(std::uint32_t bytes) { return (bytes + mail_bytes - 1) / mail_bytes; }
+DCUDA_DEVICE std::uint32_t packets_for(std::uint32_t bytes) {
+    return (bytes + packet_payload_bytes - 1) / packet_payload_bytes;
+}
 
 // What of `bytes` the chunk with this number holds.
 DCUDA_DEVICE std::uint32_t chunk_bytes(std::uint32_t bytes, std::uint32_t number) {
-    const std::uint32_t rest = bytes - number * mail_bytes;
-    return rest < mail_bytes ? rest : mail_bytes;
+    const std::uint32_t rest = bytes - number * packet_payload_bytes;
+    return rest < packet_payload_bytes ? rest : packet_payload_bytes;
 }
 
-// --- The receiving side --------------------------------------------------------------------------------------------
+// --- Tags ----------------------------------------------------------------------------------------------------------
 
-// The notifications of a tag, as this rank knows them. One thread.
-DCUDA_DEVICE tag_record& notifications(rank_state& state, std::uint32_t tag) {
-    tag_entry& entry = state.tag_cache[tag % cached_tags];
-    if (entry.tag != tag) {
-        state.tag_records[entry.tag] = entry.record;
-        if (entry.origin != 0) state.forgotten_origins |= 1u << entry.tag % 32;
-        const bool forgotten = (state.forgotten_origins >> tag % 32 & 1) != 0;
-        entry = {tag, state.tag_records[tag], 0, 0, forgotten ? forgotten_origin : std::uint16_t{0}};
-    }
-    return entry.record;
-}
-
-// That many more have come with this tag than the program has consumed, by this lane. One thread.
-DCUDA_DEVICE void count_mail(rank_state& state, std::uint32_t tag, std::uint32_t count, std::uint32_t lane) {
-    notifications(state, tag).consumed -= count;
-    state.tag_cache[tag % cached_tags].origin = static_cast<std::uint16_t>(lane + 1);
-}
-
-// A lane of this rank's mailbox.
-DCUDA_DEVICE const packet* lane_at(const rank_state& state, std::uint32_t lane) {
-    return state.mail + lane * state.device.lanes.size();
-}
-
-// Looks which lanes have mail; bit by lane.
-template <class Team>
-DCUDA_DEVICE unsigned look_at_lanes(const Team& all, rank_state& state) {
-    const lane_shape rings = state.device.lanes;
-    if (rings.packets == 0) return 0;
-    for (;;) {
-        const std::uint32_t known = state.lanes;
-        // PERF: these loads are under way at the same time.
-        std::uint32_t taken = all.leads() ? load_relaxed(&state.status->lanes_taken) : 0;
-        unsigned arrived = 0;
-        for (std::uint32_t begin = 0; begin < known; begin += all.count) {
-            const std::uint32_t lane = begin + all.index;
-            bool mine = false;
-            if (lane < known) {
-                const std::uint32_t position = state.inbound[lane].taken.messages;
-                mine = load_relaxed(&lane_at(state, lane)[rings.header(position)].sequence) == position + 1;
-            }
-            arrived |= vote(all, mine) << begin;
-        }
-        taken = broadcast(all, taken, 0);
-        if (taken > lanes_per_rank) taken = lanes_per_rank;
-        if (taken == known) return arrived;
-        sync(all);
-        if (all.leads()) state.lanes = taken;
-        sync(all);
-    }
-}
-
-// A hello says who writes into the lane, and where that rank learns what has been taken. One thread.
-DCUDA_DEVICE void meet_source(rank_state& state, std::uint32_t lane, const header& hello) {
-    const auto [process, source] = place_of(state, hello.words[2]);
-    state.inbound[lane].credit = state.device.peers[process].credits + source * links_per_rank + hello.words[0];
-    state.lane_sources[lane] = hello.words[2];
-    if (process != state.device.process_index) state.remote_lanes |= 1u << lane;
-}
-
-// The next message with this tag is expected in that lane, with so much payload. One thread.
-DCUDA_DEVICE void foresee(rank_state& state, std::uint32_t tag, std::uint32_t lane, std::uint32_t packets) {
-    tag_entry& entry = state.tag_cache[tag % cached_tags];
-    if (entry.tag != tag) return;
-    entry.lane = lane;
-    entry.packets = static_cast<std::uint16_t>(packets);
-}
-
-// Copies packet `number` of the message's payload to its place. It lies at `from`, with this sequence number; `part` is
-// what was seen there. Waits for it if it is still on its way. One thread.
-DCUDA_DEVICE void place_packet(rank_state& state, const packet* from, std::uint32_t sequence, packet part,
-                               const header& message, std::uint32_t number) {
-    if (await_packet<order_tag::mail_observe>(from, sequence, part, state.device.aborted))
-        store_chunk(message.target() + number * mail_bytes, chunk_bytes(message.bytes(), number), part.payload);
-    else
-        store_relaxed(&state.ended, 1);
-}
-
-// Takes all messages that have arrived in one lane. One thread, with few registers: this is called in the middle of
-// waits, whose registers it adds its own to. Its variables are in shared memory.
-DCUDA_COLD bool take_lane(lone_thread, shared_state shared, std::uint32_t number, bool) {
+// Brings a tag near, in place of another.
+template <class Group>
+DCUDA_COLD unsigned load_tag(Group group, shared_state shared, std::uint32_t tag) {
     rank_state& state = shared.get();
-    in_memory<courier>& at = state.meanwhile;
-    for (at.lane = number;;) {
-        at.position = state.inbound[at.lane].taken.messages;
-        {
-            const packet head = load_packet<order_tag::mail_observe>(
-                lane_at(state, at.lane) + state.device.lanes.header(at.position), at.position + 1);
-            if (head.sequence != at.position + 1) return false;
-            for (unsigned i = 0; i < 3; ++i) at.message.words[i] = head.payload[i];
+    endpoint& own = state.own.of(group);
+    const unsigned place = own.next_tag;
+    sync(group); // nobody still reads what the entry holds now
+    if (group.leads()) {
+        tag_entry& entry = own.tags[place];
+        const std::uint32_t before = own.tag_keys[place];
+        if (before != no_tag_key) {
+            state.tag_records[before] = entry.record;
+            if (entry.origin != 0) own.forgotten_origins |= 1u << before % 32;
         }
-        // ORDER notify-observe: what the source released before this message, and before its payload is placed: of two
-        // puts to one place the later wins.
-        if (state.meanwhile.message.vouches()) acquire_packet<order_tag::mail_observe>(state.notification_scope);
-        at.position = state.inbound[at.lane].taken.packets;
-        at.number = 0;
-        while (at.number < packets_for(state.meanwhile.message.bytes())) {
-            packet part{};
-            part.sequence = at.position; // none that is expected
-            place_packet(state, lane_at(state, at.lane) + state.device.lanes.packet(at.position), at.position + 1, part,
-                         state.meanwhile.message, at.number);
-            at.position = at.position + 1;
-            at.number = at.number + 1;
-        }
-        if (state.meanwhile.message.is_hello())
-            meet_source(state, at.lane, state.meanwhile.message);
-        else
-            count_mail(state, state.meanwhile.message.tag(), 1, at.lane);
-        state.inbound[at.lane].taken.packets = at.position;
-        ++state.inbound[at.lane].taken.messages;
+        const bool forgotten = (own.forgotten_origins >> tag % 32 & 1) != 0;
+        entry = {state.tag_records[tag], 0, 0, forgotten ? forgotten_origin : std::uint16_t{0}};
+        own.tag_keys[place] = tag;
+        own.next_tag = (place + 1) % cached_tags;
     }
+    sync(group);
+    return place;
 }
 
-DCUDA_DEVICE bool owes_credit(const inbound_lane& to, const lane_shape& rings, std::uint32_t share) {
-    const std::uint32_t messages = to.taken.messages - to.credited.messages;
-    const std::uint32_t packets = to.taken.packets - to.credited.packets;
-    const bool much = share == 0 || messages * share > rings.headers || packets * share > rings.packets;
-    return to.credit != nullptr && messages != 0 && much;
+// What this rank knows of a tag, which must exist.
+template <class Group>
+DCUDA_DEVICE tag_entry& find_tag(const Group& group, rank_state& state, std::uint32_t tag) {
+    endpoint& own = state.own.of(group);
+    unsigned place = find_by_hint(group, own.tag_keys, own.tag_hints, tag);
+    if (place == cached_tags) place = load_tag(group, state, tag);
+    return own.tags[place];
 }
 
-// Tells the source of a lane what we have taken. One thread.
-DCUDA_DEVICE void send_credit(rank_state& state, std::uint32_t lane) {
-    inbound_lane& to = state.inbound[lane];
-    to.credited = to.taken;
-    const scope reach = (state.remote_lanes >> lane & 1) != 0 ? scope::system : scope::device;
-    store_release<order_tag::mail_free>(reach, to.credit, credit_of(to.taken));
+// That many more notifications with this tag have come as messages; the last of them in this queue, with so much
+// payload: the next one is expected to be like it.
+template <class Group>
+DCUDA_DEVICE void count_messages(const Group& group, rank_state& state, std::uint32_t tag, std::uint32_t count,
+                                 std::uint32_t queue, std::uint32_t packets) {
+    tag_entry& entry = find_tag(group, state, tag);
+    if (!group.leads()) return;
+    entry.record.consumed -= count;
+    entry.queue = static_cast<std::uint16_t>(queue);
+    entry.packets = static_cast<std::uint16_t>(packets);
+    entry.origin = static_cast<std::uint16_t>(queue + 1);
 }
 
-// Tells sources what we have taken, in lanes where they do not know of messages that fill more than 1 / `share` of a
-// ring; with 0: of any. True if there was such a lane.
-//
-// ORDER mail-free -> mail-reuse: what the team has read out of the packets and written into windows is ordered before
-// the credit (the team's sync, then release), hence before whatever the source does on the strength of it.
-template <class Team>
-DCUDA_DEVICE bool give_credit(const Team& all, rank_state& state, std::uint32_t share) {
-    sync(all);
-    bool any = false;
-    for (std::uint32_t lane = all.index; lane < state.lanes; lane += all.count)
-        if (owes_credit(state.inbound[lane], state.device.lanes, share)) {
-            any = true;
-            send_credit(state, lane);
-        }
-    return vote(all, any) != 0;
+// --- Looking -------------------------------------------------------------------------------------------------------
+
+// A queue of this rank's mailbox.
+DCUDA_DEVICE const packet* queue_at(const rank_state& state, std::uint32_t queue) {
+    return state.mailbox + queue * state.device.queues.size();
 }
 
-#if defined(__CUDACC__)
-
-// The messages of a lane that a team takes together: each of its threads has the header of one.
+// Messages at the heads of queues, one for each thread of a group. Threads stand in rows: a row has a thread for each
+// queue; a message in a row is taken after those of its queue in the rows before.
 struct batch {
-    unsigned count;
-    header mine;
-    std::uint32_t packets; // of payload, up to and with this thread's message
+    unsigned mask;         // bit by thread: it has a message
+    mailbox_header header; // this thread's; zero without one
+    std::uint32_t queue;   // that it is in
+    std::uint32_t packet;  // position of its first packet of payload
+    std::uint32_t end;     // packets of payload up to and with this thread's message
+    std::uint32_t row, width;
 };
 
-// Messages that have arrived, from the next one on; count is 0 if there is none. With a count, these.
-DCUDA_DEVICE batch look_at_batch(const team& all, const rank_state& state, std::uint32_t lane,
-                                 unsigned known_count = 0) {
-    const std::uint32_t at = state.inbound[lane].taken.messages + all.index;
-    const packet head =
-        load_packet<order_tag::mail_observe>(lane_at(state, lane) + state.device.lanes.header(at), at + 1);
-    const unsigned count = known_count != 0 ? known_count : agreeing(all, head.sequence == at + 1);
-    batch found{count, {{head.payload[0], head.payload[1], head.payload[2]}}, 0};
-    if (all.index >= count) found.mine = {{0, 0, 0}};
-    found.packets = packets_for(found.mine.bytes());
-    for (unsigned step = 1; step < 32; step *= 2) {
-        const std::uint32_t before = shift_up(all, found.packets, step);
-        if (all.index >= step) found.packets += before;
+// Sums over the rows of a batch, for each column; up to and with this row.
+template <class Group>
+DCUDA_DEVICE std::uint32_t sum_of_rows(const Group& group, std::uint32_t value, std::uint32_t row, std::uint32_t width,
+                                       std::uint32_t rows) {
+    for (unsigned step = 1; step < rows; step *= 2) {
+        const std::uint32_t before = shift_up(group, value, step * width);
+        if (row >= step) value += before;
+    }
+    return value;
+}
+
+// Works out what follows from the headers of a batch: where payload begins, and how much there is. `taken`: of this
+// thread's queue, packets before the batch.
+template <class Group>
+DCUDA_DEVICE void locate_payload(const Group& group, batch& messages, std::uint32_t taken, std::uint32_t rows) {
+    const std::uint32_t packets = messages.header.packets();
+    messages.packet = taken + sum_of_rows(group, packets, messages.row, messages.width, rows) - packets;
+    messages.end = sum_of_rows(group, packets, group.index, 1, group.count);
+}
+
+// The messages that have arrived in the queues from `first` on, `width` of them: no more than the group has threads.
+template <class Group>
+DCUDA_DEVICE batch collect(const Group& group, rank_state& state, std::uint32_t first, std::uint32_t width,
+                           std::uint32_t rows) {
+    const std::uint32_t row = group.index / width, queue = first + group.index % width;
+    const queue_position taken = state.own.of(group).inbound[queue].taken;
+    const std::uint32_t position = taken.messages + row;
+    packet head{};
+    head.sequence = position; // not what is expected
+    if (row < rows)
+        head = load_packet<order_tag::mail_observe>(queue_at(state, queue) + state.device.queues.header(position),
+                                                    position + 1);
+    // Without a gap: in all rows before there is one, too.
+    const std::uint32_t missing = sum_of_rows(group, head.sequence != position + 1 ? 1u : 0u, row, width, rows);
+    const bool is_there = missing == 0 && row < rows;
+    batch found{vote(group, is_there), {}, queue, 0, 0, row, width};
+    if (is_there) found.header = {{head.payload[0], head.payload[1], head.payload[2]}};
+    if (found.mask != 0) locate_payload(group, found, taken.packets, rows);
+    return found;
+}
+
+template <class Group>
+DCUDA_DEVICE std::uint32_t packets_of(const Group& group, const batch& messages) {
+    return broadcast(group, messages.end, group.count - 1);
+}
+
+// Whether messages of one queue may overlap: unless each lies behind those before it. Then they are placed one after
+// the other.
+template <class Group>
+DCUDA_DEVICE bool may_overlap(const Group& group, const batch& messages, std::uint32_t rows) {
+    const std::uint64_t begin = messages.header.address();
+    std::uint64_t end = messages.header.bytes() != 0 ? begin + messages.header.bytes() : 0;
+    const auto above = [&](unsigned step) {
+        const std::uint32_t low = shift_up(group, static_cast<std::uint32_t>(end), step * messages.width);
+        const std::uint32_t high = shift_up(group, static_cast<std::uint32_t>(end >> 32), step * messages.width);
+        return low | static_cast<std::uint64_t>(high) << 32;
+    };
+    for (unsigned step = 1; step < rows; step *= 2) {
+        const std::uint64_t before = above(step);
+        if (messages.row >= step && before > end) end = before;
+    }
+    const std::uint64_t before = above(1);
+    return any(group, messages.row != 0 && messages.header.bytes() != 0 && begin < before);
+}
+
+// --- Taking --------------------------------------------------------------------------------------------------------
+
+// Copies packet `number` of a message's payload to its target address; it is at `from`, with this sequence number.
+// Waits for it if it is still on its way. One thread.
+DCUDA_DEVICE void place_packet(rank_state& state, const packet* from, std::uint32_t sequence,
+                               const mailbox_header& message, std::uint32_t number) {
+    packet part = load_packet<order_tag::mail_observe>(from, sequence);
+    if (await_packet<order_tag::mail_observe>(from, sequence, part, state.device.aborted))
+        store_chunk(message.target() + number * packet_payload_bytes, chunk_bytes(message.bytes(), number),
+                    part.payload);
+    // Else the run has ended: who waits next sees it.
+}
+
+// Copies the payload of a batch to its target addresses: of all packets every `threads`-th from `first` on is this
+// thread's. A group, or any warp, which has the batch of the lead warp.
+template <class Group>
+DCUDA_DEVICE void place(const Group& group, rank_state& state, const batch& messages, std::uint32_t first,
+                        std::uint32_t threads) {
+    const queue_shape rings = state.device.queues;
+    const std::uint32_t packets = packets_of(group, messages);
+    for (std::uint32_t begin = 0; begin < packets; begin += threads) { // the same for all of the group
+        const std::uint32_t at = begin + first;
+        // Whose packet is it? The first message up to and with which there are more.
+        unsigned owner = 0;
+        for (unsigned step = 16; step != 0; step /= 2) {
+            const unsigned other = owner + step < group.count ? owner + step : group.count;
+            if (broadcast(group, messages.end, other - 1) <= at && owner + step < group.count) owner += step;
+        }
+        const mailbox_header message{{broadcast(group, messages.header.words[0], owner),
+                                      broadcast(group, messages.header.words[1], owner),
+                                      broadcast(group, messages.header.words[2], owner)}};
+        const std::uint32_t end = broadcast(group, messages.end, owner),
+                            queue = broadcast(group, messages.queue, owner);
+        const std::uint32_t number = at + message.packets() - end;
+        const std::uint32_t position = broadcast(group, messages.packet, owner) + number;
+        if (at < packets)
+            place_packet(state, queue_at(state, queue) + rings.packet(position), position + 1, message, number);
+    }
+}
+
+// A connect message says who writes into the queue, and where that rank learns what has been taken. One thread.
+DCUDA_DEVICE void connect_queue(rank_state& state, inbound_queue& queue, const mailbox_header& message) {
+    const auto [process, source] = locate(state, message.words[2]);
+    queue.credit = state.device.peers[process].credits + source * connections_per_rank + message.words[0];
+    queue.world_rank = message.words[2];
+    queue.reach = process == state.device.process_index ? scope::device : scope::system;
+}
+
+DCUDA_DEVICE bool owes_credit(const inbound_queue& queue, const queue_shape& rings, std::uint32_t share) {
+    const std::uint32_t messages = queue.taken.messages - queue.credited.messages;
+    const std::uint32_t packets = queue.taken.packets - queue.credited.packets;
+    const bool much = share == 0 || messages * share > rings.headers || packets * share > rings.packets;
+    return queue.credit != nullptr && messages != 0 && much;
+}
+
+// Tells the source of a queue what we have taken. One thread.
+DCUDA_DEVICE void send_credit(inbound_queue& queue) {
+    queue.credited = queue.taken;
+    store_release<order_tag::mail_free>(queue.reach, queue.credit, credit_of(queue.taken));
+}
+
+// Tells sources what we have taken, in queues where they do not know of messages that fill more than 1 / `share` of a
+// ring; with 0: of any. True if there was such a queue.
+//
+// ORDER mail-free -> mail-reuse: what the group has read out of the packets and written into windows is ordered before
+// the credit (the group's sync, then release), hence before whatever the source does on the strength of it.
+template <class Group>
+DCUDA_DEVICE bool give_credit(const Group& group, rank_state& state, std::uint32_t share) {
+    endpoint& own = state.own.of(group);
+    sync(group);
+    bool gives = false;
+    for (std::uint32_t queue = group.index; queue < own.queues; queue += group.count)
+        if (owes_credit(own.inbound[queue], state.device.queues, share)) {
+            gives = true;
+            send_credit(own.inbound[queue]);
+        }
+    return any(group, gives);
+}
+
+// After the payload of a batch is in place: takes its messages out of their queues and counts the notifications.
+template <class Group>
+DCUDA_DEVICE void settle(const Group& group, rank_state& state, const batch& messages) {
+    endpoint& own = state.own.of(group);
+    inbound_queue& queue = own.inbound[messages.queue];
+    const mailbox_header& header = messages.header;
+    const bool is_there = (messages.mask >> group.index & 1) != 0;
+    const unsigned below = group.index + messages.width;
+    const bool is_last = is_there && (below >= group.count || (messages.mask >> below & 1) == 0);
+    const bool asks = any(group, is_there && header.requests());
+    sync(group); // all have read the books that now change, and all payload is in place
+    if (is_there && header.connects()) connect_queue(state, queue, header);
+    if (is_last) {
+        queue.taken.messages += messages.row + 1;
+        queue.taken.packets = messages.packet + header.packets();
+    }
+    for (unsigned rest = vote(group, is_there && header.notifies()); rest != 0;) { // one tag after the other
+        const std::uint32_t tag = broadcast(group, header.tag(), lowest(rest));
+        const unsigned same = rest & vote(group, header.tag() == tag);
+        unsigned last = lowest(same);
+        for (unsigned others = same & (same - 1); others != 0; others &= others - 1) last = lowest(others);
+        count_messages(group, state, tag, bits_in(same), broadcast(group, messages.queue, last),
+                       broadcast(group, header.packets(), last));
+        rest &= ~same;
+    }
+    if (asks)
+        give_credit(group, state, 0);
+    else
+        sync(group);
+}
+
+// Before anything of a batch is placed.
+// ORDER notify-observe: what the sources released before these messages comes before their payload: of two puts to one
+// address the later wins. The threads that have seen the headers acquire, and the group's sync passes it on.
+template <class Group>
+DCUDA_DEVICE void acquire_batch(const Group& group, rank_state& state, const batch& messages) {
+    if (!any(group, messages.header.releases())) return;
+    acquire_packet<order_tag::mail_observe>(state.notification_scope);
+    sync(group);
+}
+
+// The messages that have arrived in the queues from `first` on; of those that overlap only the first.
+template <class Group>
+DCUDA_DEVICE batch collect_disjoint(const Group& group, rank_state& state, std::uint32_t first, std::uint32_t width) {
+    const std::uint32_t rows = group.count / width;
+    const batch messages = collect(group, state, first, width, rows);
+    if (messages.mask == 0 || rows == 1 || !may_overlap(group, messages, rows)) return messages;
+    return collect(group, state, first, width, 1);
+}
+
+// Takes a batch.
+template <class Group>
+DCUDA_DEVICE void take(const Group& group, rank_state& state, const batch& messages) {
+    acquire_batch(group, state, messages);
+    place(group, state, messages, group.index, group.count);
+    settle(group, state, messages);
+}
+
+// Learns of queues that sources have claimed since.
+template <class Group>
+DCUDA_DEVICE void find_queues(const Group& group, rank_state& state) {
+    endpoint& own = state.own.of(group);
+    std::uint32_t claimed = broadcast(group, group.leads() ? load_relaxed(&state.status->queues_claimed) : 0, 0);
+    if (claimed > queues_per_mailbox) claimed = queues_per_mailbox;
+    if (claimed == own.queues) return;
+    sync(group);
+    if (group.leads()) own.queues = claimed;
+    sync(group);
+}
+
+// Takes all messages that have arrived. True if there were any.
+template <class Group>
+DCUDA_COLD bool take_messages(Group group, shared_state shared) {
+    rank_state& state = shared.get();
+    if (state.device.queues.packets == 0) return false;
+    find_queues(group, state);
+    const std::uint32_t queues = state.own.of(group).queues;
+    bool found = false;
+    for (std::uint32_t first = 0; first < queues; first += group.count) {
+        const std::uint32_t width = queues - first < group.count ? queues - first : group.count;
+        for (;;) {
+            const batch messages = collect_disjoint(group, state, first, width);
+            if (messages.mask == 0) break;
+            take(group, state, messages);
+            found = true;
+        }
     }
     return found;
 }
 
-DCUDA_DEVICE std::uint32_t packets_of(const team& all, const batch& messages) {
-    return broadcast(all, messages.packets, messages.count - 1);
-}
-
-// Whether no payload overlaps another: each lies behind those before. Then they may be placed at the same time.
-DCUDA_DEVICE bool are_disjoint(const team& all, const batch& messages) {
-    // By the lower half of their addresses; all of them within 4 GiB.
-    const std::uint32_t bytes = messages.mine.bytes(), begin = messages.mine.words[0];
-    const unsigned with_payload = vote(all, bytes != 0);
-    std::uint32_t end = bytes != 0 ? begin + bytes : 0;
-    const bool wraps = bytes != 0 && end < begin;
-    for (unsigned step = 1; step < 32; step *= 2) {
-        const std::uint32_t before = shift_up(all, end, step);
-        if (all.index >= step && before > end) end = before;
-    }
-    const std::uint32_t before = shift_up(all, end, 1);
-    const std::uint32_t upper = broadcast(all, messages.mine.words[1], with_payload != 0 ? lowest(with_payload) : 0);
-    const bool overlaps = bytes != 0 && (wraps || ((upper ^ messages.mine.words[1]) & 0xfffff) != 0 ||
-                                         (all.index != 0 && begin < before));
-    return vote(all, overlaps) == 0;
-}
-
-// Copies packets of a batch's payload to their places: of those in [begin, end), counted from the batch's first one,
-// every `threads`-th from `first` on is this thread's. Waits for what is still on its way.
-DCUDA_DEVICE void place_packets(const team& all, rank_state& state, std::uint32_t number, const batch& messages,
-                                std::uint32_t begin, std::uint32_t end, std::uint32_t first, std::uint32_t threads) {
-    const packet* const lane = lane_at(state, number);
-    const lane_shape rings = state.device.lanes;
-    const std::uint32_t position = state.inbound[number].taken.packets;
-    for (; begin < end; begin += threads) { // the same for all of the team
-        const std::uint32_t at = begin + first;
-        packet part{};
-        if (at < end) part = load_packet<order_tag::mail_observe>(lane + rings.packet(position + at), 0);
-        // Whose packet is it? The first message up to and with which there are more.
-        unsigned owner = 0;
-        for (unsigned step = 16; step != 0; step /= 2)
-            if (broadcast(all, messages.packets, owner + step - 1) <= at && owner + step < messages.count)
-                owner += step;
-        const header message{{broadcast(all, messages.mine.words[0], owner),
-                              broadcast(all, messages.mine.words[1], owner),
-                              broadcast(all, messages.mine.words[2], owner)}};
-        const std::uint32_t after = broadcast(all, messages.packets, owner);
-        if (at >= end) continue;
-        place_packet(state, lane + rings.packet(position + at), position + at + 1, part, message,
-                     at + packets_for(message.bytes()) - after);
-    }
-}
-
-// After the payload of a batch is in place: counts the notifications and takes the messages out of the lane.
-DCUDA_DEVICE void settle_batch(const team& all, rank_state& state, std::uint32_t number, const batch& messages) {
-    const bool valid = all.index < messages.count;
-    const header& mine = messages.mine;
-    const std::uint32_t packets = packets_of(all, messages);
-    const std::uint32_t last = broadcast(all, packets_for(mine.bytes()), messages.count - 1);
-    const std::uint32_t last_tag = broadcast(all, mine.tag(), messages.count - 1);
-    if (valid && mine.is_hello()) meet_source(state, number, mine);
-    sync(all); // all have read the state that now changes, and all payload is in place
-    unsigned rest = vote(all, valid && !mine.is_hello());
-    while (rest != 0) { // one tag after the other
-        const std::uint32_t tag = broadcast(all, mine.tag(), lowest(rest));
-        const unsigned same = rest & vote(all, mine.tag() == tag);
-        if (all.leads()) count_mail(state, tag, bits_in(same), number);
-        rest &= ~same;
-    }
-    if (all.leads()) {
-        lane_position& taken = state.inbound[number].taken;
-        taken = {taken.messages + messages.count, taken.packets + packets};
-        foresee(state, last_tag, number, last);
-    }
-    sync(all);
-}
-
-// The same as above by the team, as many messages at a time as it has threads. If `may_share`, a large batch is left
-// for all warps: then it is in state.batch, and the result is true.
-DCUDA_COLD bool take_lane(team all, shared_state shared, std::uint32_t number, bool may_share) {
+// Takes all messages that have arrived, and tells their sources.
+template <class Group>
+DCUDA_COLD bool answer_sources(Group group, shared_state shared) {
     rank_state& state = shared.get();
-    for (;;) {
-        const batch messages = look_at_batch(all, state, number);
-        if (messages.count == 0) return false;
-        // ORDER notify-observe: as above, once for all of them.
-        if (messages.mine.vouches()) acquire_packet<order_tag::mail_observe>(state.notification_scope);
-        const std::uint32_t packets = packets_of(all, messages);
-        sync(all);
-        if (packets != 0) {
-            const bool disjoint = are_disjoint(all, messages);
-            if (may_share && disjoint && packets > 4 * all.count && exec::block_threads() >= 64) {
-                if (all.leads()) state.batch = {number, messages.count};
-                return true;
-            }
-            std::uint32_t begin = 0;
-            for (unsigned i = disjoint ? messages.count - 1 : 0; i < messages.count; ++i) {
-                const std::uint32_t end = broadcast(all, messages.packets, i);
-                place_packets(all, state, number, messages, begin, end, all.index, all.count);
-                begin = end;
-                sync(all); // of two that overlap the later stays
-            }
-        }
-        settle_batch(all, state, number, messages);
-        if (messages.count < all.count) return false;
-    }
+    const bool found = take_messages(group, shared);
+    return give_credit(group, state, 0) || found;
 }
 
-// All warps of the block place state.batch. A barrier of the block comes before and after.
-DCUDA_COLD void place_shared_batch(shared_state shared) {
-    rank_state& state = shared.get();
-    const unsigned index = exec::thread_index(), threads = exec::block_threads() / 32 * 32;
-    if (index >= threads) return;
-    const team all{index % 32, 32};
-    const batch messages = look_at_batch(all, state, state.batch.lane, state.batch.count);
-    place_packets(all, state, state.batch.lane, messages, 0, packets_of(all, messages), index, threads);
+DCUDA_COLD bool receive_meanwhile(lone_thread leader, shared_state shared) { return answer_sources(leader, shared); }
+
+// How often sources have asked for credit. PERF: loaded early in an operation, used late (answer_requests).
+DCUDA_DEVICE std::uint32_t load_requests(const rank_state& state) { return load_relaxed(&state.status->requests); }
+
+// In every operation: a source that waits for credit gets it. True if messages were taken, or credit given.
+template <class Group>
+DCUDA_DEVICE bool answer_requests(const Group& group, rank_state& state, std::uint32_t requests) {
+    requests = broadcast(group, requests, 0);
+    endpoint& own = state.own.of(group);
+    if (requests == own.requests_seen) return false;
+    sync(group);
+    if (group.leads()) own.requests_seen = requests;
+    return exec::far(answer_sources<lead_warp>)(group, state);
 }
-
-// The team, after that.
-DCUDA_DEVICE void settle_shared_batch(const team& all, rank_state& state) {
-    const auto [number, count] = state.batch;
-    if (count == 0) return;
-    settle_batch(all, state, number, look_at_batch(all, state, number, count));
-    if (all.leads()) state.batch.count = 0;
-    give_credit(all, state, 2);
-}
-
-#endif
-
-// Takes all mail that has arrived, and gives credit (see there). True if there was any mail or credit.
-template <class Team>
-DCUDA_COLD bool take_mail(Team all, shared_state shared, std::uint32_t share) {
-    rank_state& state = shared.get();
-    if (state.device.lanes.packets == 0) return false;
-    const unsigned arrived = look_at_lanes(all, state);
-    for (unsigned lane = 0; arrived >> lane != 0; ++lane)
-        if ((arrived >> lane & 1) != 0) take_lane(all, state, lane, false);
-    return give_credit(all, state, share) || arrived != 0;
-}
-
-DCUDA_COLD bool receive_meanwhile(shared_state shared) { return take_mail(lone_thread{}, shared, 0); }
 
 } // namespace dcuda::detail

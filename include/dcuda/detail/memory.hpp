@@ -172,6 +172,12 @@ __device__ __forceinline__ std::uint32_t fetch_add_relaxed(std::uint32_t* word, 
     return before;
 }
 
+__device__ __forceinline__ std::uint64_t fetch_add_relaxed(std::uint64_t* word, std::uint64_t value) {
+    std::uint64_t before;
+    asm volatile("atom.relaxed.gpu.global.add.u64 %0, [%1], %2;" : "=l"(before) : "l"(word), "l"(value) : "memory");
+    return before;
+}
+
 __device__ __forceinline__ std::uint32_t fetch_add_relaxed_system(std::uint32_t* word, std::uint32_t value) {
     std::uint32_t before;
     asm volatile("atom.relaxed.sys.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(word), "r"(value) : "memory");
@@ -327,7 +333,8 @@ inline std::uint32_t fetch_add_acq_rel(std::uint32_t* word, std::uint32_t value)
     return atomic(word).fetch_add(value, order<Tag>(std::memory_order_acq_rel));
 }
 
-inline std::uint32_t fetch_add_relaxed(std::uint32_t* word, std::uint32_t value) {
+template <class Word>
+inline Word fetch_add_relaxed(Word* word, Word value) {
     return atomic(word).fetch_add(value, std::memory_order_relaxed);
 }
 

@@ -14,22 +14,27 @@ inline constexpr std::uint64_t ticks_between_looks = std::uint64_t{1} << 26;
 // PERF: a look at the credit takes a trip to the L2 cache, so only one in so many messages is looked after.
 inline constexpr std::uint32_t messages_between_looks = 16;
 
-// Writes an event over the oldest. One thread.
+// The leader's books, for the functions here: all of them are the leader's.
+DCUDA_DEVICE endpoint& books_of(rank_state& state) { return state.own.of(exec::lead_access::alone()); }
+
+// Writes an event over the oldest.
 DCUDA_DEVICE void store_event(rank_state& state, const trace_event& event) {
+    endpoint& own = books_of(state);
     const observer_view& to = state.device.observer;
-    auto* const words = reinterpret_cast<std::uint32_t*>(to.events + (state.doing.events & (to.capacity - 1)));
+    auto* const words = reinterpret_cast<std::uint32_t*>(to.events + (own.doing.events & (to.capacity - 1)));
     store_relaxed(words, static_cast<std::uint32_t>(event.begin), static_cast<std::uint32_t>(event.begin >> 32),
                   event.ticks, event.kind);
     store_relaxed(words + 4, event.tag, event.peer, event.bytes, event.window);
-    ++state.doing.events;
+    ++own.doing.events;
     add_relaxed(&to.counters->events, 1);
 }
 
 // --- Clocks --------------------------------------------------------------------------------------------------------
 
-// Looks at both clocks. `exactly`: where time is plenty. One thread.
+// Looks at both clocks. `exactly`: where time is plenty.
 DCUDA_COLD clock_pair look_at_clocks(shared_state shared, bool exactly) {
     rank_state& state = shared.get();
+    endpoint& own = books_of(state);
     rank_counters& counters = *state.device.observer.counters;
     clock_pair now{clock_ticks(), clock_ns()};
     // The device's clock goes in steps, on some devices of a microsecond: this is the moment of one.
@@ -38,7 +43,7 @@ DCUDA_COLD clock_pair look_at_clocks(shared_state shared, bool exactly) {
         now = {clock_ticks(), clock_ns()};
     store_relaxed(&counters.last.ticks, now.ticks);
     store_relaxed(&counters.last.ns, now.ns);
-    state.doing.clock_at = now.ticks;
+    own.doing.clock_at = now.ticks;
     return now;
 }
 
@@ -49,25 +54,27 @@ DCUDA_COLD void send_clock(shared_state shared) {
     if (!DCUDA_BACKEND_CUDA || state.device_rank != 0 || state.device.observer.traced == 0) return;
     for (unsigned i = 0; i < 8; ++i) { // the quickest counts
         const std::uint64_t now_ns = clock_ns();
-        send_command(state, command{{static_cast<std::uint32_t>(opcode::clock), state.device_rank, 0, 0,
-                                     static_cast<std::uint32_t>(now_ns), static_cast<std::uint32_t>(now_ns >> 32)}});
+        send_command(exec::lead_access::alone(), state,
+                     command{{static_cast<std::uint32_t>(opcode::clock), state.device_rank, 0, 0,
+                              static_cast<std::uint32_t>(now_ns), static_cast<std::uint32_t>(now_ns >> 32)}});
         pause_ns(4000);
     }
 }
 
 // At the begin of an observed run, which is that of the operation `init`. One thread.
-DCUDA_COLD void begin_observing(shared_state shared) {
+DCUDA_COLD void begin_observing(lone_thread, shared_state shared) {
     rank_state& state = shared.get();
+    endpoint& own = books_of(state);
     // PERF: from here on the copy of the view that is near is one of this rank's own part.
-    observer_view& own = state.device.observer;
-    own.counters += state.device_rank;
-    if (own.traced != 0) own.events += std::size_t(state.device_rank) * own.capacity;
-    rank_counters& counters = *own.counters;
-    state.doing.events = 0;
+    observer_view& view = state.device.observer;
+    view.counters += state.device_rank;
+    if (view.traced != 0) view.events += std::size_t(state.device_rank) * view.capacity;
+    rank_counters& counters = *view.counters;
+    own.doing.events = 0;
     const clock_pair now = look_at_clocks(state, true);
     store_relaxed(&counters.first.ticks, now.ticks);
     store_relaxed(&counters.first.ns, now.ns);
-    state.doing.begin = now.ticks;
+    own.doing.begin = now.ticks;
     send_clock(state);
 }
 
@@ -84,13 +91,16 @@ DCUDA_COLD void relate_clocks(shared_state shared, bool is_last) {
 
 // --- Waiting for space in queues -----------------------------------------------------------------------------------
 
-DCUDA_COLD void begin_blocked(shared_state shared) { shared.get().doing.blocked_since = clock_ticks(); }
+DCUDA_COLD void begin_blocked(lone_thread leader, shared_state shared) {
+    shared.get().own.of(leader).doing.blocked_since = clock_ticks();
+}
 
-DCUDA_COLD void end_blocked(shared_state shared, waiting what) {
+DCUDA_COLD void end_blocked(lone_thread leader, shared_state shared, waiting kind) {
     rank_state& state = shared.get();
+    const endpoint& own = state.own.of(leader);
     rank_counters& counters = *state.device.observer.counters;
-    add_relaxed(what == waiting::ring_space ? &counters.ring_full_ticks : &counters.mailbox_full_ticks,
-                clock_ticks() - state.doing.blocked_since);
+    add_relaxed(kind == waiting::ring_space ? &counters.ring_full_ticks : &counters.mailbox_full_ticks,
+                clock_ticks() - own.doing.blocked_since);
 }
 
 // --- Operations ----------------------------------------------------------------------------------------------------
@@ -99,18 +109,18 @@ DCUDA_COLD void end_blocked(shared_state shared, waiting what) {
 DCUDA_DEVICE void begin_operation(rank_state& state) {
     exec::align_turns(); // the operation itself begins with a barrier
     if (!exec::is_leader()) return;
-    state.doing.begin = clock_ticks();
-    state.doing.straight = 0;
+    endpoint& own = books_of(state);
+    own.doing.begin = clock_ticks();
+    own.doing.is_direct = 0;
 }
 
 // Counts a put or a notification, and completes the event: which way it went, and to which world rank. One thread.
 template <event_kind Kind>
 DCUDA_DEVICE void count_message(rank_state& state, rank_counters& counters, trace_event& event, std::size_t bytes) {
-    const std::uint32_t key = Kind == event_kind::notify ? notify_key + event.window : event.window;
-    const target_entry& target = cached_target(state, key, event.peer);
-    if (target.window != key || target.rank != event.peer) return; // never: the operation has just used it
-    const link& way = state.links[target.world_rank % cached_links];
-    const event_path path = target.remote != 0           ? event_path::network
+    const endpoint& own = books_of(state);
+    const target_entry& target = own.targets[own.doing.target];
+    const connection& way = own.connections[target.connection];
+    const event_path path = target.is_remote != 0        ? event_path::network
                             : way.reach == scope::device ? event_path::local
                                                          : event_path::peer;
     path_counters& ways = path == event_path::network ? counters.network
@@ -124,8 +134,8 @@ DCUDA_DEVICE void count_message(rank_state& state, rank_counters& counters, trac
                                                  : &ways.notifications,
                 1);
     if (bytes != 0) add_relaxed(&ways.bytes, bytes);
-    if (Kind == event_kind::put || path == event_path::network || way.lane == nullptr) return;
-    if (state.doing.straight == 0) {
+    if (Kind == event_kind::put || path == event_path::network || way.queue == nullptr) return;
+    if (own.doing.is_direct == 0) {
         event.kind |= event_mailed;
         add_relaxed(&counters.mailed, 1);
     }
@@ -172,10 +182,11 @@ DCUDA_DEVICE void end_operation(rank_state& state, int tag = 0, int peer = 0, st
                                 std::size_t bytes = 0) {
     exec::align_turns(); // another thread may have been the team
     if (exec::is_leader()) {
+        endpoint& own = books_of(state);
         const observer_view& to = state.device.observer;
         rank_counters& counters = *to.counters;
-        const std::uint64_t now = clock_ticks(), ticks = now - state.doing.begin;
-        trace_event event{state.doing.begin,
+        const std::uint64_t now = clock_ticks(), ticks = now - own.doing.begin;
+        trace_event event{own.doing.begin,
                           static_cast<std::uint32_t>(ticks),
                           static_cast<std::uint32_t>(Kind) | static_cast<std::uint32_t>(ticks >> 32) << 16,
                           static_cast<std::uint32_t>(tag),
@@ -189,7 +200,7 @@ DCUDA_DEVICE void end_operation(rank_state& state, int tag = 0, int peer = 0, st
         if (used.count != nullptr) add_relaxed(used.count, 1);
         if (used.ticks != nullptr) add_relaxed(used.ticks, ticks);
         if (to.traced != 0) store_event(state, event);
-        if (Kind == event_kind::finish || now - state.doing.clock_at >= ticks_between_looks)
+        if (Kind == event_kind::finish || now - own.doing.clock_at >= ticks_between_looks)
             exec::far(relate_clocks)(state, Kind == event_kind::finish);
     }
     exec::align_turns();

@@ -20,13 +20,18 @@ inline constexpr int max_tags = 65536;
 inline constexpr int default_max_windows = 64;
 inline constexpr int max_max_windows = 32768;
 
+// In a window's size: puts are stored there at once (window_kind::direct).
+inline constexpr std::uint64_t window_is_direct = std::uint64_t{1} << 63;
+
 // What one rank offers for puts. writer: the rank, then its host; readers: ranks that put; home: device memory.
 // `base` is valid on the device that holds the entry.
 // `home` is the same place as the rank itself addresses it.
 struct window_entry {
     std::byte* base;
-    std::uint64_t bytes;
+    std::uint64_t size; // bytes, and window_is_direct
     std::byte* home;
+    DCUDA_HOST_DEVICE std::uint64_t bytes() const { return size & ~window_is_direct; }
+    DCUDA_HOST_DEVICE bool is_direct() const { return (size & window_is_direct) != 0; }
 };
 
 // A window as one device sees it. writer: the last rank to arrive in create_window or free_window, or the host in
@@ -40,20 +45,21 @@ struct window_slot {
 };
 
 // The collective operations of a device's ranks. Each has its own words, so that ranks that meet in different ones
-// wait (and the watchdog names both) instead of taking each other for partners. The first four are barriers.
+// wait (and the watchdog names both) instead of taking each other for partners. The first six are barriers.
 enum class collective : std::uint32_t {
     init,
     finish,
     barrier_world,
     barrier_device,
+    free_window,        // of a window of the world
+    free_window_device, // of the device
     create_window,
-    free_window,
     start_timer,
     stop_timer,
     count,
 };
 
-inline constexpr std::uint32_t barrier_kinds = 4;
+inline constexpr std::uint32_t barrier_kinds = 6;
 
 // Meeting point of a device's ranks. home: device memory, a cache line each.
 struct alignas(128) meeting {
@@ -84,19 +90,19 @@ DCUDA_HOST_DEVICE constexpr std::uint32_t unread_of(std::uint64_t word) {
     return static_cast<std::uint32_t>(word >> 32);
 }
 
-// The mailbox of a rank takes small puts and notifications of other ranks: payload and sequence number in one packet.
-// It has `lanes_per_rank` lanes. A lane has one writer, the source that took it, and two rings of packets: headers, one
-// per message, and payload.
-inline constexpr std::uint32_t lanes_per_rank = 16;
-inline constexpr std::uint32_t links_per_rank = 64; // targets in whose mailboxes a rank can have lanes
-inline constexpr std::uint32_t no_lane = UINT32_MAX;
-inline constexpr std::uint32_t max_lane_packets = 32768; // credits have 16 bits
+// The mailbox of a rank takes small puts and notifications of other ranks as messages: payload and sequence number in
+// one packet. It has queues_per_mailbox queues. A queue has one writer, the source that claimed it, and two rings of
+// packets: headers, one per message, and payload.
+inline constexpr std::uint32_t queues_per_mailbox = 16;
+inline constexpr std::uint32_t connections_per_rank = 64; // targets in whose mailboxes a rank can have queues
+inline constexpr std::uint32_t no_queue = UINT32_MAX;
+inline constexpr std::uint32_t max_queue_packets = 32768; // credits have 16 bits
 inline constexpr std::uint32_t max_small_put_bytes = 4096;
 
-// The rings of a lane, of sizes that are powers of two: first the headers, then the payload.
-struct lane_shape {
+// The rings of a queue, of sizes that are powers of two: first the headers, then the payload.
+struct queue_shape {
     std::uint32_t headers;
-    std::uint32_t packets; // of payload; 0: no mail
+    std::uint32_t packets; // of payload; 0: there are no mailboxes
     DCUDA_HOST_DEVICE std::uint32_t size() const { return headers + packets; }
     DCUDA_HOST_DEVICE std::uint32_t header(std::uint32_t position) const { return position & (headers - 1); }
     DCUDA_HOST_DEVICE std::uint32_t packet(std::uint32_t position) const {
@@ -104,63 +110,78 @@ struct lane_shape {
     }
 };
 
-// How far somebody is in a lane: messages and packets of payload, from the start of the run; they wrap around.
-struct lane_position {
+// How far somebody is in a queue: messages and packets of payload, from the start of the run; they wrap around.
+struct queue_position {
     std::uint32_t messages;
     std::uint32_t packets;
 };
 
-// writers: sources, by atomic addition; reader: the rank; home: the inbox.
+// home: the inbox.
 struct alignas(16) mailbox_status {
-    std::uint32_t lanes_taken; // may exceed lanes_per_rank: later sources have no lane
-    std::uint32_t bell;        // CPU backend: rung when something has arrived
-    std::uint32_t unused[2];
+    std::uint32_t queues_claimed; // may exceed queues_per_mailbox: later sources have no queue. writers: sources, by
+                                  // atomic addition; reader: the rank
+    std::uint32_t bell;           // CPU backend: rung when something has arrived
+    std::uint32_t requests;       // sources that wait for credit have asked so often. writers: sources, by atomic
+                                  // addition; reader: the rank
+    std::uint32_t unused;
 };
 
 // A message is a header and the next packets of payload, of 12 bytes each. The header's words:
-//   [0]      the place of the payload, as the target addresses it, low 32 bits; in a hello: the source's link
+//   [0]      the target address of the payload, as the target addresses it, low 32 bits; in a connect message: the
+//            number of the source's connection
 //   [1]      20 more bits of it, and flags
-//   [2]      tag in the upper half, bytes in the lower; in a hello: the source's world rank
-inline constexpr std::uint32_t mail_hello = 1u << 20;   // the first message of a lane: who writes here
-inline constexpr std::uint32_t mail_vouches = 1u << 21; // also for puts that went straight into the window
-inline constexpr std::uint32_t mail_bytes = 12;         // of payload in a packet
+//   [2]      tag in the upper half, bytes in the lower; in a connect message: the source's world rank
+inline constexpr std::uint32_t message_connects = 1u << 20; // the first message of a queue: who writes here
+inline constexpr std::uint32_t message_releases = 1u << 21; // what the source wrote and released before, too
+inline constexpr std::uint32_t message_is_quiet = 1u << 22; // no notification
+inline constexpr std::uint32_t message_requests = 1u << 23; // the source waits for credit
+inline constexpr std::uint32_t packet_payload_bytes = 12;
 
-struct header {
+struct mailbox_header {
     std::uint32_t words[3];
-    DCUDA_HOST_DEVICE bool is_hello() const { return (words[1] & mail_hello) != 0; }
-    DCUDA_HOST_DEVICE bool vouches() const { return (words[1] & mail_vouches) != 0; }
-    DCUDA_HOST_DEVICE std::uint32_t bytes() const { return is_hello() ? 0 : words[2] & 0xffff; }
+    DCUDA_HOST_DEVICE bool connects() const { return (words[1] & message_connects) != 0; }
+    DCUDA_HOST_DEVICE bool releases() const { return (words[1] & message_releases) != 0; }
+    DCUDA_HOST_DEVICE bool requests() const { return (words[1] & message_requests) != 0; }
+    DCUDA_HOST_DEVICE bool notifies() const { return (words[1] & (message_connects | message_is_quiet)) == 0; }
+    // With a notification and no other flag.
+    DCUDA_HOST_DEVICE bool is_plain() const { return (words[1] & ~(0xfffffu | message_releases)) == 0; }
+    DCUDA_HOST_DEVICE std::uint32_t bytes() const { return connects() ? 0 : words[2] & 0xffff; }
+    DCUDA_HOST_DEVICE std::uint32_t packets() const {
+        return (bytes() + packet_payload_bytes - 1) / packet_payload_bytes;
+    }
     DCUDA_HOST_DEVICE std::uint32_t tag() const { return words[2] >> 16; }
+    DCUDA_HOST_DEVICE std::uint64_t address() const {
+        return words[0] | static_cast<std::uint64_t>(words[1] & 0xfffff) << 32;
+    }
     DCUDA_HOST_DEVICE std::byte* target() const {
-        const std::uint64_t address = words[0] | static_cast<std::uint64_t>(words[1] & 0xfffff) << 32;
-        return reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(address));
+        return reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(address()));
     }
 };
 
 // Where what arrives at a device arrives. home: the device's memory, mapped by peers ("the inbox").
 struct peer_view {
-    std::uint32_t* counters; // [local rank * tags + tag]; notifications of sources that have no lane. writers: local
+    std::uint32_t* counters; // [local rank * tags + tag]; notifications that did not come as messages. writers: local
                              // and peer ranks, by atomic addition; reader: the rank
     std::uint64_t* barriers; // [collective][turn][barrier_shape]
     mailbox_status* status;  // [local rank]
-    packet* mail;            // [local rank][lane][lane_shape]; writer: the lane's source; reader: the rank
-    std::uint32_t* credits;  // [local rank][link]: what the link's target has taken out of our lane: messages in the
-                             // lower half, packets in the upper. writer: the target; reader: the rank
+    packet* mailboxes;       // [local rank][queue][queue_shape]; writer: the queue's source; readers: the rank, and the
+                             // source what it has written itself
+    std::uint32_t* credits;  // [local rank][connection]: what the connection's target has taken out of our queue:
+                             // messages in the lower half, packets in the upper. writer: the target; reader: the rank
 };
 
-// What a rank keeps of a target while its shared memory holds other targets. writer and reader: the rank; home: device
+// What a rank keeps of a connection while its shared memory holds others. writer and reader: the rank; home: device
 // memory.
-struct alignas(16) link_record {
-    std::uint32_t world_rank;
-    std::uint32_t lane; // or no_lane
-    std::uint32_t puts; // of link_puts
-    lane_position sent;
+struct alignas(16) connection_record {
+    std::uint32_t world_rank; // of the target
+    std::uint32_t queue;      // or no_queue
+    std::uint32_t unreleased; // 1: something was written there that no message has released
+    queue_position sent;
 };
-enum link_puts : std::uint32_t { no_puts = 0, direct_puts = 1, mailed_puts = 2 };
 
 // Notifications of one tag. writer and reader: the rank; home: device memory, near ones in shared memory.
 struct tag_record {
-    std::uint32_t consumed; // by the program, less those that came by mail
+    std::uint32_t consumed; // by the program, less those that came as messages
     std::uint32_t counter;  // the counter's last known value
 };
 
@@ -173,13 +194,13 @@ enum class waiting : std::uint32_t {
     host_reply,
     flush, // that its puts have arrived over the network
     ring_space,
-    mailbox, // space in a target's mailbox, or that the target empties it
+    delivery, // that a target takes messages out of its mailbox
     done,
 };
 struct alignas(8) wait_record {
     std::uint32_t what;      // a `waiting`
     std::uint32_t detail;    // tag, or a `collective`, or the world rank waited for
-    std::uint32_t expected;  // notifications waited for
+    std::uint32_t expected;  // notifications waited for; delivery: the `operation` that waits
     std::uint32_t seen;      // of these, arrived
     std::uint32_t epoch;     // number of long waits so far
     std::uint32_t heartbeat; // advances whenever the rank has looked again in vain
@@ -201,7 +222,7 @@ enum class opcode : std::uint32_t {
     log,
     send,    // a put or a notification over the network
     flush,   // [2] number of the flush of this rank
-    barrier, // of the processes: [2] number, [3] the `collective`, [4] 1: mail was sent
+    barrier, // of the processes: [2] number, [3] the `collective`, [4] 1: messages are unread
     clock,   // of an observed run: [4..5] the device's clock when the command was sent
 };
 inline constexpr std::size_t command_words = 12;
@@ -250,7 +271,7 @@ enum class operation : std::uint32_t {
 
 struct command_ring {
     packet* slots;       // writers: the device's ranks; reader: the host; home: pinned host memory
-    std::uint32_t* tail; // next ticket; writers: the device's ranks, by atomic addition; home: device memory
+    std::uint64_t* tail; // next ticket; writers: the device's ranks, by atomic addition; home: device memory
     std::uint32_t* head; // commands that the host has taken; writer: the host; readers: ranks; home: device memory
 
     // With a network, behind all slots: payload_slot_bytes for each, and as much as one message takes.
@@ -285,7 +306,7 @@ struct network_view {
     std::uint32_t*
         flushed;        // [local rank]: number of its last flush that is complete; writer: the host; reader: the rank
     std::uint32_t* met; // [collective, of barrier_kinds]: twice the number of the last barrier of all processes, and
-                        // 1 if anybody has sent mail; writer: the host; reader: rank 0 of the device
+                        // 1 if messages were unread anywhere; writer: the host; reader: rank 0 of the device
 };
 
 // --- Observed runs: traced (DCUDA_TRACE), counted (DCUDA_STATS) or both --------------------------------------------
@@ -344,12 +365,12 @@ struct path_counters {
 // home: device memory.
 struct alignas(64) rank_counters {
     path_counters local, peer, network;
-    std::uint64_t mailed; // of the notified puts and notifications those that went by mail
+    std::uint64_t mailed; // of the notified puts and notifications those that went as messages
     std::uint64_t waits, tests, flushes, barriers, windows;
     std::uint64_t put_ticks, wait_ticks, flush_ticks, barrier_ticks, window_ticks; // spent in them
     std::uint64_t ring_full_ticks;                   // of all that: waiting for space in the command ring,
-    std::uint64_t mailbox_full_ticks;                // or in a target's mailbox, or that a target empties it
-    std::uint64_t mailbox_messages, mailbox_packets; // most that were under way in one lane, as its source knew
+    std::uint64_t mailbox_full_ticks;                // or that a target takes messages out of its mailbox
+    std::uint64_t mailbox_messages, mailbox_packets; // most that were under way in one queue, as its source knew
     std::uint64_t events;                            // written to the ring of events
     clock_pair first, last;                          // first and last look at the clocks
 };
@@ -372,23 +393,23 @@ struct device_context {
     std::uint32_t process_count;
     std::uint32_t tags;
     std::uint32_t max_windows;
-    std::uint32_t counter_start;   // what notification counters and lanes start from: tests of wrap-around set it
-    lane_shape lanes;              // of mailboxes
-    std::uint32_t small_put_bytes; // notified puts up to this size go by mail
+    std::uint32_t counter_start;   // what all numbers that wrap around start from: tests of that set it
+    queue_shape queues;            // of mailboxes
+    std::uint32_t small_put_bytes; // notified puts up to this size are messages
     barrier_shape barriers;
     staging_shape staging;
     std::uint64_t wait_timeout_ns; // 0: none
     network_view network;
-    const peer_view* peers;  // [process]; without counters: reached over the network
-    tag_record* tag_records; // [local rank * tags + tag]
-    link_record* links;      // [local rank][links_per_rank]
-    wait_record* waits;      // [local rank]
-    meeting* meetings;       // [collective]
-    window_slot* windows;    // [max_windows]
-    window_entry* offers;    // [local rank]; writer: the rank in create_window; readers: the last rank, the host
-    std::uint32_t* created;  // id of the window just created; writer: the last rank; readers: all ranks
-    std::uint32_t* reply;    // number of the last reply; writer: the host; reader: the rank that asked
-    std::uint32_t* aborted;  // 1: the run ends now; writers: host and ranks; readers: all ranks
+    const peer_view* peers;         // [process]; without counters: reached over the network
+    tag_record* tag_records;        // [local rank * tags + tag]
+    connection_record* connections; // [local rank][connections_per_rank]
+    wait_record* waits;             // [local rank]
+    meeting* meetings;              // [collective]
+    window_slot* windows;           // [max_windows]
+    window_entry* offers;           // [local rank]; writer: the rank in create_window; readers: the last rank, the host
+    std::uint32_t* created;         // id of the window just created; writer: the last rank; readers: all ranks
+    std::uint32_t* reply;           // number of the last reply; writer: the host; reader: the rank that asked
+    std::uint32_t* aborted;         // 1: the run ends now; writers: host and ranks; readers: all ranks
     command_ring ring;
     observer_view observer;
     void* user_data;
@@ -403,12 +424,13 @@ constexpr std::uint64_t fingerprint_of(std::initializer_list<std::size_t> number
     for (const std::size_t number : numbers) result = (result ^ number) * 1099511628211u;
     return result;
 }
-inline constexpr std::uint64_t fingerprint = fingerprint_of(
-    {DCUDA_VERSION_MAJOR,   DCUDA_VERSION_MINOR,   DCUDA_VERSION_PATCH,  sizeof(window_entry),   sizeof(window_slot),
-     sizeof(meeting),       sizeof(barrier_shape), sizeof(lane_shape),   sizeof(mailbox_status), sizeof(header),
-     sizeof(peer_view),     sizeof(link_record),   sizeof(tag_record),   sizeof(wait_record),    sizeof(command),
-     sizeof(command_ring),  sizeof(courier_task),  sizeof(network_view), sizeof(trace_event),    sizeof(rank_counters),
-     sizeof(observer_view), sizeof(device_context)});
+inline constexpr std::uint64_t fingerprint =
+    fingerprint_of({DCUDA_VERSION_MAJOR,    DCUDA_VERSION_MINOR,    DCUDA_VERSION_PATCH,   sizeof(window_entry),
+                    sizeof(window_slot),    sizeof(meeting),        sizeof(barrier_shape), sizeof(queue_shape),
+                    sizeof(mailbox_status), sizeof(mailbox_header), sizeof(peer_view),     sizeof(connection_record),
+                    sizeof(tag_record),     sizeof(wait_record),    sizeof(command),       sizeof(command_ring),
+                    sizeof(courier_task),   sizeof(network_view),   sizeof(trace_event),   sizeof(rank_counters),
+                    sizeof(observer_view),  sizeof(device_context)});
 
 // The library defines it for the fingerprint of its own headers: a program that was compiled with others does not link,
 // instead of hanging when it runs. Programs refer to it in device.hpp.

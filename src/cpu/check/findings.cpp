@@ -14,9 +14,9 @@ const char* name(operation where) {
 }
 
 const char* name(collective kind) {
-    constexpr const char* names[] = {
-        "the start of the kernel", "the end of the kernel", "barrier(world)", "barrier(device)",
-        "create_window",           "free_window",           "start_timer",    "stop_timer"};
+    constexpr const char* names[] = {"the start of the kernel", "the end of the kernel", "barrier(world)",
+                                     "barrier(device)",         "free_window",           "free_window",
+                                     "create_window",           "start_timer",           "stop_timer"};
     return names[static_cast<unsigned>(kind)];
 }
 

@@ -6,12 +6,37 @@
 #include "cpu/arena.hpp"
 #include "cpu/check/turns.hpp"
 #include "dcuda/detail/collectives.hpp"
-#include "dcuda/detail/mail_wait.hpp"
+#include "dcuda/detail/put.hpp"
+#include "dcuda/detail/wait.hpp"
 #include "dcuda/error.hpp"
 
 namespace dcuda::detail::check {
 
 namespace {
+
+// All threads of the rank, after an operation in which the run may have ended.
+void leave_if_ended(rank_state& state) {
+    if (load_in_block(&state.ended) != 0) exec::exit_thread();
+}
+
+// All threads of the rank: one reports, all leave the kernel.
+[[noreturn]] void fail(rank_state& state, fault kind, operation where, std::uint32_t window_id, std::uint32_t target,
+                       std::uint64_t offset, std::uint64_t bytes, std::uint64_t limit) {
+    if (exchange_relaxed(&state.ended, 1) == 0)
+        report_fault(exec::lead_access::alone(), state, kind, where, window_id, target, offset, bytes, limit);
+    exec::exit_thread();
+}
+
+void check_tag(rank_state& state, operation where, int tag, std::uint32_t target) {
+    if (static_cast<std::uint32_t>(tag) >= state.device.tags)
+        fail(state, fault::tag, where, 0, target, static_cast<std::uint32_t>(tag), 0, state.device.tags);
+}
+
+void check_count(rank_state& state, operation where, int tag, int count) {
+    check_tag(state, where, tag, 0);
+    if (count < 0)
+        fail(state, fault::count, where, 0, static_cast<std::uint32_t>(tag), static_cast<std::uint32_t>(count), 0, 0);
+}
 
 // A call of an operation, as each thread of the rank makes it.
 struct call {
@@ -79,7 +104,7 @@ public:
     // Ends the run with what was found.
     void end_run() {
         if (exchange_relaxed(&state_.ended, 1) == 0)
-            report_fault(state_, fault::protocol, operation::none, 0, 0, 0, 0, 0);
+            report_fault(exec::lead_access::alone(), state_, fault::protocol, operation::none, 0, 0, 0, 0, 0);
     }
     bool ended() const { return load_relaxed(&state_.ended) != 0; }
     // For what returns false when the run has ended.
@@ -297,7 +322,7 @@ void put_in_order(rank_state& state, operation where, window win, int target, st
     const auto rank = static_cast<std::uint32_t>(target);
     const window_slot slot = slot_of(state, where, win, rank, offset, bytes);
     if (rank >= slot.rank_count) fail(state, fault::rank, where, win.id, rank, offset, bytes, slot.rank_count);
-    const std::uint64_t limit = slot.entries[rank].bytes;
+    const std::uint64_t limit = slot.entries[rank].bytes();
     if (bytes > limit || offset > limit - bytes) fail(state, fault::bounds, where, win.id, rank, offset, bytes, limit);
     perform_all({where, {rank, offset, bytes, number(source), std::uint64_t(win.id) << 32 | tag}},
                 [&](checked_rank& self) { self.put(win, slot, rank, offset, bytes, source, tag); });
@@ -311,13 +336,13 @@ void put(rank_state& state, window win, int target, std::size_t offset, std::siz
 
 void put_notify(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes, const void* source,
                 int tag) {
-    check_tag(state, operation::put_notify, tag, target);
+    check_tag(state, operation::put_notify, tag, static_cast<std::uint32_t>(target));
     put_in_order(state, operation::put_notify, win, target, offset, bytes, source, static_cast<std::uint32_t>(tag));
 }
 
 void notify(rank_state& state, int target, communicator comm, int tag) {
     check_communicator(state, comm, operation::notify);
-    check_tag(state, operation::notify, tag, target);
+    check_tag(state, operation::notify, tag, static_cast<std::uint32_t>(target));
     const auto rank = static_cast<std::uint32_t>(target);
     const std::uint32_t ranks = comm == world ? state.device.world_size : state.device.ranks_per_device;
     if (rank >= ranks) fail(state, fault::rank, operation::notify, 0, rank, 0, 0, ranks);

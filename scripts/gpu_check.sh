@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Checks dCUDA on the GPUs of this machine: builds the cuda preset, runs the tests, examples and case studies on as many
-# GPUs as there are, the memory checker and the benchmarks, and times the case studies with all their models. Needs no
-# root and no network; about 12 minutes on two GPUs.
+# GPUs as there are, compute-sanitizer's memcheck, synccheck and racecheck, and the benchmarks, and times the case studies
+# with all their models. Needs no root and no network; about 20 minutes on two GPUs.
 #
-#   scripts/gpu_check.sh [--build-only | --no-build] [--test-jobs N]
+#   scripts/gpu_check.sh [--build-only | --no-build] [--phases LIST] [--test-jobs N]
 #
 # --build-only   build, run nothing; works without a GPU
-# --no-build     run what build/cuda holds
+# --no-build     run what build/cuda (and build/cuda-delays) hold
+# --phases LIST  only these, with commas: tests, delays, programs, network, memcheck, synccheck, racecheck, benchmarks,
+#                applications. Without it all: where a command may not last that long, call the script once for some
 # --test-jobs N  tests at a time (default 2: they share the GPUs)
 #
 # Logs, records and the summary go to ${OUT:-build/gpu_check}. Ends with 0 if nothing failed.
@@ -16,17 +18,26 @@ cd "$(dirname "$0")/.." || exit
 build=yes
 runs=yes
 test_jobs=2
+phases=tests,delays,programs,network,memcheck,synccheck,racecheck,benchmarks,applications
 while [ $# -gt 0 ]; do
     case "$1" in
     --build-only) runs= ;;
     --no-build) build= ;;
+    --phases)
+        for name in ${2//,/ }; do
+            [[ ",$phases," == *",$name,"* ]] || { echo "--phases: there is no $name; there are $phases" >&2; exit 2; }
+        done
+        [ -n "${2:-}" ] || { echo "--phases takes names, with commas: $phases" >&2; exit 2; }
+        phases=$2
+        shift
+        ;;
     --test-jobs)
         test_jobs=${2:-}
         [[ $test_jobs =~ ^[1-9][0-9]*$ ]] || { echo "--test-jobs takes a number, at least 1" >&2; exit 2; }
         shift
         ;;
     -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit ;;
-    *) echo "Use: $0 [--build-only | --no-build] [--test-jobs N]" >&2; exit 2 ;;
+    *) echo "Use: $0 [--build-only | --no-build] [--phases LIST] [--test-jobs N]" >&2; exit 2 ;;
     esac
     shift
 done
@@ -35,12 +46,14 @@ done
 mkdir -p "${OUT:-build/gpu_check}" || exit
 out=$(realpath "${OUT:-build/gpu_check}")
 dir=build/cuda
+delays_dir=build/cuda-delays
+delayed_tests=(test_occupancy test_delivery test_put_notify test_notification test_barrier test_window test_mail test_stress)
 bin=$PWD/$dir/bin
 gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
 # Tests, examples and the memory checker must not depend on what the caller's shell says; nothing may use multicast.
 unset DCUDA_RANKS_PER_DEVICE DCUDA_TAGS DCUDA_MAX_WINDOWS DCUDA_WAIT_TIMEOUT
 export NVSHMEM_DISABLE_NVLS=1
-rm -f "$out"/{build,tests,programs,network,memcheck,benchmarks,applications}.log
+rm -f "$out"/{build,tests,delays,programs,network,memcheck,synccheck,racecheck,benchmarks,applications}.log
 summary=$out/summary.txt
 : >"$summary"
 
@@ -53,6 +66,9 @@ say() { printf '%s\n' "$*" | tee -a "$summary"; }
 pass() { passed=$((passed + 1)); say "  passed   $*"; }
 fail() { failed=$((failed + 1)); say "  FAILED   $*"; }
 skip() { skipped=$((skipped + 1)); say "  skipped  $*"; }
+
+# Whether a phase was asked for.
+wanted() { [[ ",$phases," == *",$1,"* ]]; }
 
 # phase NAME FUNCTION: says how long it took. What fails in one does not keep the next from running.
 phase() {
@@ -137,6 +153,24 @@ build() {
         grep -E 'error|FAILED|CMake Error' "$out/build.log" | head -n 20
     attempt "build of the benchmarks without checks" 300 build.log cmake --build "$dir" --parallel "$(nproc)" \
         --target dcuda-bench-unchecked
+    wanted delays || return 0
+    attempt "configure with delays" 120 build.log "${configure[@]}" -B "$delays_dir" -DDCUDA_DELAYS=1 \
+        -DDCUDA_BUILD_BENCHMARKS=OFF -DDCUDA_BUILD_APPS=OFF -DDCUDA_BUILD_EXAMPLES=OFF
+    attempt "build with delays" 600 build.log cmake --build "$delays_dir" --parallel "$(nproc)" \
+        --target "${delayed_tests[@]}"
+}
+
+# The device tests again in a build in which warps come late wherever their order matters: twice, as each run has its own
+# moments.
+delays() {
+    local name repetition
+    for name in "${delayed_tests[@]}"; do
+        [ -x "$delays_dir/bin/$name" ] || { fail "$name with delays: not built"; continue; }
+        for repetition in 1 2; do
+            attempt "$name with delays, run $repetition" 120 delays.log env DCUDA_WAIT_TIMEOUT=20 \
+                "$delays_dir/bin/$name" --gtest_brief=1
+        done
+    done
 }
 
 tests() {
@@ -265,48 +299,58 @@ for test in json.load(sys.stdin)["tests"]:
         print(command[0])'
 }
 
-# checked NAME SECONDS COMMAND...: under the memory checker, with few ranks. Exit status 86 says that it found errors.
-# CUDA calls that fail are no finding: the library probes, and some tests break rules on purpose.
+# checked TOOL NAME SECONDS COMMAND...: under compute-sanitizer. Exit status 86 says that it found errors. CUDA calls that
+# fail are no finding: the library probes, and some tests break rules on purpose.
 checked() {
-    local name=$1 limit=$2 start=$SECONDS code=0
-    shift 2
-    limited "$limit" memcheck.log env DCUDA_RANKS_PER_DEVICE=4 compute-sanitizer --tool memcheck \
-        --report-api-errors no --error-exitcode 86 "$@" || code=$?
+    local tool=$1 name=$2 limit=$3 start=$SECONDS code=0
+    local sanitizer=(compute-sanitizer --tool "$tool" --error-exitcode 86)
+    [ "$tool" != memcheck ] || sanitizer+=(--report-api-errors no)
+    shift 3
+    limited "$limit" "$tool.log" "${sanitizer[@]}" "$@" || code=$?
     case $code in
-    0) pass "memcheck of $name, $((SECONDS - start)) s" ;;
-    77) skip "memcheck of $name: the program skips itself here" ;;
-    86) fail "memcheck of $name: errors; see memcheck.log" ;;
-    124 | 137) skip "memcheck of $name: not done after $limit s under the checker" ;;
-    *) fail "memcheck of $name: exit status $code; see memcheck.log" ;;
+    0) pass "$tool of $name, $((SECONDS - start)) s" ;;
+    77) skip "$tool of $name: the program skips itself here" ;;
+    86) fail "$tool of $name: errors; see $tool.log" ;;
+    124 | 137) fail "$tool of $name: not done after $limit s under the checker" ;;
+    *) fail "$tool of $name: exit status $code; see $tool.log" ;;
     esac
 }
 
-memcheck() {
-    if ! command -v compute-sanitizer >/dev/null; then skip "memcheck: compute-sanitizer is not on the PATH"; return; fi
-    local end=$((SECONDS + 100)) program
+# One of compute-sanitizer's tools over all device tests, with as many ranks as they ask for: the one of occupancy fills the
+# GPU. DCUDA_TEST_ROUNDS makes that short, for the tools slow a kernel down by a factor of 10 to 1000.
+sanitizer() {
+    local tool=$1 program programs
+    if ! command -v compute-sanitizer >/dev/null; then skip "$tool: compute-sanitizer is not on the PATH"; return; fi
     # A short run shows whether the checker can attach here at all.
-    limited 60 memcheck.log env DCUDA_RANKS_PER_DEVICE=2 compute-sanitizer --tool memcheck "$bin/dcuda-bench" \
+    limited 60 "$tool.log" env DCUDA_RANKS_PER_DEVICE=2 compute-sanitizer --tool "$tool" "$bin/dcuda-bench" \
         latency --sizes 64 --threads 32 --rounds 2 --batches 1
-    if ! grep -q 'ERROR SUMMARY' "$out/memcheck.log" || grep -qE 'not supported|Unable to|InternalError' "$out/memcheck.log"; then
-        skip "memcheck: compute-sanitizer cannot attach here: $(grep -E '^=+ .*(Error|not supported|Unable)' "$out/memcheck.log" | head -n 1)"
+    if ! grep -qE 'ERROR SUMMARY|RACECHECK SUMMARY' "$out/$tool.log" ||
+        grep -qE 'not supported|Unable to|InternalError' "$out/$tool.log"; then
+        skip "$tool: compute-sanitizer cannot attach here: $(grep -E '^=+ .*(Error|not supported|Unable)' "$out/$tool.log" | head -n 1)"
         return
     fi
-    checked "dcuda-bench latency" 60 "$bin/dcuda-bench" latency --sizes 4,60,1024,65536 --threads 32,128 --rounds 10 --batches 2
-    [ ! -x "$bin/stencil" ] ||
-        checked "stencil" 60 "$bin/stencil" --nx 20 --ny 13 --nz 3 --iterations 5 --threads 64 --verify
-    [ ! -x "$bin/particles" ] ||
-        checked "particles" 60 "$bin/particles" --width 20 --height 13 --particles 500 --steps 5 --threads 64 --verify
-    [ ! -x "$bin/spmv" ] || checked "spmv" 60 "$bin/spmv" --rows 201 --density 0.1 --repetitions 5 --threads 64 --verify
-    [ ! -x "$bin/power_iteration" ] || checked "power_iteration" 60 "$bin/power_iteration" --rows 201 --density 0.1 \
-        --iterations 5 --threads 64 --verify
-    local programs
     mapfile -t programs < <(device_tests)
-    [ ${#programs[@]} -gt 0 ] || skip "memcheck of the tests: none is labelled device"
+    [ ${#programs[@]} -gt 0 ] || fail "$tool of the tests: none is labelled device"
     for program in "${programs[@]}"; do
-        if [ $SECONDS -ge $end ]; then skip "memcheck of $(basename "$program"): no time left"; continue; fi
-        checked "$(basename "$program")" 40 "$program" --gtest_brief=1
+        DCUDA_TEST_ROUNDS=2 checked "$tool" "$(basename "$program")" 120 "$program" --gtest_brief=1
     done
+    DCUDA_RANKS_PER_DEVICE=4 checked "$tool" "dcuda-bench latency" 60 "$bin/dcuda-bench" latency --sizes 4,60,1024,65536 \
+        --threads 32,128 --rounds 10 --batches 2
+    [ "$tool" = memcheck ] || return 0
+    export DCUDA_RANKS_PER_DEVICE=4
+    [ ! -x "$bin/stencil" ] ||
+        checked "$tool" "stencil" 60 "$bin/stencil" --nx 20 --ny 13 --nz 3 --iterations 5 --threads 64 --verify
+    [ ! -x "$bin/particles" ] ||
+        checked "$tool" "particles" 60 "$bin/particles" --width 20 --height 13 --particles 500 --steps 5 --threads 64 --verify
+    [ ! -x "$bin/spmv" ] ||
+        checked "$tool" "spmv" 60 "$bin/spmv" --rows 201 --density 0.1 --repetitions 5 --threads 64 --verify
+    [ ! -x "$bin/power_iteration" ] || checked "$tool" "power_iteration" 60 "$bin/power_iteration" --rows 201 \
+        --density 0.1 --iterations 5 --threads 64 --verify
+    unset DCUDA_RANKS_PER_DEVICE
 }
+memcheck() { sanitizer memcheck; }
+synccheck() { sanitizer synccheck; }
+racecheck() { sanitizer racecheck; }
 
 benchmarks() {
     attempt "benchmarks" 300 benchmarks.log benchmarks/run.sh "$dir" "$out"
@@ -330,14 +374,12 @@ if [ -n "$runs" ]; then
     elif [ ! -x "$bin/dcuda-run" ]; then
         fail "nothing to run: $dir is not built"
     else
-        phase "Tests" tests
-        phase "Examples and case studies" programs
-        phase "Network path" network
-        phase "Memory checker" memcheck
-        phase "Benchmarks" benchmarks
-        [ ! -e "$out/benchmarks.log" ] || sed '/^\$ /d' "$out/benchmarks.log" | tee -a "$summary"
-        phase "Applications" applications
-        [ ! -e "$out/applications.log" ] || sed '/^\$ /d' "$out/applications.log" | tee -a "$summary"
+        for name in ${phases//,/ }; do
+            phase "$name" "$name"
+            case $name in
+            benchmarks | applications) [ ! -e "$out/$name.log" ] || sed '/^\$ /d' "$out/$name.log" | tee -a "$summary" ;;
+            esac
+        done
     fi
 fi
 say ""

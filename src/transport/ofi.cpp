@@ -7,7 +7,6 @@
 #include <array>
 #include <cstdlib>
 #include <deque>
-#include <filesystem>
 #include <map>
 #include <random>
 #include <rdma/fabric.h>
@@ -40,6 +39,7 @@ using owned_info = std::unique_ptr<fi_info, info_deleter>;
 
 constexpr std::uint32_t api_version = FI_VERSION(1, 11);
 constexpr std::size_t poll_batch = 16;
+constexpr const char* loopback = "127.0.0.1";
 
 void check(long result, const char* what) {
     support::require(result >= 0, error_code::no_path, "libfabric: {}: {}", what,
@@ -177,51 +177,85 @@ private:
         void* descriptor;
     };
 
-    void find_provider(const network_request& request) {
-        // Debian's build waits 20 s for PSM hardware that is not there; sockets loses what arrives at a slow target.
-        const bool has_psm = std::filesystem::exists("/dev/hfi1_0") || std::filesystem::exists("/dev/ipath");
-        setenv("FI_PROVIDER", has_psm ? "^sockets" : "^psm,psm2,sockets", 0);
-        // Buffers for messages, of which we send none: with 16 KiB each, the default, 80 MiB per process.
-        setenv("FI_OFI_RXM_BUFFER_SIZE", "1024", 0);
+    // The providers that write with remote completion data: the first of that name, or of any, on the interface with
+    // that address, or on any.
+    owned_info list(const std::string& provider, const std::string& address, int memory_modes, int* problem = nullptr) {
         const owned_info hints(fi_allocinfo());
         support::require(hints != nullptr, error_code::out_of_resources, "libfabric: no memory");
         hints->caps = FI_RMA | FI_WRITE | FI_REMOTE_WRITE;
         hints->mode = FI_CONTEXT | FI_CONTEXT2;
         hints->ep_attr->type = FI_EP_RDM;
-        hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+        hints->domain_attr->mr_mode = memory_modes;
         hints->domain_attr->threading = FI_THREAD_DOMAIN;
         hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
         hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
         hints->domain_attr->cq_data_size = sizeof(std::uint32_t);
         hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
-        const bool has_address = !request.local_address.empty() && request.provider != "shm";
-        const auto list = [&](const std::string& provider) {
-            std::free(std::exchange(hints->fabric_attr->prov_name, nullptr));
-            if (!provider.empty()) hints->fabric_attr->prov_name = strdup(provider.c_str());
-            fi_info* found = nullptr;
-            const int result = fi_getinfo(api_version, has_address ? request.local_address.c_str() : nullptr, nullptr,
-                                          has_address ? FI_SOURCE : 0, hints.get(), &found);
-            info_.reset(result == 0 ? found : nullptr);
-            return result;
-        };
-        const int result = list(request.provider);
+        if (!provider.empty()) hints->fabric_attr->prov_name = strdup(provider.c_str());
+        fi_info* found = nullptr;
+        const int result = fi_getinfo(api_version, address.empty() ? nullptr : address.c_str(), nullptr,
+                                      address.empty() ? 0 : FI_SOURCE, hints.get(), &found);
+        if (problem != nullptr) *problem = result;
+        return owned_info(result == 0 ? found : nullptr);
+    }
+
+    void find_provider(const network_request& request) {
+        // Debian's build waits 20 s for PSM hardware that is not there; sockets loses what arrives at a slow target.
+        const bool has_psm = access("/dev/hfi1_0", F_OK) == 0 || access("/dev/ipath", F_OK) == 0;
+        setenv("FI_PROVIDER", has_psm ? "^sockets" : "^psm,psm2,sockets", 0);
+        // Buffers for messages, of which we send none: with 16 KiB each, the default, 80 MiB per process.
+        setenv("FI_OFI_RXM_BUFFER_SIZE", "1024", 0);
+        constexpr int modes = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+        std::string address = request.provider == "shm" ? "" : request.local_address;
+        int problem = 0;
+        info_ = list(request.provider, address, modes, &problem);
         support::require(
-            result == 0, error_code::no_path,
+            info_ != nullptr, error_code::no_path,
             "libfabric has no provider{}{} that writes with remote completion data here ({}); `fi_info` lists "
             "what there is",
-            request.provider.empty() ? "" : " ", request.provider, fi_strerror(-result));
+            request.provider.empty() ? "" : " ", request.provider, fi_strerror(-problem));
+        const auto choose = [&](const std::string& provider, const std::string& place, int memory_modes) {
+            owned_info found = list(provider, place, memory_modes);
+            if (found == nullptr) return false;
+            info_ = std::move(found);
+            return true;
+        };
         // tcp under rxm follows a null pointer when a connection ends in the middle of a write with completion data
         // (rxm_handle_comp_error, seen in 1.17). From 1.18 on tcp needs no rxm; until then that provider is called net.
-        const std::string layered = "tcp;ofi_rxm";
-        if (info_->fabric_attr->prov_name == layered && list("net") != 0) list(layered);
+        if (info_->fabric_attr->prov_name == std::string_view("tcp;ofi_rxm")) choose("net", address, modes);
+        const std::string chosen = info_->fabric_attr->prov_name;
+        // Whoever reaches the port may connect, so it is where only this host's processes reach it if these are all.
+        if (request.local_address.empty() && uses_sockets(chosen) && choose(chosen, loopback, modes))
+            address = loopback;
+        // Keys of the provider's own choice count from 1, or are what a device says: ours are better.
+        choose(chosen, address, modes & ~FI_MR_PROV_KEY);
         info_->tx_attr->op_flags = 0;
+    }
+
+    // The providers that listen at a port of the operating system.
+    static bool uses_sockets(std::string_view provider) {
+        return std::ranges::any_of(std::array<std::string_view, 4>{"tcp", "net", "udp", "sockets"},
+                                   [&](std::string_view name) { return provider.starts_with(name); });
+    }
+
+    // A write that comes with a memory's key is made, whoever sends it: nobody must be able to guess one. The peers
+    // learn ours over the control plane.
+    std::uint64_t make_key() const {
+        std::uint64_t key = 0;
+        support::check_errno(getentropy(&key, sizeof key), "libfabric: no random number for a key of memory");
+        const std::size_t bytes = info_->domain_attr->mr_key_size;
+        return bytes < sizeof key ? key & ((std::uint64_t{1} << 8 * bytes) - 1) : key;
     }
 
     fid_mr* add_memory(void* base, std::size_t bytes, std::uint64_t access) {
         const bool key_is_ours = (info_->domain_attr->mr_mode & FI_MR_PROV_KEY) == 0;
         fid_mr* region = nullptr;
-        check(fi_mr_reg(domain_.get(), base, bytes, access, 0, key_is_ours ? next_key_++ : 0, 0, &region, nullptr),
-              "registering memory");
+        int result = 0;
+        do // a key may be in use, where they have few bytes
+            result =
+                fi_mr_reg(domain_.get(), base, bytes, access, 0, key_is_ours ? make_key() : 0, 0, &region, nullptr);
+        while (result == -FI_ENOKEY && key_is_ours);
+        check(result, "registering memory");
         regions_.emplace_back(region);
         if ((info_->domain_attr->mr_mode & FI_MR_ENDPOINT) != 0) {
             check(fi_mr_bind(region, &endpoint_->fid, 0), "binding memory to the endpoint");
@@ -271,7 +305,6 @@ private:
     std::vector<owned<fid_mr>> regions_;
     std::vector<std::unique_ptr<operation>> operations_;
     owned<fid_ep> endpoint_; // closed first: until then it may write to all of these
-    std::uint64_t next_key_ = 1;
     std::map<int, fi_addr_t> peers_;
     std::map<const std::byte*, source_memory> sources_;
     std::vector<operation*> free_;

@@ -233,7 +233,37 @@ void connection::release_fragments() {
 
 // ---- receiving ------------------------------------------------------------------------------------------------------
 
-void connection::arrived(std::uint32_t number) { arrived_.at(number - first_number_) = true; }
+void connection::arrived(std::uint32_t number) {
+    const std::size_t place = number - first_number_;
+    if (place >= arrived_.size() || arrived_[place])
+        refuse(fmt::format("a fragment with number {}, of {} from {} on", number, arrived_.size(), first_number_));
+    arrived_[place] = true;
+}
+
+void connection::refuse(const std::string& finding) const {
+    throw foreign_arrival(network_.name(), fmt::format("in the name of process {}, {}", peer_, finding));
+}
+
+// A fragment lies in the ring in one piece, and tells of no more than we have sent.
+void connection::check(const fragment_header& head, std::uint64_t begin) const {
+    const std::uint64_t ring_units = ring_bytes_ / unit;
+    if (head.bytes < sizeof head || units_for(head.bytes) > ring_units - begin % ring_units)
+        refuse(fmt::format("a fragment of {} B at {} B of a ring of {} B", head.bytes, begin % ring_units * unit,
+                           ring_bytes_));
+    if (head.credit > next_) refuse(fmt::format("credit for {} units of {} that were sent", head.credit, next_));
+}
+
+// The next message of a fragment of so many bytes.
+message_header connection::read_message(const std::byte* from, std::uint32_t bytes) const {
+    message_header message;
+    const std::size_t left = bytes - message_at_;
+    if (left < sizeof message) refuse(fmt::format("more messages than there are in a fragment of {} B", bytes));
+    std::memcpy(&message, from + message_at_, sizeof message);
+    if (padded(message.bytes) > left - sizeof message)
+        refuse(fmt::format("a message of {} B in a fragment of {} B", message.bytes, bytes));
+    if (const std::string fault = handler_.find_fault(message); !fault.empty()) refuse(fault);
+    return message;
+}
 
 // False: not now; the message comes again. Copies by the engine and deliveries are made beside each other: of two puts
 // to one place the later wins, so each kind waits for the other.
@@ -266,6 +296,7 @@ bool connection::receive() {
             return arrived_[begin % ring_units] && found->after == expected_;
         };
         if (!is_next()) {
+            if (begin % ring_units != 0 && arrived_[begin % ring_units]) refuse("a fragment in the place of another");
             // The sender may have gone to the ring's begin, for a fragment that did not fit.
             if (begin % ring_units == 0) break;
             begin = (begin / ring_units + 1) * ring_units;
@@ -273,13 +304,13 @@ bool connection::receive() {
         }
         std::byte* const source = place(inbound_.get(), begin);
         const auto head = *reinterpret_cast<const fragment_header*>(source);
+        check(head, begin);
         if (message_ == 0) {
             message_at_ = sizeof head;
             take_credit(head.credit);
         }
         for (; message_ < head.messages; ++message_) {
-            message_header message;
-            std::memcpy(&message, source + message_at_, sizeof message);
+            const message_header message = read_message(source, head.bytes);
             if (message.kind == message_kind::answer)
                 asked_ = begin + units_for(head.bytes);
             else if (!take(message, source + message_at_ + sizeof message))

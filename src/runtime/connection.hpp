@@ -17,6 +17,7 @@
 
 #include "runtime/delivery.hpp"
 #include "runtime/device_link.hpp"
+#include "runtime/inbound_check.hpp"
 #include "transport/network.hpp"
 
 #include <deque>
@@ -26,34 +27,14 @@
 
 namespace dcuda {
 
-// What a message is about.
-enum class message_kind : std::uint32_t {
-    put,     // bytes follow; then a notification, unless the tag is no_tag
-    barrier, // target: the `collective`, tag: the round, place: 1 if mail was sent
-    answer,  // asks for credit at once
-};
-
-struct alignas(16) message_header { // payload behind it lies well for copies
-    std::uint64_t place;            // as the target addresses it
-    std::uint32_t bytes;            // that follow, padded to 16
-    message_kind kind;
-    std::uint32_t target; // rank on its device
-    std::uint32_t tag;
-};
-
-struct alignas(16) fragment_header {
-    std::uint64_t after;    // where the fragment before it ended, in units since the start
-    std::uint64_t credit;   // the writer has taken what the reader wrote up to here
-    std::uint32_t bytes;    // of the fragment with this header
-    std::uint32_t messages; // 0: credit alone
-};
-
 // Who hears of what a connection receives.
 class message_handler {
 public:
     virtual ~message_handler() = default;
     // False: not now, deliveries are full; the message comes again.
     virtual bool take(int from, const message_header& head, const std::byte* payload) = 0;
+    // What is wrong with a message, before anything is done with it; empty: nothing.
+    virtual std::string find_fault(const message_header& head) const = 0;
     // A flush that was asked for has come to its end.
     virtual void flushed(std::uint64_t flush) = 0;
 };
@@ -65,6 +46,7 @@ public:
                std::size_t ring_bytes, std::uint32_t first_number);
 
     int peer() const { return peer_; }
+    bool is_over(const transport::network& one) const { return &one == &network_; }
 
     // Setting up: what the peer must know of our ring, and what it says of its own, once the network has been
     // connected. Messages may be sent before; they wait.
@@ -86,7 +68,7 @@ public:
     static constexpr std::uint32_t all_ranks = UINT32_MAX;
     bool flush(std::uint64_t flush, std::uint32_t rank);
 
-    // Events of the network.
+    // Events of the network. Like progress(), arrived() throws foreign_arrival for what no process of the job sends.
     void arrived(std::uint32_t number);
     void sent(std::uint32_t fragment);
 
@@ -133,6 +115,9 @@ private:
     bool fill();
     bool write();
     bool receive();
+    void check(const fragment_header& head, std::uint64_t begin) const;
+    message_header read_message(const std::byte* from, std::uint32_t bytes) const;
+    [[noreturn]] void refuse(const std::string& finding) const;
     bool take(message_header message, const std::byte* payload);
     void give_credit(std::uint64_t now_ns);
     void take_credit(std::uint64_t credit);

@@ -74,6 +74,8 @@ std::string network_path::describe() const {
 void network_path::begin(device_state& state, delivery& into, host_track& track) {
     state_ = &state;
     delivery_ = &into;
+    check_.begin_run(static_cast<std::uint32_t>(state.ranks()), state.fields().tags,
+                     static_cast<std::uint32_t>(barriers_.front().arrivals.size()));
     track_ = track.is_on() ? &track : nullptr;
 }
 
@@ -238,11 +240,19 @@ bool network_path::take(int from, const message_header& head, const std::byte* p
     case message_kind::barrier:
         barriers_.at(head.target).arrivals.at(head.tag).push_back(head.place != 0);
         return true;
-    case message_kind::answer:
+    case message_kind::answer: // the connection's own
         break;
     }
-    support::fail(error_code::process_lost, "process {} sent a message of kind {}, which there is not", from,
-                  static_cast<std::uint32_t>(head.kind));
+    return true;
+}
+
+// Of which connection the numbers say that a fragment has come.
+connection& network_path::arrived(const transport::network& over, std::uint64_t number) {
+    const std::uint64_t ring = number / (ring_bytes_ / transport::network::unit_bytes);
+    if (ring >= by_ring_.size() || !by_ring_[ring]->is_over(over))
+        throw foreign_arrival(over.name(), fmt::format("a fragment with number {}, which no ring has", number));
+    by_ring_[ring]->arrived(static_cast<std::uint32_t>(number));
+    return *by_ring_[ring];
 }
 
 bool network_path::progress() {
@@ -253,14 +263,9 @@ bool network_path::progress() {
             any = true;
             const std::uint64_t begin_ns = track_ != nullptr ? clock_ns() : 0;
             const bool is_sent = event.what == transport::network_event::kind::sent;
-            const auto number = static_cast<std::uint32_t>(event.number);
-            const std::size_t ring_units = ring_bytes_ / transport::network::unit_bytes;
             connection& with =
-                is_sent ? *connections_.at(static_cast<int>(event.number >> 32)) : *by_ring_.at(number / ring_units);
-            if (is_sent)
-                with.sent(number);
-            else
-                with.arrived(number);
+                is_sent ? *connections_.at(static_cast<int>(event.number >> 32)) : arrived(*each, event.number);
+            if (is_sent) with.sent(static_cast<std::uint32_t>(event.number));
             if (track_ != nullptr)
                 track_->record(begin_ns, is_sent ? host_event_kind::fragment_sent : host_event_kind::fragment_arrived,
                                0, static_cast<std::uint32_t>(with.peer()), no_tag, 0);

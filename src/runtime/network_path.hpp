@@ -29,6 +29,11 @@ public:
     void begin(device_state& state, delivery& into, host_track& track);
     void end();
 
+    // The ranks of this device have offered memory for the window in this slot: puts may come there.
+    void open_window(std::uint32_t slot, std::vector<detail::window_entry> offers) {
+        check_.open_window(slot, std::move(offers));
+    }
+
     // Takes a command of a rank: send, flush or barrier. `payload`: those of its bytes that came through the ring.
     void take(const detail::command& what, const std::byte* payload);
 
@@ -38,7 +43,7 @@ public:
     // A message of another process's network path.
     void receive(int from, const std::string& message);
 
-    // Does what can be done. True if there was something.
+    // Does what can be done. True if there was something. Throws foreign_arrival for what no process of the job sends.
     bool progress();
 
     // Nothing is on its way: what ranks wait for does not depend on what we do.
@@ -68,7 +73,9 @@ private:
     };
 
     bool take(int from, const message_header& head, const std::byte* payload) override;
+    std::string find_fault(const message_header& head) const override { return check_.find_fault(head); }
     void flushed(std::uint64_t flush) override;
+    connection& arrived(const transport::network& over, std::uint64_t number);
     connection& connect(int process);
     bool advance(process_barrier& barrier, std::uint32_t index);
     void reply(std::uint32_t* word, std::uint32_t value);
@@ -84,6 +91,7 @@ private:
     std::map<std::uint64_t, pending_flush> flushes_;
     std::array<process_barrier, detail::barrier_kinds> barriers_;
     std::deque<std::pair<std::uint32_t*, std::uint32_t>> replies_; // for which there was no room
+    inbound_check check_;
     device_state* state_ = nullptr;
     delivery* delivery_ = nullptr;
     host_track* track_ = nullptr; // null unless it is on

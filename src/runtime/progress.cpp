@@ -7,6 +7,7 @@
 #include "support/wire.hpp"
 
 #include <algorithm>
+#include <new>
 
 namespace dcuda {
 
@@ -23,12 +24,20 @@ constexpr std::uint64_t network_gather = waits_gather + 1;
 
 constexpr std::uint32_t report_interval = ring_capacity / 4;
 
+// What was thrown, as the error that ends the run: whatever it is, the other processes must hear of it.
+error as_error(const std::exception& thrown) {
+    if (const auto* const known = dynamic_cast<const error*>(&thrown)) return *known;
+    const bool is_memory = dynamic_cast<const std::bad_alloc*>(&thrown) != nullptr;
+    return error(is_memory ? error_code::out_of_resources : error_code::kernel_failure,
+                 fmt::format("the host's part of the run failed: {}", thrown.what()));
+}
+
 } // namespace
 
 progress::progress(bootstrap::control& control, device_state& state, device_link& link, network_path* network,
                    live_view* live, observation& observer, const settings& with)
     : control_(control), state_(state), link_(link), log_(static_cast<std::size_t>(state.ranks())), network_(network),
-      live_(live), observer_(observer), windows_(control, state, link),
+      live_(live), observer_(observer), windows_(control, state, link, network),
       watchdog_(control, state, link, with.watchdog_interval), taken_(with.counter_start),
       reported_(with.counter_start) {}
 
@@ -83,8 +92,10 @@ bool progress::serve_network() {
     }
     try {
         return network_->progress();
-    } catch (const error& problem) {
-        if (problem.code() != error_code::process_lost) {
+    } catch (const std::exception& thrown) {
+        const error problem = as_error(thrown);
+        const bool is_foreign = dynamic_cast<const foreign_arrival*>(&thrown) != nullptr;
+        if (is_foreign || problem.code() != error_code::process_lost) {
             fail(problem);
         } else {
             // Often before the control plane hears of it, which knows who it was, on which host, and how he was lost.
@@ -128,8 +139,8 @@ bool progress::serve_commands() {
         }
         try {
             serve(cmd, payload);
-        } catch (const error& problem) {
-            fail(problem);
+        } catch (const std::exception& thrown) {
+            fail(as_error(thrown));
         }
         taken_ += commands;
         // ORDER slot-free: the slots have been read.
@@ -195,8 +206,8 @@ bool progress::serve_events() {
         any = true;
         try {
             serve(*what);
-        } catch (const error& problem) {
-            fail(problem);
+        } catch (const std::exception& thrown) {
+            fail(as_error(thrown));
         }
     }
     return any;

@@ -102,6 +102,7 @@ void window_host::begin(std::uint32_t slot) {
         std::vector<window_entry> entries(static_cast<std::size_t>(state_.ranks()));
         link_.read(entries.data(), fields.offers, entries.size() * sizeof(window_entry));
         offer = make_offer(entries, state_);
+        if (network_ != nullptr) network_->open_window(slot, std::move(entries));
     }
     control_.start_gather(windows_++, encode(offer));
 }

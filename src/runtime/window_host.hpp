@@ -4,6 +4,7 @@
 #include "bootstrap/control.hpp"
 #include "runtime/device_link.hpp"
 #include "runtime/device_state.hpp"
+#include "runtime/network_path.hpp"
 
 #include <deque>
 
@@ -11,8 +12,9 @@ namespace dcuda {
 
 class window_host {
 public:
-    window_host(bootstrap::control& control, device_state& state, device_link& link)
-        : control_(control), state_(state), link_(link) {}
+    // `network`: null if all processes map each other's memory.
+    window_host(bootstrap::control& control, device_state& state, device_link& link, network_path* network)
+        : control_(control), state_(state), link_(link), network_(network) {}
 
     // The ranks of this device have made their offers for the window in this slot, or have no slot for it
     // (max_windows).
@@ -34,6 +36,7 @@ private:
     bootstrap::control& control_;
     device_state& state_;
     device_link& link_;
+    network_path* network_;
     transport::peer_mappings mappings_;
     std::uint32_t slot_ = 0;
     std::uint64_t windows_ = 0; // begun; the same on all processes, since create_window is collective

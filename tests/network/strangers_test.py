@@ -3,6 +3,7 @@
 
 They know an address and no secret. The job goes on, nothing in its memory changes, and it ends in good order.
 """
+import mmap
 import os
 import re
 import secrets
@@ -15,6 +16,7 @@ import time
 from job import LIMIT, Job, JobTest, unittest
 
 dcuda_run, steady, stranger = sys.argv[1:]
+QUEUE_BYTES = 4096  # of the numbers of the writes from one process to another, in transport/shm.hpp
 
 
 def listening(pid):
@@ -93,6 +95,22 @@ class StrangersTest(JobTest):
         for address, port in self.ports(job):
             self.attack(job, address, port, "message", 0, 4)
         self.check_good_end(job, end)
+
+    def test_a_number_that_no_fragment_has_ends_the_job_with_its_cause(self):
+        # Another process of the same user may write to this memory: here as somebody who has got the key of a network's.
+        job, _ = self.start("shm")
+        victim = job.pids()[1]
+        queues = []
+        for name in os.listdir(f"/proc/{victim}/fd"):
+            path = f"/proc/{victim}/fd/{name}"
+            if "memfd:dcuda-network" in os.readlink(path) and os.stat(path).st_size == QUEUE_BYTES:
+                queues.append(path)
+        self.assertEqual(len(queues), 1, job.output)  # of what the other process writes
+        with open(queues[0], "r+b") as file, mmap.mmap(file.fileno(), QUEUE_BYTES) as queue:
+            queue[:] = (999_999_999 + 1).to_bytes(4, "little") * (QUEUE_BYTES // 4)
+            self.check_end(job, "what has come over shm is of no process of this job: a fragment with number 999999999")
+        self.assertNotIn("terminate called", job.output)
+        self.assertEqual(job.output.count("of no process of this job"), 2, job.output)  # the other hears of it
 
     def test_bytes_that_mean_nothing(self):
         job, end = self.start("ofi:tcp")

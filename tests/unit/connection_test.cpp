@@ -125,11 +125,17 @@ struct side : message_handler {
           to(0, over, into, link, *this, ring_bytes, 0), memory(ranks * region),
           expected(ranks, std::vector<std::byte>(region)), after_message(ranks), seen(ranks, 0), kept(64 << 10) {
         for (std::size_t i = 0; i < kept.size(); ++i) kept[i] = static_cast<std::byte>(rng());
+        inbound.begin_run(ranks, 256, 3);
+        std::vector<detail::window_entry> windows;
+        for (std::size_t rank = 0; rank < ranks; ++rank)
+            windows.push_back({memory.data() + rank * region, region, nullptr});
+        inbound.open_window(2, std::move(windows));
     }
 
     bool take(int, const message_header& head, const std::byte* payload) override {
         return into->put(head.place, payload, head.bytes, head.target, head.tag);
     }
+    std::string find_fault(const message_header& head) const override { return inbound.find_fault(head); }
     // What the flush speaks of has arrived: the other side has seen as many notifications as were sent before.
     void flushed(std::uint64_t flush) override {
         const auto [rank, count] = flushes.at(flush - 1);
@@ -186,6 +192,7 @@ struct side : message_handler {
     fake_delivery deliveries;
     delivery* into;
     device_link link;
+    inbound_check inbound;
     connection to;
     std::vector<std::byte> memory;
     images expected;                   // of each of the other side's regions, when all has arrived
@@ -243,5 +250,150 @@ TEST_P(ConnectionTest, AllArrivesInOrder) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, ConnectionTest, testing::Range(1u, 13u));
+
+// One side of a connection, and a peer that is none: somebody has got the key of the ring and writes what he likes.
+struct victim {
+    victim() {
+        ours.other = &theirs, theirs.other = &ours;
+        ours.over.peer = &theirs.over, theirs.over.peer = &ours.over;
+        ours.to.use(theirs.to.offer());
+        ours.to.is_open = true;
+    }
+
+    std::uint64_t window_of(std::size_t rank) const {
+        return reinterpret_cast<std::uintptr_t>(ours.memory.data()) + rank * region;
+    }
+
+    // A fragment with these messages, at a place of the ring.
+    void write(std::size_t place, const fragment_header& head, const std::vector<message_header>& messages) {
+        auto* to = reinterpret_cast<std::byte*>(ours.to.offer().memory.address) + place * 64;
+        std::memcpy(to, &head, sizeof head);
+        to += sizeof head;
+        for (const message_header& each : messages) { // none but the last has a size that may be wrong
+            std::memcpy(to, &each, sizeof each);
+            to += sizeof each + (std::size_t{each.bytes} + 15) / 16 * 16;
+        }
+    }
+
+    // What the connection says of a fragment that has arrived with this number, after a while.
+    std::string finding(std::uint32_t number) {
+        try {
+            ours.to.arrived(number);
+            for (std::uint64_t step = 0; step < 100; ++step) {
+                ours.to.progress(step * 10'000);
+                ours.deliveries.let_one_happen();
+            }
+        } catch (const foreign_arrival& refused) {
+            EXPECT_EQ(refused.code(), error_code::process_lost);
+            return refused.what();
+        }
+        return "taken";
+    }
+
+    generator random{7};
+    side ours{random}, theirs{random};
+};
+
+void expect_finding(const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find("what has come over fake is of no process of this job: in the name of process 0, " + part),
+              text.npos)
+        << text;
+}
+
+constexpr message_header nothing{0, 0, message_kind::put, 0, detail::no_tag};
+
+TEST(ForeignArrivals, WhatAPeerSendsIsTaken) {
+    victim one;
+    one.write(0, {0, 0, 32 + 48 + 32 + 4096 + 32, 3},
+              {{one.window_of(1) + 8, 16, message_kind::put, 1, detail::no_tag},
+               {one.window_of(2), 4096, message_kind::put, 2, detail::no_tag},
+               {0, 0, message_kind::answer, 0, 0}});
+    EXPECT_EQ(one.finding(0), "taken");
+}
+
+TEST(ForeignArrivals, NumbersWithoutAPlace) {
+    victim one;
+    expect_finding(one.finding(ring_bytes / 64), "a fragment with number 2048, of 2048 from 0 on");
+    expect_finding(victim().finding(UINT32_MAX), "a fragment with number 4294967295");
+    EXPECT_EQ(one.finding(5), "taken"); // it may come before the one that it follows
+    expect_finding(one.finding(5), "a fragment with number 5");
+}
+
+TEST(ForeignArrivals, Fragments) {
+    const std::tuple<std::size_t, fragment_header, const char*> cases[] = {
+        {0, {0, 0, 0, 0}, "a fragment of 0 B at 0 B of a ring of 131072 B"},
+        {0, {0, 0, 31, 0}, "a fragment of 31 B"},
+        {0, {0, 0, ring_bytes + 1, 0}, "a fragment of 131073 B"},
+        {0, {0, 0, UINT32_MAX, 0}, "a fragment of 4294967295 B"},
+        {0, {0, 1, 32, 0}, "credit for 1 units of 0 that were sent"},
+        {0, {0, UINT64_MAX, 32, 0}, "credit for 18446744073709551615 units of 0 that were sent"},
+        {0, {0, 0, 32, 1}, "more messages than there are in a fragment of 32 B"},
+        {0, {0, 0, 64 + 31, UINT32_MAX}, "more messages than there are in a fragment of 95 B"},
+    };
+    for (const auto& [place, head, part] : cases) {
+        SCOPED_TRACE(part);
+        victim one;
+        one.write(place, head, {nothing});
+        expect_finding(one.finding(static_cast<std::uint32_t>(place)), part);
+    }
+    victim one;
+    one.write(0, {0, 0, 64, 1}, {nothing});
+    EXPECT_EQ(one.finding(0), "taken");
+    one.write(1, {17, 0, 64, 1}, {nothing});
+    expect_finding(one.finding(1), "a fragment in the place of another");
+}
+
+TEST(ForeignArrivals, Messages) {
+    constexpr auto put = message_kind::put;
+    const auto check = [](const auto& make, const char* part) {
+        SCOPED_TRACE(part);
+        victim one;
+        const message_header bad = make(one);
+        one.write(0, {0, 0, 128, 2}, {nothing, bad});
+        expect_finding(one.finding(0), part);
+        EXPECT_EQ(one.ours.deliveries.issued(), 1u); // what came before
+    };
+    using header = message_header;
+    check(
+        [&](const victim&) {
+            return header{0x414141410000, 8, put, 1, 0};
+        },
+        "a put of 8 B to address 0x414141410000, where rank 1 of the device has no window");
+    check([&](const victim& of) { return header{of.window_of(2) - 7, 8, put, 1, 0}; }, "a put of 8 B to address");
+    check([&](const victim& of) { return header{of.window_of(1) - 1, 8, put, 1, 0}; }, "a put of 8 B to address");
+    check([&](const victim& of) { return header{of.window_of(2), 8, put, 1, 0}; }, "a put of 8 B to address");
+    check([&](const victim&) { return header{UINT64_MAX - 3, 8, put, 1, 0}; }, "a put of 8 B to address");
+    check(
+        [&](const victim& of) {
+            return header{of.window_of(1), 8, put, ranks, 0};
+        },
+        "a put to rank 4 of a device with 4 ranks");
+    check([&](const victim&) { return header{0, 0, put, UINT32_MAX, 0}; }, "a put to rank 4294967295 of a device");
+    check(
+        [&](const victim& of) {
+            return header{of.window_of(1), 8, put, 1, 256};
+        },
+        "a notification with tag 256 of 256 tags");
+    check(
+        [&](const victim& of) {
+            return header{of.window_of(1), 2000, put, 1, 0};
+        },
+        "a message of 2000 B in a fragment of 128 B");
+    check(
+        [&](const victim& of) {
+            return header{of.window_of(1), UINT32_MAX, put, 1, 0};
+        },
+        "a message of 4294967295 B in a fragment of 128 B");
+    constexpr auto barrier = message_kind::barrier, answer = message_kind::answer;
+    check(
+        [&](const victim&) {
+            return header{1, 0, barrier, detail::barrier_kinds, 0};
+        },
+        "round 0 of barrier 6 with 0 B");
+    check([&](const victim&) { return header{1, 0, barrier, 0, 3}; }, "round 3 of barrier 0 with 0 B");
+    check([&](const victim&) { return header{1, 16, barrier, 0, 0}; }, "round 0 of barrier 0 with 16 B");
+    check([&](const victim&) { return header{0, 16, answer, 0, 0}; }, "a question for credit with 16 B");
+    check([&](const victim&) { return header{0, 0, static_cast<message_kind>(17), 0, 0}; }, "a message of kind 17");
+}
 
 } // namespace

@@ -46,6 +46,18 @@ if(PROJECT_IS_TOP_LEVEL)
     set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
 endif()
 
+# dcuda_module_runpath(<variable> <folder of the installed programs>): how these find the folder of transports' modules,
+# wherever the installation is moved to.
+function(dcuda_module_runpath variable folder)
+    file(RELATIVE_PATH way "${CMAKE_INSTALL_PREFIX}/${folder}" "${CMAKE_INSTALL_FULL_LIBDIR}/dcuda")
+    set(${variable} "$ORIGIN/${way}" PARENT_SCOPE)
+endfunction()
+if(PROJECT_IS_TOP_LEVEL)
+    list(APPEND CMAKE_BUILD_RPATH "$ORIGIN/../lib/dcuda") # in the build tree
+    dcuda_module_runpath(way "${CMAKE_INSTALL_BINDIR}")
+    list(APPEND CMAKE_INSTALL_RPATH "${way}")
+endif()
+
 find_program(DCUDA_CCACHE ccache)
 mark_as_advanced(DCUDA_CCACHE)
 if(DCUDA_CCACHE AND PROJECT_IS_TOP_LEVEL)

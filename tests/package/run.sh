@@ -19,6 +19,40 @@ say_hello() {
     grep -qx 'hello from 3 ranks' "$work/output"
 }
 
+# Modules of transports come from the installation that the program was linked with, and from nowhere else.
+# check_modules <build directory of dCUDA>
+check_modules() {
+    if grep -rlF "$1/lib/dcuda" "$work/prefix" "$work/build/hello_cpu"; then
+        echo "These files know the folder of the build tree."
+        exit 1
+    fi
+    local module
+    module=$(find "$work/prefix" -name libdcuda_ofi.so)
+    [ -n "$module" ] || return 0 # libfabric is not here, or not wanted
+    over_ofi
+    grep -qx 'hello from 6 ranks' "$work/output" || { cat "$work/output"; exit 1; }
+    # Where anybody could have put it, it is not taken, unless the user says so.
+    chmod o+w "$(dirname "$module")"
+    over_ofi
+    complains 'not taken from there, because other users may write there'
+    over_ofi DCUDA_TRANSPORT_PATH="$(dirname "$module")"
+    grep -qx 'hello from 6 ranks' "$work/output" || { cat "$work/output"; exit 1; }
+    chmod o-w "$(dirname "$module")"
+    # Folders that cannot be looked into are passed over.
+    over_ofi DCUDA_TRANSPORT_PATH="/proc/self/fd/0/x:/$(head -c 5000 /dev/zero | tr '\0' x)"
+    grep -qx 'hello from 6 ranks' "$work/output" || { cat "$work/output"; exit 1; }
+    rm "$module"
+    over_ofi
+    complains "there is no transport ofi here (libdcuda_ofi.so in $(dirname "$module"))"
+}
+over_ofi() {
+    env DCUDA_DISABLE_PEER=1 DCUDA_TRANSPORT=ofi:tcp "$@" "$work/prefix/bin/dcuda-run" -n 2 "$work/build/hello_cpu" \
+        --dcuda-ranks=3 >"$work/output" 2>&1 || true
+}
+complains() {
+    grep -qF "$1" "$work/output" && ! grep -q 'hello from\|terminate called' "$work/output" || { cat "$work/output"; exit 1; }
+}
+
 case "$1" in
 find_package)
     cmake --install "$2" --prefix "$work/prefix" >/dev/null
@@ -31,6 +65,7 @@ find_package)
         ! grep -q 'not built for the checker' "$work/output" || exit 1
     fi
     [ -x "$work/prefix/bin/dcuda-run" ] && [ -x "$work/prefix/bin/dcuda-info" ]
+    [ "$3" = cuda ] || check_modules "$(realpath "$2")"
     # Headers that are not the library's: a link error that says so.
     cp -r "$work/prefix/include" "$work/others"
     sed -i 's/^struct device_context {/&\n    std::uint64_t another[9];/' "$work/others/dcuda/detail/protocol.hpp"

@@ -6,7 +6,6 @@
 #include "support/check.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <poll.h>
@@ -156,30 +155,27 @@ void hub::serve() {
 }
 
 void hub::accept_new() {
-    for (;;) {
-        descriptor socket(accept4(entrance_.listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-        if (socket.get() < 0) {
-            if (errno == EAGAIN) return;
-            // Over TCP, errors of a connection that has not come yet are told here, too.
-            constexpr std::array passing{EINTR,       ECONNABORTED, EPROTO,       ENETDOWN,
-                                         ENETUNREACH, EHOSTDOWN,    EHOSTUNREACH, ETIMEDOUT};
-            if (std::ranges::find(passing, errno) != passing.end()) continue;
-            support::fail_errno(errno, "cannot accept a process of the job");
-        }
-        if (!entrance_.key) {
-            const local_peer peer = peer_of(socket.get());
-            if (peer.is_same_user)
-                clients_.push_back(std::make_unique<client>(client{channel(std::move(socket)), peer.pid}));
-            continue;
-        }
-        make_room();
-        set_up_connection(socket.get(), limits_.lost_after);
-        auto fresh = std::make_unique<client>(client{channel(std::move(socket))});
-        fresh->door.emplace(handshake::side::hub, *entrance_.key);
-        fresh->deadline = clock::now() + stranger_time;
-        is_let_in(*fresh); // greets it; a quick one may even be in by now
-        clients_.push_back(std::move(fresh));
+    const int problem = accept_some(entrance_.listener, [this](descriptor socket) {
+        enter(std::move(socket));
+        return true;
+    });
+    if (problem != 0) support::fail_errno(problem, "cannot accept a process of the job");
+}
+
+void hub::enter(descriptor socket) {
+    if (!entrance_.key) {
+        const local_peer peer = peer_of(socket.get());
+        if (peer.is_same_user)
+            clients_.push_back(std::make_unique<client>(client{channel(std::move(socket)), peer.pid}));
+        return;
     }
+    make_room();
+    set_up_connection(socket.get(), limits_.lost_after);
+    auto fresh = std::make_unique<client>(client{channel(std::move(socket))});
+    fresh->door.emplace(handshake::side::hub, *entrance_.key);
+    fresh->deadline = clock::now() + stranger_time;
+    is_let_in(*fresh); // greets it; a quick one may even be in by now
+    clients_.push_back(std::move(fresh));
 }
 
 // Whoever can reach the socket can open connections: of those that have not said who they are, the oldest must go.

@@ -84,6 +84,7 @@ private:
     bool may_leave() const;
     int poll_timeout_ms() const;
     void accept_new();
+    void enter(descriptor socket);
     void make_room();
     void drop_slow();
     void read_from(client& from);

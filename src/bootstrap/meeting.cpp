@@ -3,6 +3,7 @@
 #include "support/check.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
@@ -71,6 +72,22 @@ descriptor try_connect(const std::string& address) {
         support::fail_errno(errno, "cannot connect to process 0", error_code::bootstrap_failure);
     }
     return socket;
+}
+
+int accept_some(const descriptor& listener, const std::function<bool(descriptor)>& take) {
+    for (int tried = 0; tried < most_accepted; ++tried) {
+        descriptor socket(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        if (socket.get() >= 0) {
+            if (!take(std::move(socket))) return 0;
+            continue;
+        }
+        if (errno == EAGAIN) return 0;
+        // Over TCP, errors of a connection that has not come yet are told here, too.
+        constexpr std::array passing{EINTR,       ECONNABORTED, EPROTO,       ENETDOWN,
+                                     ENETUNREACH, EHOSTDOWN,    EHOSTUNREACH, ETIMEDOUT};
+        if (std::ranges::find(passing, errno) == passing.end()) return errno;
+    }
+    return 0;
 }
 
 local_peer peer_of(int fd) {

@@ -3,12 +3,20 @@
 
 #include "bootstrap/channel.hpp"
 
+#include <functional>
+
 namespace dcuda::bootstrap {
 
 // Where the processes of a job meet. A process may set up control planes one after another; each has its own address.
 std::string meeting_point(const std::string& job_key, int generation);
 descriptor listen_at(const std::string& address);   // throws error(bootstrap_failure)
 descriptor try_connect(const std::string& address); // empty: nobody listens there now
+
+// Accepts those who wait at a socket, in their order, and gives each to `take`, until that returns false; but only a
+// few at a time: whoever connects again and again must not keep a thread from its work, so it comes back after that.
+// Returns 0, or the errno of what went wrong with the socket itself.
+inline constexpr int most_accepted = 16;
+int accept_some(const descriptor& listener, const std::function<bool(descriptor)>& take);
 
 // Who is at the other end of a local socket.
 struct local_peer {

@@ -94,15 +94,15 @@ bool live_view::poll() {
     const auto now = clock::now();
     if (now < next_look_) return false;
     next_look_ = now + look_interval;
-    while (readers_.size() < most_readers) {
-        support::descriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-        if (socket.get() < 0) break;
-        ucred peer{};
-        socklen_t length = sizeof peer;
-        if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) continue;
-        if (peer.uid != geteuid() && peer.uid != 0) continue;
-        readers_.push_back({std::move(socket), nullptr, 0, {}});
-    }
+    if (readers_.size() < most_readers)
+        bootstrap::accept_some(listener_, [this](support::descriptor socket) {
+            ucred peer{};
+            socklen_t length = sizeof peer;
+            const bool is_known = getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0;
+            if (is_known && (peer.uid == geteuid() || peer.uid == 0))
+                readers_.push_back({std::move(socket), nullptr, 0, {}});
+            return readers_.size() < most_readers;
+        });
     bool any_waits = false;
     std::erase_if(readers_, [&](reader& each) {
         any_waits = any_waits || !each.text;

@@ -91,22 +91,22 @@ void network_path::end() {
 // Processes connect when the first rank of one sends to a rank of the other. Each tells the other what its network and
 // its ring need ("hello"), over the control plane; and when it has used what it was told ("ready").
 connection& network_path::connect(int process) {
-    auto& known = connections_[process];
-    if (!known) {
-        transport::network& over = *networks_[network_of_[static_cast<std::size_t>(process)]];
-        const auto first_number =
-            static_cast<std::uint32_t>(by_ring_.size() * (ring_bytes_ / transport::network::unit_bytes));
-        known = std::make_unique<connection>(process, over, delivery_, link_, static_cast<message_handler&>(*this),
+    if (const auto known = connections_.find(process); known != connections_.end()) return *known->second;
+    transport::network& over = *networks_[network_of_[static_cast<std::size_t>(process)]];
+    const auto first_number =
+        static_cast<std::uint32_t>(by_ring_.size() * (ring_bytes_ / transport::network::unit_bytes));
+    // Known only when it is complete: who serves the others meanwhile must not find a part of it.
+    auto made = std::make_unique<connection>(process, over, delivery_, link_, static_cast<message_handler&>(*this),
                                              ring_bytes_, first_number);
-        by_ring_.push_back(known.get());
-        support::wire_writer message;
-        message.put(greeting::hello);
-        message.put(known->offer());
-        message.put(std::string_view(over.name()));
-        message.put(std::string_view(over.invite(process)));
-        control_.post(process, message.bytes());
-    }
-    return *known;
+    support::wire_writer message;
+    message.put(greeting::hello);
+    message.put(made->offer());
+    message.put(std::string_view(over.name()));
+    message.put(std::string_view(over.invite(process)));
+    by_ring_.push_back(made.get());
+    connection& result = *(connections_[process] = std::move(made));
+    control_.post(process, message.bytes());
+    return result;
 }
 
 void network_path::receive(int from, const std::string& bytes) {

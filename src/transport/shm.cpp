@@ -36,6 +36,8 @@ shared_memory map(int file, std::size_t bytes) {
     return {static_cast<std::byte*>(base), [bytes](std::byte* memory) { munmap(memory, bytes); }};
 }
 
+const char* advice(int problem) { return problem == EMFILE ? ": raise `ulimit -n`" : ""; }
+
 class shm final : public network {
 public:
     explicit shm(const network_request& request) : peers_(static_cast<std::size_t>(request.process_count)) {
@@ -48,8 +50,8 @@ public:
     shared_memory share(std::size_t bytes) override {
         descriptor file(memfd_create("dcuda-network", MFD_CLOEXEC));
         support::require(file.get() >= 0 && ftruncate(file.get(), static_cast<off_t>(bytes)) == 0,
-                         error_code::out_of_resources, "shm: cannot make {} B of shared memory: {}", bytes,
-                         std::strerror(errno));
+                         error_code::out_of_resources, "shm: cannot make {} B of shared memory: {}{}", bytes,
+                         std::strerror(errno), advice(errno));
         shared_memory memory = map(file.get(), bytes);
         shared_.emplace(memory.get(), std::move(file));
         return memory;
@@ -131,6 +133,8 @@ private:
     shared_memory open_memory(int process, const remote_memory& where) {
         const auto pid = where.key >> 32, number = where.key & UINT32_MAX;
         const descriptor file(open(fmt::format("/proc/{}/fd/{}", pid, number).c_str(), O_RDWR | O_CLOEXEC));
+        support::require(file.get() >= 0 || errno != EMFILE, error_code::out_of_resources,
+                         "shm: cannot map memory of process {}: {}{}", process, std::strerror(errno), advice(errno));
         struct stat found {};
         const bool is_it = file.get() >= 0 && fstat(file.get(), &found) == 0 && found.st_ino == where.address;
         support::require(is_it, error_code::no_path,

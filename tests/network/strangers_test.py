@@ -128,5 +128,25 @@ class StrangersTest(JobTest):
         self.check_good_end(job, end)
 
 
+class FewDescriptorsTest(JobTest):
+    """What strangers may use up. Wherever a process has none left, it says so."""
+
+    def test_they_end_the_job_with_their_cause(self):
+        with tempfile.NamedTemporaryFile() as end:  # the job shall end at once
+            ends = []
+            for limit in range(13, 29):
+                done = subprocess.run(["sh", "-c", f'ulimit -n {limit}; exec "$@"', "sh", dcuda_run, "-n", "6", steady, end.name],
+                                      env={**os.environ, "DCUDA_DISABLE_PEER": "1", "DCUDA_TRANSPORT": "shm"},
+                                      capture_output=True, text=True, timeout=60)
+                output = done.stdout + done.stderr
+                self.assertNotIn("signal", output)
+                if done.returncode == 0:
+                    self.assertEqual(output.count("ends with 0 wrong words"), 6, output)
+                elif "no memory on the device" not in output:
+                    self.assertRegex(output, "Too many open files.*: raise `ulimit -n`", output)
+                ends.append(done.returncode)
+            self.assertEqual({0, 1}, set(ends))
+
+
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -27,9 +27,10 @@ struct frame_header {
 };
 
 constexpr std::uint32_t frame_magic = 0xdc0da001;
-constexpr std::uint64_t max_frame_bytes = std::uint64_t{1} << 36; // anything above is nonsense
+constexpr std::uint32_t max_label_bytes = 4096;
 constexpr std::size_t read_chunk_bytes = 256 * 1024;
 constexpr std::size_t keep_capacity_bytes = 1024 * 1024;
+constexpr std::size_t reserve_bytes = 64 * 1024 * 1024; // at once, for a frame of which little is here
 
 } // namespace
 
@@ -135,7 +136,7 @@ std::optional<frame> channel::next() {
     const std::size_t left = received_.size() - consumed_;
     if (left < sizeof header) return std::nullopt;
     std::memcpy(&header, received_.data() + consumed_, sizeof header);
-    if (header.magic != frame_magic || header.payload_bytes > max_frame_bytes) {
+    if (header.magic != frame_magic || header.label_bytes > max_label_bytes || header.payload_bytes > most_payload_) {
         received_.clear();
         consumed_ = 0;
         closed_ = true;
@@ -143,7 +144,11 @@ std::optional<frame> channel::next() {
     }
     const std::size_t total = sizeof header + header.label_bytes + header.payload_bytes;
     if (left < total) {
-        if (received_.capacity() - consumed_ < total) received_.erase(0, std::exchange(consumed_, 0)).reserve(total);
+        if (received_.capacity() - consumed_ < total) {
+            received_.erase(0, std::exchange(consumed_, 0));
+            const std::size_t more = std::min(total, std::max(reserve_bytes, 2 * left));
+            if (received_.capacity() < more) received_.reserve(more);
+        }
         return std::nullopt;
     }
     const std::size_t label = consumed_ + sizeof header;

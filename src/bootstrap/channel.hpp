@@ -58,6 +58,10 @@ public:
     void flush();
     bool has_unsent() const noexcept { return !unsent_.empty(); }
 
+    // The largest payload that is read from now on; a larger one is nonsense. Memory is taken for what has come only.
+    void expect_payload(std::uint64_t most_bytes) noexcept { most_payload_ = most_bytes; }
+    static constexpr std::uint64_t largest_payload = std::uint64_t{1} << 36;
+
     void read_available();                           // into the buffer that next() empties
     std::optional<frame> next();                     // the next whole frame
     bool closed() const noexcept { return closed_; } // the peer is gone, or sent nonsense; next() may still have frames
@@ -74,6 +78,7 @@ private:
     std::unique_ptr<char[]> chunk_; // what recv writes to
     std::string received_;
     std::size_t consumed_ = 0;
+    std::uint64_t most_payload_ = largest_payload;
     bool closed_ = false;
     int error_ = 0; // errno, if an error closed it
 };

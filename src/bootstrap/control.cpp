@@ -30,6 +30,8 @@ constexpr std::chrono::seconds handshake_time{5};
 constexpr std::chrono::milliseconds pulse_interval{100}; // between two looks at the pulse
 constexpr std::chrono::seconds answer_slack{5};          // the hub's own deadline comes first, with a better message
 constexpr std::chrono::seconds goodbye_time{1};
+constexpr std::size_t descriptors_per_process = 4; // of the job: of the hub up to 2, of a network up to 2
+constexpr std::size_t spare_descriptors = 512;     // of the program, and of strangers
 
 clock::duration seconds(double value) {
     return std::chrono::milliseconds(static_cast<long>(std::min(value, 1e9) * 1000));
@@ -87,6 +89,7 @@ control::control(const job& who, std::string_view identity) : job_(who) {
     lost_after_ = support::env_seconds("DCUDA_LOST_AFTER").value_or(10);
     require(lost_after_ >= 1 && lost_after_ <= 1e6, error_code::invalid_argument,
             "DCUDA_LOST_AFTER={}: expected 1 to 1000000 seconds", lost_after_);
+    support::allow_descriptors(descriptors_per_process * static_cast<std::size_t>(job_.count) + spare_descriptors);
     const int generation = next_generation(job_.key);
     if (job_.is_on_one_host())
         connect_on_host(identity, generation);
@@ -182,7 +185,8 @@ void control::await_welcome() {
         channel_->flush();
         channel_->read_available();
         while (auto message = channel_->next()) {
-            if (message->type == frame_type::rejected) fail(error_code::bootstrap_failure, "{}", message->payload);
+            if (message->type == frame_type::rejected || message->type == frame_type::failed)
+                fail(error_code::bootstrap_failure, "{}", message->payload);
             if (message->type != frame_type::welcome) continue;
             hub_pid_ = static_cast<pid_t>(message->id);
             hub_host_ = message->label;

@@ -6,8 +6,10 @@
 #include "support/check.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -21,7 +23,10 @@ using support::check_errno;
 
 constexpr std::chrono::seconds linger{1};
 constexpr std::chrono::seconds stranger_time{5}; // for a connection to say who it is
-constexpr long max_strangers = 256;              // connections that have not
+constexpr std::size_t max_strangers = 256;       // connections that have not
+constexpr std::uint64_t max_hello_bytes = 64 * 1024;
+constexpr std::chrono::milliseconds accept_pause{100}; // while no descriptor is left
+constexpr std::chrono::seconds shortage_time{2};       // after which none will be
 
 } // namespace
 
@@ -69,7 +74,8 @@ hub::hub(const job& who, std::string_view identity, entrance from, descriptor ow
     : job_(who), identity_(identity), limits_(limits), entrance_(std::move(from)),
       wake_(check_errno(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), "cannot create an eventfd")),
       deadline_(clock::now() + std::chrono::milliseconds(static_cast<long>(std::min(limits.connect, 1e9) * 1000))),
-      members_(static_cast<std::size_t>(who.count)), stalled_(who.count) {
+      members_(static_cast<std::size_t>(who.count)), descriptors_(support::allow_descriptors(0)),
+      random_(std::random_device{}()), stalled_(who.count) {
     clients_.push_back(std::make_unique<client>(client{channel(std::move(own)), getpid()}));
     // The thread inherits the mask: signals are for the program's own threads.
     sigset_t all, before;
@@ -95,14 +101,25 @@ void hub::run() noexcept {
     } catch (const std::exception& problem) {
         // Nobody can be served any more. The closed connections tell the rest, if this cannot be sent.
         try {
-            fail_job(event::kind::aborted, 0, static_cast<int>(error_code::out_of_resources),
-                     fmt::format("the hub in process 0 failed: {}", problem.what()));
-            for (const auto& each : clients_) each->link.flush();
+            end_for(fmt::format("the hub in process 0 failed: {}", problem.what()));
         } catch (...) {
         }
     }
     clients_.clear();
     entrance_.listener = descriptor();
+}
+
+// Tells all who are here why nothing goes on.
+void hub::end_for(const std::string& reason) {
+    if (stage_ == stage::running)
+        fail_job(event::kind::aborted, 0, static_cast<int>(error_code::out_of_resources), reason);
+    else if (stage_ == stage::assembling)
+        refuse(reason);
+    const frame rejected{frame_type::rejected, -1, 0, 0, {}, reason};
+    for (const auto& each : clients_) {
+        if (stage_ == stage::refused && each->index < 0 && !each->door) each->link.send(rejected); // before its hello
+        each->link.flush();
+    }
 }
 
 bool hub::may_leave() const {
@@ -115,6 +132,7 @@ int hub::poll_timeout_ms() const {
     auto next = stage_ == stage::assembling || ending_ ? deadline_ : clock::time_point::max();
     for (const auto& each : clients_)
         if (each->index < 0) next = std::min(next, each->deadline);
+    if (short_since_) next = std::min(next, next_accept_);
     if (next == clock::time_point::max()) return -1;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - clock::now()).count();
     return static_cast<int>(std::clamp<long>(left, 0, 60'000));
@@ -123,7 +141,8 @@ int hub::poll_timeout_ms() const {
 void hub::serve() {
     std::vector<pollfd> polled;
     while (!may_leave()) {
-        polled.assign({{wake_.get(), POLLIN, 0}, {entrance_.listener.get(), POLLIN, 0}});
+        const bool accepts = !short_since_ || clock::now() >= next_accept_;
+        polled.assign({{wake_.get(), POLLIN, 0}, {accepts ? entrance_.listener.get() : -1, POLLIN, 0}});
         for (const auto& each : clients_)
             polled.push_back(
                 {each->link.fd(), static_cast<short>(POLLIN | (each->link.has_unsent() ? POLLOUT : 0)), 0});
@@ -159,32 +178,54 @@ void hub::accept_new() {
         enter(std::move(socket));
         return true;
     });
-    if (problem != 0) support::fail_errno(problem, "cannot accept a process of the job");
+    if (problem != 0) return cannot_accept(problem);
+    short_since_.reset();
+}
+
+// Without descriptors a stranger goes, or the next process of the job must wait until there are some.
+void hub::cannot_accept(int problem) {
+    constexpr std::array passing{EMFILE, ENFILE, ENOBUFS, ENOMEM};
+    if (std::ranges::find(passing, problem) == passing.end())
+        support::fail_errno(problem, "cannot accept a process of the job");
+    if (drop_a_stranger()) return;
+    const auto now = clock::now();
+    next_accept_ = now + accept_pause;
+    if (!short_since_) short_since_ = now;
+    if (stage_ == stage::assembling && now >= *short_since_ + shortage_time)
+        refuse(fmt::format("process 0 cannot accept {}: {}; it may have {} descriptors: raise `ulimit -n` there",
+                           missing_processes(), std::strerror(problem), descriptors_));
 }
 
 void hub::enter(descriptor socket) {
     if (!entrance_.key) {
         const local_peer peer = peer_of(socket.get());
-        if (peer.is_same_user)
-            clients_.push_back(std::make_unique<client>(client{channel(std::move(socket)), peer.pid}));
+        if (!peer.is_same_user) return;
+        clients_.push_back(std::make_unique<client>(client{channel(std::move(socket)), peer.pid}));
+        clients_.back()->link.expect_payload(max_hello_bytes);
         return;
     }
-    make_room();
+    // Whoever can reach the socket can open connections: some descriptors must be left for the process itself.
+    const auto strangers = static_cast<std::size_t>(std::ranges::count_if(clients_, is_stranger));
+    if (strangers >= std::clamp<std::size_t>(descriptors_ / 4, 8, max_strangers)) drop_a_stranger();
     set_up_connection(socket.get(), limits_.lost_after);
     auto fresh = std::make_unique<client>(client{channel(std::move(socket))});
+    fresh->link.expect_payload(max_hello_bytes);
     fresh->door.emplace(handshake::side::hub, *entrance_.key);
     fresh->deadline = clock::now() + stranger_time;
     is_let_in(*fresh); // greets it; a quick one may even be in by now
     clients_.push_back(std::move(fresh));
 }
 
-// Whoever can reach the socket can open connections: of those that have not said who they are, the oldest must go.
-void hub::make_room() {
-    const auto is_stranger = [](const auto& each) { return each->index < 0 && each->door; };
-    const auto strangers = std::ranges::count_if(clients_, is_stranger);
-    if (strangers < max_strangers) return;
-    clients_.erase(std::ranges::find_if(clients_, is_stranger));
+// Of those that have not said who they are, one must go. Any one: were it always the oldest, then whoever is a little
+// slower than others connect would never get in.
+bool hub::drop_a_stranger() {
+    std::vector<std::size_t> strangers;
+    for (std::size_t i = 0; i < clients_.size(); ++i)
+        if (is_stranger(clients_[i])) strangers.push_back(i);
+    if (strangers.empty()) return false;
+    clients_.erase(clients_.begin() + static_cast<std::ptrdiff_t>(strangers[random_() % strangers.size()]));
     ++strangers_;
+    return true;
 }
 
 void hub::drop_slow() {
@@ -268,7 +309,13 @@ void hub::receive_hello(client& from, const frame& message) {
     };
     if (stage_ == stage::refused) return reject(refusal_);
 
-    const auto parts = decode_parts(message.payload);
+    std::vector<blob> parts;
+    try {
+        parts = decode_parts(message.payload);
+    } catch (const error&) { // it is of no process of ours
+        from.gone = true;
+        return;
+    }
     const int index = message.process;
     const std::string host = parts.size() > 2 ? parts[2] : "";
     if (entrance_.key) from.pid = static_cast<pid_t>(message.id);
@@ -299,6 +346,7 @@ void hub::receive_hello(client& from, const frame& message) {
         if (stage_ == stage::assembling) refuse(problem);
         return;
     }
+    from.link.expect_payload(channel::largest_payload);
     from.index = index;
     member_of(from).pid = from.pid;
     member_of(from).host = host;
@@ -307,6 +355,10 @@ void hub::receive_hello(client& from, const frame& message) {
 }
 
 void hub::receive_pulse(client& from, const frame& message) {
+    if (!entrance_.key) { // on one host no process has one
+        from.gone = true;
+        return;
+    }
     // Of two that claim an index, hello tells.
     if (message.process < 0 || message.process >= job_.count) return;
     from.index = message.process;

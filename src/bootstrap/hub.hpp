@@ -5,6 +5,7 @@
 #include "bootstrap/handshake.hpp"
 
 #include <chrono>
+#include <random>
 #include <thread>
 
 namespace dcuda::bootstrap {
@@ -72,6 +73,7 @@ private:
         bool has_pulse = false;
         bool has_finished = false;
     };
+    static bool is_stranger(const std::unique_ptr<client>& each) { return each->index < 0 && each->door; }
     struct pending_gather {
         std::string label;
         std::vector<std::optional<blob>> parts;
@@ -85,7 +87,9 @@ private:
     int poll_timeout_ms() const;
     void accept_new();
     void enter(descriptor socket);
-    void make_room();
+    bool drop_a_stranger();
+    void cannot_accept(int problem);
+    void end_for(const std::string& reason);
     void drop_slow();
     void read_from(client& from);
     bool is_let_in(client& from);
@@ -116,11 +120,15 @@ private:
     std::string refusal_;
     bool failed_ = false;
     std::vector<std::unique_ptr<client>> clients_;
-    std::vector<member> members_; // by index
-    int present_ = 0;             // processes that said hello
-    int pulses_ = 0;              // of them over TCP, all but process 0
-    int refused_count_ = 0;       // connections that were told the refusal
-    int strangers_ = 0;           // connections that did not prove to have the key
+    std::vector<member> members_;     // by index
+    int present_ = 0;                 // processes that said hello
+    int pulses_ = 0;                  // of them over TCP, all but process 0
+    int refused_count_ = 0;           // connections that were told the refusal
+    int strangers_ = 0;               // connections that did not prove to have the key
+    const std::size_t descriptors_;   // that this process may have
+    clock::time_point next_accept_{}; // no descriptor was left for another connection: nobody is accepted up to here,
+    std::optional<clock::time_point> short_since_; // since when that is so
+    std::minstd_rand random_;                      // which stranger goes
     std::map<std::uint64_t, pending_gather> gathers_;
     stall_detector stalled_;
     std::thread thread_; // last: uses all of the above

@@ -3,6 +3,7 @@
 import os
 import pty
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -116,6 +117,14 @@ class LauncherTest(JobTest):
         self.assertEqual(result.stdout.count("\n"), result.stdout.count("["))
         self.assertEqual(result.stdout.count("x"), 6000000)
         self.assertEqual(len(re.findall(r"^\[[01]\] 99999$", result.stdout, re.M)), 2)
+
+    def test_more_processes_than_descriptors_at_first(self):
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        done = subprocess.run(self.command("-n", 40, "--prefix", script="echo $DCUDA_PROCESS_INDEX"), timeout=TIMEOUT,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (48, most)),
+                              capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(sorted(done.stdout.splitlines()), sorted(f"[{i}] {i}" for i in range(40)))
 
     def test_closed_output_ends_the_job(self):
         job = subprocess.Popen(self.command("-n", 2, "--prefix", script="yes"), stdout=subprocess.PIPE,

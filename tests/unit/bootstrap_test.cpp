@@ -5,6 +5,7 @@
 #include "bootstrap/tcp.hpp"
 #include "dcuda/error.hpp"
 #include "support/check.hpp"
+#include "support/child.hpp"
 #include "support/env.hpp"
 
 #include <chrono>
@@ -21,15 +22,13 @@
 #include <unistd.h>
 
 using namespace dcuda::bootstrap;
+using namespace dcuda::tests;
 using dcuda::error;
 using dcuda::error_code;
 using std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 namespace {
-
-constexpr int ok = 0;
-constexpr int killed = 128 + SIGKILL;
 
 const std::string secret = "00112233445566778899aabbccddeeff";
 
@@ -73,60 +72,11 @@ channel connect_to_hub(const job& who) {
     return channel(std::move(socket));
 }
 
-// A forked process that runs a body; its exit code is 0 if the body returns, 1 if a check in it failed.
-class child {
-public:
-    explicit child(const std::function<void()>& body) : pid_(fork()) {
-        if (pid_ != 0) return;
-        alarm(60); // never hang
-        try {
-            body();
-        } catch (const std::exception& problem) {
-            fprintf(stderr, "process %d: %s\n", getpid(), problem.what());
-            _exit(1);
-        }
-        _exit(0);
-    }
-    pid_t pid() const { return pid_; }
-    void kill() const { ::kill(pid_, SIGKILL); }
-    int wait() const {
-        int status = 0;
-        waitpid(pid_, &status, 0);
-        return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    }
-
-private:
-    pid_t pid_;
-};
-
 std::vector<child> start(int count, const std::function<void(int)>& body) {
     std::vector<child> children;
     for (int i = 0; i < count; ++i) children.emplace_back([&body, i] { body(i); });
     if (place) place->listener = descriptor(); // it is theirs
     return children;
-}
-
-void expect_all(const std::vector<child>& children, int code) {
-    for (const child& each : children) EXPECT_EQ(each.wait(), code);
-}
-
-// In a forked process: a failed check is an exception.
-void check(bool condition, const std::string& what) {
-    if (!condition) throw std::runtime_error("check failed: " + what);
-}
-
-std::string error_of(const std::function<void()>& call, error_code code) {
-    try {
-        call();
-    } catch (const error& problem) {
-        check(problem.code() == code, fmt::format("code {} of: {}", to_string(problem.code()), problem.what()));
-        return problem.what();
-    }
-    throw std::runtime_error("no error");
-}
-
-void check_contains(const std::string& text, const std::string& part) {
-    check(text.find(part) != std::string::npos, "\"" + text + "\" contains \"" + part + "\"");
 }
 
 event next_event(control& plane) {

@@ -1,13 +1,18 @@
 // Those who knock at a job's sockets and do not belong to it.
+#include "bootstrap/control.hpp"
 #include "bootstrap/meeting.hpp"
+#include "bootstrap/tcp.hpp"
 #include "runtime/live_view.hpp"
+#include "support/child.hpp"
 
 #include <algorithm>
 #include <cerrno>
 #include <fmt/format.h>
+#include <fstream>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <stdexcept>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <thread>
@@ -15,6 +20,8 @@
 #include <vector>
 
 using namespace dcuda::bootstrap;
+using namespace dcuda::tests;
+using std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 namespace {
@@ -110,6 +117,189 @@ TEST(LiveView, OneCallDropsAFewStrangers) {
         closed = now;
         std::this_thread::sleep_for(1ms); // it looks every 20 ms only
     }
+}
+
+// ---- frames ---------------------------------------------------------------------------------------------------------
+
+// As channel.cpp has it.
+struct frame_header {
+    std::uint32_t magic = 0xdc0da001, type = 0;
+    std::int32_t process = 0;
+    std::uint32_t label_bytes = 0;
+    std::uint64_t id = 0, number = 0, payload_bytes = 0;
+};
+constexpr auto hello = static_cast<std::uint32_t>(frame_type::hello),
+               pulse = static_cast<std::uint32_t>(frame_type::pulse);
+
+void send_header(int to, const frame_header& header) {
+    check(send(to, &header, sizeof header, MSG_NOSIGNAL) == sizeof header, "sent");
+}
+
+long virtual_kilobytes() {
+    std::ifstream status("/proc/self/status");
+    for (std::string line; std::getline(status, line);)
+        if (line.starts_with("VmSize:")) return std::stol(line.substr(7));
+    return 0;
+}
+
+// What a channel makes of a header that is followed by nothing.
+struct outcome {
+    bool is_closed;
+    long more_kilobytes;
+};
+outcome receive(const frame_header& header, std::uint64_t most_payload) {
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) throw std::runtime_error("socketpair");
+    const descriptor other(ends[0]);
+    channel from{descriptor(ends[1])};
+    from.expect_payload(most_payload);
+    const long before = virtual_kilobytes();
+    send_header(other.get(), header);
+    from.read_available();
+    EXPECT_FALSE(from.next().has_value());
+    return {from.closed(), virtual_kilobytes() - before};
+}
+
+TEST(Frames, WhatAHeaderSaysIsBounded) {
+    constexpr std::uint64_t gibibyte = std::uint64_t{1} << 30;
+    EXPECT_FALSE(receive({.type = hello, .payload_bytes = 1000}, 1000).is_closed);
+    EXPECT_TRUE(receive({.type = hello, .payload_bytes = 1001}, 1000).is_closed);
+    EXPECT_TRUE(receive({.type = hello, .label_bytes = 5000}, channel::largest_payload).is_closed);
+    EXPECT_TRUE(receive({.type = hello, .payload_bytes = 128 * gibibyte}, channel::largest_payload).is_closed);
+    const outcome large = receive({.type = hello, .payload_bytes = 32 * gibibyte}, channel::largest_payload);
+    EXPECT_FALSE(large.is_closed);
+    EXPECT_LT(large.more_kilobytes, 200 * 1024); // not before it comes
+}
+
+// ---- the hub --------------------------------------------------------------------------------------------------------
+
+// The processes of a job, one of them a stranger, are forked: the test has no threads and no job of its own.
+job make_job(int index, int count) {
+    const std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
+    return {index, count, index, count, fmt::format("{} {} {}", getuid(), getppid(), name), "test"};
+}
+
+void meet(int index, int count) {
+    control plane(make_job(index, count), "test");
+    check(plane.allgather(std::to_string(index), "here").size() == static_cast<std::size_t>(count), "all are here");
+}
+
+// A connection to the hub, by a process of the same user that is none of the job.
+descriptor connect_as_stranger() {
+    const auto deadline = steady_clock::now() + 20s;
+    for (;;) {
+        descriptor socket = try_connect(meeting_point(make_job(1, 2).key, 0));
+        if (socket.get() >= 0) return socket;
+        check(steady_clock::now() < deadline, "the hub is there");
+        std::this_thread::sleep_for(1ms);
+    }
+}
+
+bool closes(const descriptor& socket) {
+    pollfd one{socket.get(), POLLIN, 0};
+    return poll(&one, 1, 10'000) == 1 && (one.revents & POLLHUP) != 0;
+}
+
+TEST(Hub, NoFrameOfAStrangerEndsTheJob) {
+    int here[2];
+    ASSERT_EQ(pipe(here), 0);
+    const std::vector<child> children = [&] {
+        std::vector<child> all;
+        all.emplace_back([] { meet(0, 2); });
+        all.emplace_back([&] {
+            char byte = 0;
+            check(read(here[0], &byte, 1) == 1, "the stranger was there");
+            meet(1, 2);
+        });
+        all.emplace_back([&] {
+            const auto attack = [](const frame_header& header, const std::string& more = "") {
+                const descriptor socket = connect_as_stranger();
+                send_header(socket.get(), header);
+                send(socket.get(), more.data(), more.size(), MSG_NOSIGNAL);
+                check(closes(socket), fmt::format("frame of type {} is refused", header.type));
+            };
+            attack({.type = hello, .process = 1, .payload_bytes = std::uint64_t{1} << 35});
+            attack({.type = hello, .process = 1, .label_bytes = UINT32_MAX});
+            attack({.type = hello, .process = 1, .payload_bytes = 16}, std::string(16, '\xff'));
+            attack({.type = pulse, .process = 1});
+            attack({.magic = 0x12345678});
+            check(write(here[1], "x", 1) == 1, "told");
+        });
+        return all;
+    }();
+    expect_all(children, ok);
+}
+
+rlimit descriptor_limit(rlim_t count) { return {count, count}; }
+
+TEST(Hub, TellsThatItHasNoDescriptors) {
+    constexpr int count = 24;
+    std::vector<child> children;
+    for (int index = 0; index < count; ++index)
+        children.emplace_back([index] {
+            const rlimit few = descriptor_limit(20);
+            check(setrlimit(RLIMIT_NOFILE, &few) == 0, "limit");
+            const std::string told = error_of([&] { meet(index, count); }, dcuda::error_code::bootstrap_failure);
+            check_contains(told, "process 0 cannot accept process");
+            check_contains(told, "Too many open files; it may have 20 descriptors: raise `ulimit -n` there");
+        });
+    expect_all(children, ok);
+}
+
+TEST(Hub, TakesTheDescriptorsThatItNeeds) {
+    constexpr int count = 24;
+    std::vector<child> children;
+    for (int index = 0; index < count; ++index)
+        children.emplace_back([index] {
+            const rlimit few{20, 4096};
+            check(setrlimit(RLIMIT_NOFILE, &few) == 0, "limit");
+            meet(index, count);
+        });
+    expect_all(children, ok);
+}
+
+// Connections that are held open at the TCP port of a process 0 that may have few descriptors: the job meets all the
+// same.
+TEST(Hub, StrangersDoNotTakeAllDescriptors) {
+    constexpr int count = 3;
+    descriptor listener = listen_tcp("127.0.0.1:0");
+    const std::string address = address_of(listener);
+    int here[2];
+    ASSERT_EQ(pipe(here), 0);
+    std::vector<child> children;
+    for (int index = 0; index < count; ++index)
+        children.emplace_back([&, index] {
+            job who = make_job(index, count);
+            who.local_index = 0;
+            who.local_count = 1;
+            who.rendezvous = address;
+            who.secret = "00112233445566778899aabbccddeeff";
+            if (index == 0) {
+                const rlimit few = descriptor_limit(40);
+                check(setrlimit(RLIMIT_NOFILE, &few) == 0, "limit");
+                who.listen_fd = listener.release();
+            } else {
+                listener = descriptor();
+                char byte = 0;
+                check(read(here[0], &byte, 1) == 1, "the strangers are there");
+            }
+            control plane(who, "test");
+            plane.barrier("all are here");
+        });
+    const child stranger([&] {
+        listener = descriptor();
+        std::vector<descriptor> held;
+        for (bool told = false;; told = true) { // until it is killed
+            std::string why;
+            for (int i = 0; i < 100; ++i) held.push_back(try_connect_tcp(address, steady_clock::now() + 1s, why));
+            if (!told) check(write(here[1], "xx", 2) == 2, "told");
+            if (held.size() > 500) held.erase(held.begin(), held.begin() + 100);
+        }
+    });
+    listener = descriptor();
+    expect_all(children, ok);
+    stranger.kill();
+    EXPECT_EQ(stranger.wait(), killed);
 }
 
 } // namespace

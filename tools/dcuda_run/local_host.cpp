@@ -75,6 +75,8 @@ int local_host::gpus() const { return visible_gpus(); }
 
 void local_host::prepare(const share& what) {
     share_ = what;
+    // Two pipes of each process, and some of our own.
+    if (settings_.pipe_output) allow_descriptors(2 * static_cast<std::size_t>(what.count) + 64);
     program_ = find_program(share_.command[0]);
     if (!settings_.output_folder.empty()) create_output_folder(settings_.output_folder);
     reached_ = phase::ready;

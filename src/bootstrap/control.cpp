@@ -147,8 +147,7 @@ void control::connect_on_host(std::string_view identity, int generation) {
     }
     const local_peer peer = peer_of(socket.get());
     hub_pid_ = peer.pid;
-    require(peer.is_same_user, error_code::bootstrap_failure,
-            "the meeting point of this job (@{}) is held by pid {} of another user", address, hub_pid_);
+    check_holder(address, peer);
     channel_ = std::make_unique<channel>(std::move(socket));
 }
 

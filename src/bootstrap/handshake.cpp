@@ -17,6 +17,12 @@ static_assert(door_key::size == crypto_auth_KEYBYTES);
 const unsigned char* bytes_of(std::string_view text) { return reinterpret_cast<const unsigned char*>(text.data()); }
 unsigned char* bytes_of(std::string& text) { return reinterpret_cast<unsigned char*>(text.data()); }
 
+std::string digits_of(const std::array<unsigned char, 16>& bytes) {
+    std::string result;
+    for (const unsigned char each : bytes) result += fmt::format("{:02x}", each);
+    return result;
+}
+
 void start_sodium() {
     support::require(sodium_init() >= 0, error_code::bootstrap_failure, "libsodium finds no source of random numbers");
 }
@@ -33,9 +39,14 @@ std::string make_secret() {
     start_sodium();
     std::array<unsigned char, 16> random;
     randombytes_buf(random.data(), random.size());
-    std::string result;
-    for (unsigned char each : random) result += fmt::format("{:02x}", each);
-    return result;
+    return digits_of(random);
+}
+
+std::string digest(std::string_view text) {
+    start_sodium();
+    std::array<unsigned char, 16> result;
+    crypto_generichash(result.data(), result.size(), bytes_of(text), text.size(), nullptr, 0);
+    return digits_of(result);
 }
 
 handshake::handshake(side mine, const door_key& key) : mine_(mine), key_(key), challenge_(challenge_bytes, '\0') {

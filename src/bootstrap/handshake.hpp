@@ -23,6 +23,9 @@ private:
 // 32 random hexadecimal digits.
 std::string make_secret();
 
+// 32 hexadecimal digits, from which nobody learns the text, nor those of a similar one.
+std::string digest(std::string_view text);
+
 // The first bytes of a connection. The hub answers only who has answered before:
 //   hub      greeting (8 bytes), challenge (32)
 //   process  challenge (32), answer to both (32)

@@ -23,7 +23,8 @@ using support::env_string;
 using support::fail;
 using support::require;
 
-constexpr long max_processes = 32767; // docs/design/scale.md: more than one hub can serve
+constexpr std::size_t max_key_bytes = 16 * 1024; // it travels in a hello
+constexpr long max_processes = 32767;            // docs/design/scale.md: more than one hub can serve
 
 bool has(const char* name) { return env_string(name).has_value(); }
 
@@ -108,6 +109,8 @@ job from_openmpi() {
     result.local_count = needed("Open MPI", {"OMPI_COMM_WORLD_LOCAL_SIZE"}, 1);
     auto job_name = env_string("PMIX_NAMESPACE");
     result.key = job_name ? *job_name : parent_identity();
+    // 128 random bits, which Open MPI up to 4 gives the processes of a job alone.
+    if (auto random = env_string("OMPI_MCA_orte_precondition_transports")) result.key += ' ' + *random;
     return result;
 }
 
@@ -203,7 +206,12 @@ job detect_job() {
     const std::string launcher = env_string("DCUDA_LAUNCHER").value_or(recognise_launcher());
     job result = read_job(launcher);
     result.launcher = launcher;
+    const std::string secret = job_secret();
+    // Where the processes of one host meet is made of the key: with a secret in it, nobody can be there before.
+    if (launcher != "dcuda-run" && !secret.empty()) result.key += ' ' + secret;
     result.key = fmt::format("{} {} {}", geteuid(), launcher, result.key);
+    require(result.key.size() <= max_key_bytes, error_code::invalid_argument,
+            "what {} says of this job is too long to name it by: {} B", launcher, result.key.size());
     require(result.index < result.count && result.local_index < result.local_count &&
                 result.local_count <= result.count,
             error_code::bootstrap_failure,
@@ -211,7 +219,7 @@ job detect_job() {
             result.index, result.count, result.local_index, result.local_count);
     if (!result.is_on_one_host()) {
         result.rendezvous = meeting_place();
-        result.secret = job_secret();
+        result.secret = secret;
     }
     return result;
 }

@@ -1,5 +1,6 @@
 #include "bootstrap/meeting.hpp"
 
+#include "bootstrap/handshake.hpp"
 #include "support/check.hpp"
 
 #include <algorithm>
@@ -32,18 +33,21 @@ descriptor open_socket() {
                                   "cannot open a local socket", error_code::bootstrap_failure));
 }
 
-std::uint64_t fnv1a(std::string_view text, std::uint64_t hash) {
-    for (unsigned char c : text) hash = (hash ^ c) * 0x100000001b3;
-    return hash;
-}
-
 } // namespace
 
+void check_holder(const std::string& address, const local_peer& holder) {
+    if (holder.is_same_user) return;
+    fail(error_code::bootstrap_failure,
+         "the meeting point of this job (@{}) is held by pid {} of user {}: its name can be guessed from what the "
+         "launcher says; "
+         "give all processes the same DCUDA_JOB, 32 random hexadecimal digits (openssl rand -hex 16), and it cannot",
+         address, holder.pid, holder.user);
+}
+
 std::string meeting_point(const std::string& job_key, int generation) {
-    // Hashed: the key can be long, and every user can list the names of the sockets.
-    const std::string text = fmt::format("{} {}", job_key, generation);
-    return fmt::format("dcuda-{}-{:016x}{:016x}", geteuid(), fnv1a(text, 0xcbf29ce484222325),
-                       fnv1a(text, 0x6c62272e07bb0142));
+    // A digest: the key can be long, and every user can list the names of the sockets, but shall not guess the next
+    // one.
+    return fmt::format("dcuda-{}-{}", geteuid(), digest(fmt::format("{} {}", job_key, generation)));
 }
 
 descriptor listen_at(const std::string& address) {
@@ -51,12 +55,17 @@ descriptor listen_at(const std::string& address) {
     socklen_t length = 0;
     const sockaddr_un where = local_address(address, length);
     if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&where), length) != 0) {
-        if (errno == EADDRINUSE)
+        const int problem = errno;
+        if (const descriptor other = problem == EADDRINUSE ? try_connect(address) : descriptor(); other.get() >= 0)
+            check_holder(address, peer_of(other.get()));
+        if (problem == EADDRINUSE)
             fail(error_code::bootstrap_failure,
                  "the meeting point of this job (@{}) is in use by a live process: two processes claim index 0, or "
-                 "another job runs with the same job key; start each job with its own launcher call",
+                 "another job runs with the same job key; start each job with its own launcher call, or give it a "
+                 "DCUDA_JOB "
+                 "of its own",
                  address);
-        support::fail_errno(errno, "cannot name a local socket", error_code::bootstrap_failure);
+        support::fail_errno(problem, "cannot name a local socket", error_code::bootstrap_failure);
     }
     check_errno(listen(listener.get(), SOMAXCONN), "cannot listen on a local socket", error_code::bootstrap_failure);
     return listener;

@@ -26,4 +26,7 @@ struct local_peer {
 };
 local_peer peer_of(int fd);
 
+// Throws error(bootstrap_failure) if another user holds the address.
+void check_holder(const std::string& address, const local_peer& holder);
+
 } // namespace dcuda::bootstrap

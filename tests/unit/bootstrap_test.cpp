@@ -847,6 +847,8 @@ TEST_F(detect, openmpi) {
     const std::string key = detect_job().key;
     set({{"PMIX_NAMESPACE", "prterun-2@1"}});
     EXPECT_NE(detect_job().key, key);
+    set({{"OMPI_MCA_orte_precondition_transports", "e22145be01af4a61-562ab0253e19f868"}});
+    EXPECT_NE(detect_job().key.find("e22145be01af4a61-562ab0253e19f868"), std::string::npos);
 }
 
 TEST_F(detect, torchrun) {
@@ -857,6 +859,25 @@ TEST_F(detect, torchrun) {
     const std::string key = detect_job().key;
     set({{"MASTER_PORT", "29501"}});
     EXPECT_NE(detect_job().key, key);
+    // All of that can be guessed; a secret cannot.
+    set({{"DCUDA_JOB", secret.c_str()}});
+    EXPECT_NE(detect_job().key.find(secret), std::string::npos);
+    set({{"DCUDA_JOB", ""}, {"TORCHELASTIC_RUN_ID", std::string(20'000, 'x').c_str()}});
+    expect_error(error_code::invalid_argument, "too long to name it by");
+}
+
+TEST(meeting_points, one_tells_nothing_of_another) {
+    EXPECT_EQ(meeting_point("a key", 0), meeting_point("a key", 0));
+    const std::string names[] = {meeting_point("a key", 0), meeting_point("a key", 1), meeting_point("a kez", 0)};
+    for (const std::string& name : names) {
+        EXPECT_EQ(name.size(), fmt::format("dcuda-{}-", geteuid()).size() + 32);
+        EXPECT_EQ(name.find("key"), std::string::npos);
+        for (const std::string& other : names) { // not even where they differ
+            int same = 0;
+            for (std::size_t i = name.size() - 32; i < name.size(); ++i) same += name[i] == other[i] ? 1 : 0;
+            EXPECT_TRUE(&name == &other || same < 16) << name << ' ' << other;
+        }
+    }
 }
 
 TEST_F(detect, slurm) {

@@ -174,9 +174,10 @@ TEST(Frames, WhatAHeaderSaysIsBounded) {
 // ---- the hub --------------------------------------------------------------------------------------------------------
 
 // The processes of a job, one of them a stranger, are forked: the test has no threads and no job of its own.
+const pid_t test_pid = getpid();
 job make_job(int index, int count) {
     const std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
-    return {index, count, index, count, fmt::format("{} {} {}", getuid(), getppid(), name), "test"};
+    return {index, count, index, count, fmt::format("{} {}", test_pid, name), "test"};
 }
 
 void meet(int index, int count) {
@@ -228,6 +229,32 @@ TEST(Hub, NoFrameOfAStrangerEndsTheJob) {
         return all;
     }();
     expect_all(children, ok);
+}
+
+// Another user has guessed where a job will meet, and is there before.
+TEST(Hub, SaysWhoHoldsTheMeetingPoint) {
+    if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
+    int here[2];
+    ASSERT_EQ(pipe(here), 0);
+    const std::string address = meeting_point(make_job(0, 2).key, 0);
+    const child stranger([&] {
+        check(setuid(65534) == 0, "another user");
+        const descriptor listener = listen_at(address);
+        check(write(here[1], "x", 1) == 1, "told");
+        pause();
+    });
+    char byte = 0;
+    ASSERT_EQ(read(here[0], &byte, 1), 1);
+    std::vector<child> children;
+    for (int index = 0; index < 2; ++index)
+        children.emplace_back([&, index] {
+            const std::string told = error_of([&] { meet(index, 2); }, dcuda::error_code::bootstrap_failure);
+            check_contains(told, fmt::format("is held by pid {} of user 65534", stranger.pid()));
+            check_contains(told, "give all processes the same DCUDA_JOB");
+        });
+    expect_all(children, ok);
+    stranger.kill();
+    EXPECT_EQ(stranger.wait(), killed);
 }
 
 rlimit descriptor_limit(rlim_t count) { return {count, count}; }

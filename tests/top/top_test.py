@@ -213,6 +213,32 @@ class TopTest(unittest.TestCase):
             listener.listen()
             self.assertIn("another process has taken its name", run_top("--once", 1).stdout)
 
+    def test_names_do_not_steer_the_terminal(self):
+        """Control characters of ASCII and those of Unicode, which terminals take for the begin of a sequence, and bytes
+        that are no text."""
+        snapshot = {"dcuda_top": 1, "version": "1", "backend": "cpu", "program": "Zürich \x1b[31m\x9b31m\u202e", "host": "a\x85b",
+                    "device": "\x80\x7f", "job": "\x9d0;title\x9c", "pid": 1, "process": 0, "processes": 1, "processes_here": 1,
+                    "ranks_per_device": 1, "run": 1, "run_seconds": 1, "waits": [[0, 0, 0, 0, 0, 0]], "sent": None}
+        raw = json.dumps(snapshot).encode()
+        for answer, is_json in ((raw, True), (json.dumps(snapshot, ensure_ascii=False).encode(), True),
+                                (raw.replace(b"a\\u0085b", b"a\xc2"), False)):
+            with self.subTest(answer=answer), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener, \
+                    open("/proc/self/comm", "r+b", buffering=0) as name:
+                old = name.read()
+                name.write(b"\xc2\x9b31m\xff\xed\xa0\x80\xc0\xaf")
+                self.addCleanup(lambda: open("/proc/self/comm", "wb").write(old))
+                listener.bind(name_of(os.getpid()))
+                listener.listen()
+                for arguments in ([], ["--json"]):
+                    reader = subprocess.Popen([top, "--wait", str(BOUND), "--once", *arguments, str(os.getpid())],
+                                              stdout=subprocess.PIPE)
+                    connection, _ = listener.accept()
+                    connection.sendall(answer)
+                    connection.close()
+                    shown = reader.communicate(timeout=BOUND)[0].decode()  # it is UTF-8, whatever came
+                    self.assertFalse([c for c in shown if c != "\n" and (c < " " or "\x7f" <= c < "\xa0" or c == "\u202e")], shown)
+                    self.assertEqual("Zürich " in shown, is_json)
+
     def test_wrong_arguments(self):
         for arguments in (["--interval", "0"], ["abc"], ["--what"]):
             self.assertGreater(run_top(*arguments).returncode, 1)

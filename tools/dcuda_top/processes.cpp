@@ -3,13 +3,17 @@
 #include "bootstrap/meeting.hpp"
 #include "dcuda/error.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <fmt/format.h>
 #include <fstream>
 #include <map>
 #include <poll.h>
+#include <string_view>
 #include <sys/socket.h>
+#include <utility>
 
 namespace top {
 
@@ -18,11 +22,41 @@ namespace {
 constexpr std::size_t most_bytes = 64 << 20; // of one answer
 constexpr std::uint32_t most_ranks = 1 << 24;
 
-// What others call themselves must not steer the terminal.
-std::string printable(std::string text) {
-    for (char& c : text)
-        if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) c = '?';
-    return text;
+// The character of UTF-8 that begins here, and its number of bytes; 0 bytes: there is none.
+std::pair<char32_t, std::size_t> decode(std::string_view text) {
+    const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+    if (byte(0) < 0x80) return {byte(0), 1};
+    const std::size_t count = byte(0) >= 0xf0 ? 4 : byte(0) >= 0xe0 ? 3 : 2;
+    constexpr std::array<char32_t, 5> smallest{0, 0, 0x80, 0x800, 0x10000}; // longer than needed is wrong
+    char32_t character = byte(0) & (0xff >> (count + 1));
+    if (byte(0) < 0xc0 || byte(0) >= 0xf8 || text.size() < count) return {0, 0};
+    for (std::size_t i = 1; i < count; ++i) {
+        if ((byte(i) & 0xc0) != 0x80) return {0, 0};
+        character = character << 6 | (byte(i) & 0x3f);
+    }
+    const bool is_half = character >= 0xd800 && character < 0xe000;
+    if (character < smallest[count] || character > 0x10ffff || is_half) return {0, 0};
+    return {character, count};
+}
+
+// What others call themselves must not steer the terminal: no control characters, neither ASCII's nor Unicode's
+// (terminals take U+009B for the begin of a sequence), none that turn the direction of text, and no bytes that are no
+// UTF-8.
+std::string printable(std::string_view text) {
+    std::string result;
+    while (!text.empty()) {
+        const auto [character, bytes] = decode(text);
+        const bool is_control = character < 0x20 || (character >= 0x7f && character < 0xa0);
+        const bool turns = (character >= 0x200e && character <= 0x200f) ||
+                           (character >= 0x2028 && character <= 0x202e) || (character >= 0x2066 && character <= 0x2069);
+        const std::size_t taken = std::max<std::size_t>(bytes, 1);
+        if (bytes == 0 || is_control || turns)
+            result += '?';
+        else
+            result += text.substr(0, taken);
+        text.remove_prefix(taken);
+    }
+    return result;
 }
 
 std::string program_of(pid_t pid) {

@@ -19,16 +19,39 @@ MEETING = {"init", "finish", "barrier", "create_window", "free_window", "timer"}
 MESSAGES = {"put", "put_notify", "notify"}
 
 
+MOST_MICROSECONDS = 1e15  # thirty years
+
+
+def checked(value, kind, least=float("-inf"), most=float("inf")):
+    """The value, if it is what it should be: a file may hold anything."""
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise ValueError(f"{value!r:.80} is not {kind}")
+    if kind is not str and kind is not dict and not least <= value <= most:
+        raise ValueError(f"{value!r:.80} is not from {least} to {most}")
+    return value
+
+
+def time_of(event, member="ts", least=-MOST_MICROSECONDS):
+    return float(checked(event[member], (int, float), least, MOST_MICROSECONDS))
+
+
 class Slice:
     """An operation, a range or the kernel of a rank. Times are in microseconds."""
 
+    # What is read of an operation's arguments.
+    ARGUMENTS = {"unfinished": bool, "mailed": bool, "of": str, "path": str, "bytes": int, "multiprocessor": int, "tag": int,
+                 "count": int}
+
     def __init__(self, event, rank):
         self.rank = rank
-        self.name = event["name"]
+        self.name = checked(event["name"], str)
         self.is_range = event.get("cat") == "range"
-        self.begin = float(event["ts"])
-        self.end = self.begin + float(event["dur"])
-        self.args = event.get("args", {})
+        self.begin = time_of(event)
+        self.end = self.begin + time_of(event, "dur", 0)
+        self.args = checked(event.get("args", {}), dict)
+        for name, kind in self.ARGUMENTS.items():
+            if name in self.args:
+                checked(self.args[name], kind, 0, 2**64)
         self.sources = []  # slices of the notifications that a wait has consumed
 
     @property
@@ -43,8 +66,8 @@ class Slice:
 
 
 class Rank:
-    def __init__(self, number, process):
-        self.number, self.process = number, process
+    def __init__(self, number, process, run):
+        self.number, self.process, self.run = number, process, run
         self.kernel = None
         self.operations, self.ranges = [], []
         self.multiprocessor = 0
@@ -86,22 +109,27 @@ def read(file):
         return runs_of(events, about)
     except OSError as problem:
         sys.exit(f"dcuda-trace: {file} cannot be read: {problem.strerror}")
-    except (ValueError, KeyError, TypeError, AttributeError) as problem:
-        sys.exit(f"dcuda-trace: {file} is no timeline of dCUDA (DCUDA_TRACE): {problem!r}")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
+        sys.exit(f"dcuda-trace: {file} is no timeline of dCUDA (DCUDA_TRACE): {printable(repr(problem))}")
 
 
 def runs_of(events, about):
     threads = {}  # (pid, tid): world rank
     runs = {}
     for event in events:
+        checked(event["ph"], str)
+        checked(event.get("pid", 0), int)
+        checked(event.get("tid", 0), int)
         if event["ph"] == "M" and event["name"] == "thread_name" and event["args"]["name"].startswith("rank "):
             threads[event["pid"], event["tid"]] = int(event["args"]["name"][5:])
         if event["ph"] == "X" and event.get("cat") == "host" and re.fullmatch(r"run \d+", event["name"]):
             run = runs.setdefault(int(event["name"][4:]), Run(int(event["name"][4:])))
-            run.begin = min(run.begin, float(event["ts"]))
-            run.end = max(run.end, float(event["ts"]) + float(event["dur"]))
+            run.begin = min(run.begin, time_of(event))
+            run.end = max(run.end, time_of(event) + time_of(event, "dur", 0))
     ordered = sorted(runs.values(), key=lambda run: run.begin)
     for part in about["runs"]:
+        for name, kind in (("run", int), ("dropped", int), ("failure", str), ("missing", str)):
+            checked(part.get(name, kind()), kind, 0, 2**64)
         if part["run"] in runs:
             runs[part["run"]].about.append(part)
     begins = [run.begin for run in ordered]
@@ -109,14 +137,15 @@ def runs_of(events, about):
     by_thread = defaultdict(list)
     flows = defaultdict(dict)
     for event in events:
-        if event["ph"] in "sf":
-            flows[event["id"]][event["ph"]] = event
+        if event["ph"] in ("s", "f"):
+            flows[checked(event["id"], int)][event["ph"]] = event
         key = (event["pid"], event["tid"])
         if event["ph"] != "X" or key not in threads or not ordered:
             continue
         # Clocks of different hosts may differ by more than a run's begin is before its first event.
-        run = ordered[max(0, bisect.bisect_right(begins, float(event["ts"]) + float(event["dur"]) / 2) - 1)]
-        rank = run.ranks.setdefault(threads[key], Rank(threads[key], event["pid"]))
+        middle = time_of(event) + time_of(event, "dur", 0) / 2
+        run = ordered[max(0, bisect.bisect_right(begins, middle) - 1)]
+        rank = run.ranks.setdefault(threads[key], Rank(threads[key], event["pid"], run))
         one = Slice(event, rank)
         if one.name == "kernel" and not one.is_range:
             rank.kernel = one
@@ -138,14 +167,16 @@ def runs_of(events, about):
 
     def slice_at(event):
         key = (event["pid"], event["tid"])
-        place = bisect.bisect_right(starts.get(key, []), float(event["ts"]) + 5e-4) - 1
+        place = bisect.bisect_right(starts.get(key, []), time_of(event) + 5e-4) - 1
         return by_thread[key][place] if place >= 0 else None
 
     for flow in flows.values():
         if "s" in flow and "f" in flow:
             source, target = slice_at(flow["s"]), slice_at(flow["f"])
-            if source and target:
-                target.sources.append(source)
+            # A rank without a kernel is left out, and nobody waits for one of another run.
+            if source and target and all(one.rank.run.ranks.get(one.rank.number) is one.rank for one in (source, target)):
+                if source.rank.run is target.rank.run:
+                    target.sources.append(source)
     return ordered
 
 
@@ -366,6 +397,11 @@ def summary_of(run, run_count):
 # --- Words -----------------------------------------------------------------------------------------------------------
 
 
+def printable(text):
+    """As it may be printed: a file's names must not steer the terminal."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
 def in_time(microseconds):
     for unit, size in (("s", 1e6), ("ms", 1e3)):
         if abs(microseconds) >= size:
@@ -381,7 +417,7 @@ def print_summary(found, top):
     of = f" of {found['runs']}" + (", the longest" if found["chosen"] else "") if found["runs"] > 1 else ""
     print(f"run {found['run']}{of}: {len(found['ranks'])} ranks, {in_time(found['length_us'])}")
     if found["failure"]:
-        print(f"it failed: {found['failure']}")
+        print(f"it failed: {printable(found['failure'])}")
     if found["dropped"]:
         print(f"{found['dropped']} events were overwritten (DCUDA_TRACE_EVENTS): times of computing are too long")
     kinds = ("computing", "waiting", "meeting", "putting")
@@ -400,12 +436,12 @@ def print_summary(found, top):
     if found["overlap"] is not None:
         print(f"overlap: {100 * found['overlap']:.1f} % of the waiting was hidden behind other ranks that computed")
     if found["messages"]:
-        print("\nmessages: " + "; ".join(f"{entry['messages']} {path} ({entry['bytes']} B, {entry['mailed']} by mail)"
+        print("\nmessages: " + "; ".join(f"{entry['messages']} {printable(path)} ({entry['bytes']} B, {entry['mailed']} by mail)"
                                         for path, entry in sorted(found["messages"].items())))
     if found["ranges"]:
         print(f"\n{'range':<24} {'count':>8} {'time':>11} {'mean':>11}")
         for name, entry in sorted(found["ranges"].items(), key=lambda item: -item[1]["total_us"])[:top]:
-            print(f"{name:<24} {entry['count']:>8} {in_time(entry['total_us']):>11} "
+            print(f"{printable(name):<24} {entry['count']:>8} {in_time(entry['total_us']):>11} "
                   f"{in_time(entry['total_us'] / entry['count']):>11}")
     if found["latest_senders"]:
         print(f"\n{'waited for':<12} {'waits':>8} {'waited':>11} {'of this late':>13}   most by")
@@ -413,8 +449,8 @@ def print_summary(found, top):
             print(f"rank {entry['rank']:<7} {entry['waits']:>8} {in_time(entry['waited_us']):>11} "
                   f"{in_time(entry['late_us']):>13}   rank {entry['most_by']}")
     for one in found["unfinished"][:top]:
-        rest = ", ".join(f"{key} {value}" for key, value in one.items() if key in ("tag", "count", "of"))
-        print(f"\nunfinished: rank {one['rank']} in {one['operation']}" + (f" ({rest})" if rest else "")
+        rest = ", ".join(f"{key} {printable(str(value))}" for key, value in one.items() if key in ("tag", "count", "of"))
+        print(f"\nunfinished: rank {one['rank']} in {printable(one['operation'])}" + (f" ({rest})" if rest else "")
               + f" since {in_time(one['since_us'])}", end="")
     if found["unfinished"]:
         print()
@@ -483,7 +519,8 @@ def plot(run, arguments):
         bars(rank.ranges, row + 0.32, 0.14, "none", edgecolors="#404040", linewidth=0.6)
         for one in rank.ranges:
             if begin <= one.begin < end and one.length > (end - begin) / 40:
-                axes.text((one.begin - run.begin) / scale, row + 0.2, one.name, fontsize=6, va="bottom", clip_on=True)
+                axes.text((one.begin - run.begin) / scale, row + 0.2, printable(one.name), fontsize=6, va="bottom", clip_on=True,
+                          parse_math=False)
     arrows = [(source, wait) for rank in ranks for wait in rank.operations for source in wait.sources
               if source.rank in rows and wait.end > begin and source.begin < end]
     if len(arrows) <= MOST_ARROWS:
@@ -531,7 +568,7 @@ def main():
     run = choose(runs, arguments.run, arguments.file)
     if not run.ranks:
         reason = next((part["missing"] for part in run.about if part.get("missing")), "")
-        sys.exit(f"dcuda-trace: there are no ranks in run {run.number}" + (f": {reason}" if reason else ""))
+        sys.exit(f"dcuda-trace: there are no ranks in run {run.number}" + (f": {printable(reason)}" if reason else ""))
     if arguments.command == "plot":
         return plot(run, arguments)
     found = {**summary_of(run, len(runs)), "chosen": arguments.run is None}

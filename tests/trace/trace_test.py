@@ -3,6 +3,10 @@
 
     trace_test.py PATH_OF_dcuda-run PATH_OF_dcuda-trace PATH_OF_pattern PATH_OF_misuse [TEST...]
 """
+import contextlib
+import importlib.machinery
+import importlib.util
+import io
 import json
 import os
 import subprocess
@@ -10,6 +14,8 @@ import sys
 import tempfile
 import unittest
 from collections import Counter, defaultdict
+from random import Random
+from unittest import mock
 
 launcher, tool, pattern, misuse = (os.path.abspath(path) for path in sys.argv[1:5])
 
@@ -398,6 +404,61 @@ class ToolTest(unittest.TestCase):
         with open(self.trace, "w") as file:
             file.write('{"traceEvents": [')
         self.assertIn("is no timeline", self.run_tool("summary", self.trace, status=1))
+
+    def test_files_that_hold_anything(self):
+        """Each value of a timeline replaced by each of another kind, or left out, and bytes that are wrong: a summary, or a
+        word of what is wrong, and nothing that steers a terminal."""
+        tool_itself = importlib.util.module_from_spec(
+            importlib.util.spec_from_loader("tool", importlib.machinery.SourceFileLoader("tool", tool)))
+        tool_itself.__loader__.exec_module(tool_itself)
+        with open(self.trace) as file:
+            good = file.read()
+
+        def places(value, path=()):
+            for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+                yield path + (key,)
+                yield from places(value[key], path + (key,))
+
+        def spoilt():
+            for *path, last in places(json.loads(good)):
+                for value in (None, True, -1, 2**70, 1e308, -0.5, "", "x\x1b[2J\x9b", "rank 7", "run 9", "rank -1", [], [1], {},
+                              {"name": 3}, float("nan"), float("inf"), "left out"):
+                    content = json.loads(good)
+                    inner = content
+                    for key in path:
+                        inner = inner[key]
+                    if value == "left out":
+                        del inner[last]
+                    else:
+                        inner[last] = value
+                    yield json.dumps(content).encode()
+            random = Random(1)
+            for _ in range(500):
+                text = bytearray(good.encode())
+                for _ in range(random.randrange(1, 5)):
+                    at = random.randrange(len(text))
+                    text[at:at + random.randrange(20)] = random.randbytes(random.randrange(4))
+                yield bytes(text)
+            yield b"[" * 100_000
+
+        count = Counter()
+        for number, content in enumerate(spoilt()):
+            with open(self.trace, "wb") as file:
+                file.write(content)
+            for options in ([], ["--json"]) if number % 8 == 0 else ([],):
+                output = io.StringIO()
+                try:
+                    with contextlib.redirect_stdout(output), mock.patch("sys.argv", [tool, "summary", *options, self.trace]):
+                        tool_itself.main()
+                    count["good"] += 1
+                except SystemExit as end:
+                    self.assertRegex(str(end.code), "^dcuda-trace: ")
+                    output.write(str(end.code))
+                    count["refused"] += 1
+                except Exception as problem:
+                    raise AssertionError(f"{options} of {content}") from problem
+                self.assertTrue(options or all(c == "\n" or c.isprintable() for c in output.getvalue()), output.getvalue())
+        self.assertGreater(min(count["good"], count["refused"]), 500, count)
 
     def test_plot(self):
         picture = os.path.join(self.folder, "trace.png")

@@ -1,6 +1,7 @@
 #include "channel.hpp"
 
 #include <cerrno>
+#include <charconv>
 #include <cstdint>
 #include <unistd.h>
 
@@ -42,7 +43,13 @@ const std::string& fields::text() {
     return (*from_)[next_++];
 }
 
-long fields::number() { return std::stol(text()); }
+long fields::number() {
+    const std::string& digits = text();
+    long value = 0;
+    const auto [end, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (problem != std::errc() || end != digits.data() + digits.size()) malformed();
+    return value;
+}
 
 std::vector<std::string> fields::list() {
     std::vector<std::string> result;

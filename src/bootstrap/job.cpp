@@ -73,8 +73,11 @@ std::optional<int> tasks_of_node(const std::string& list, long node) {
 std::string job_secret() {
     const auto secret = env_string("DCUDA_JOB");
     if (!secret) return {};
-    require(secret->size() == 32 && secret->find_first_not_of("0123456789abcdef") == std::string::npos,
-            error_code::invalid_argument, "DCUDA_JOB={}: expected 32 lower-case hexadecimal digits", *secret);
+    // Never shown: all but a digit may be right.
+    const bool is_hexadecimal = secret->find_first_not_of("0123456789abcdef") == std::string::npos;
+    require(secret->size() == 32 && is_hexadecimal, error_code::invalid_argument,
+            "DCUDA_JOB has {} characters{}: expected 32 lower-case hexadecimal digits (openssl rand -hex 16)",
+            secret->size(), is_hexadecimal ? "" : ", not all of them such digits");
     return *secret;
 }
 

@@ -35,7 +35,7 @@ file_identity identity_of(int fd) {
     return fstat(fd, &status) == 0 ? file_identity{status.st_dev, status.st_ino} : file_identity{};
 }
 
-// One line out, one line in.
+// One line out, one line in. Of the line only what stands before ` value=` is shown: a value may be the job's secret.
 std::string ask(int fd, const std::string& line, const std::string& answer_command, double timeout_seconds) {
     const auto deadline =
         clock::now() + std::chrono::milliseconds(static_cast<long>(std::min(timeout_seconds, 1e9) * 1000));
@@ -43,7 +43,7 @@ std::string ask(int fd, const std::string& line, const std::string& answer_comma
         fail(error_code::bootstrap_failure,
              "PMI: the launcher closed its connection (PMI_FD={}); did this program call MPI_Finalize before?", fd);
     };
-    const std::string command = line + '\n';
+    const std::string command = line + '\n', shown = line.substr(0, line.find(" value="));
     if (::send(fd, command.data(), command.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(command.size())) fail_closed();
     std::string answer;
     while (!answer.ends_with('\n') && answer.size() < max_line_bytes) {
@@ -51,7 +51,7 @@ std::string ask(int fd, const std::string& line, const std::string& answer_comma
         require(left > 0, error_code::bootstrap_failure,
                 "PMI: the launcher did not answer \"{}\" within {} s (DCUDA_CONNECT_TIMEOUT): did all processes of the "
                 "job get this far?",
-                line, timeout_seconds);
+                shown, timeout_seconds);
         pollfd one{fd, POLLIN, 0};
         if (::poll(&one, 1, static_cast<int>(std::min<long>(left, 60'000))) <= 0) continue;
         // No byte more than this line: what follows may be for others.
@@ -62,7 +62,8 @@ std::string ask(int fd, const std::string& line, const std::string& answer_comma
         answer += byte;
     }
     require(answer.starts_with("cmd=" + answer_command), error_code::bootstrap_failure,
-            "PMI: the launcher answers \"{}\" to \"{}\"", answer.substr(0, answer.find('\n')), line);
+            "PMI: the launcher answers \"{}\" to \"{}\"",
+            answer.substr(0, std::min(answer.find('\n'), answer.find(" value="))), shown);
     return answer;
 }
 

@@ -90,8 +90,9 @@ rendezvous by_store(const job& who, launcher_store& store, int generation) {
         require(!place.starts_with('!'), error_code::bootstrap_failure, "{}",
                 place.substr(std::min<std::size_t>(2, place.size())));
         const auto parts = words(place);
-        require(parts.size() == 2, error_code::bootstrap_failure, "the launcher gives a wrong meeting place: {}",
-                place);
+        require(parts.size() == 2, error_code::bootstrap_failure,
+                "the launcher's store has no meeting place of process 0, but {} words in {} characters", parts.size(),
+                place.size()); // one of which may be the secret
         result.address = parts[0];
         result.secret = parts[1];
     }

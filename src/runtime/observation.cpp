@@ -164,10 +164,7 @@ observation::observation(bootstrap::control& control, const settings& with, bool
             if (statistics_path_ == "-")
                 statistics_file_ = stderr;
             else if (!statistics_path_.empty())
-                statistics_file_ = std::fopen(statistics_path_.c_str(), "w");
-            if (statistics_file_ == nullptr && !statistics_path_.empty())
-                problem = fmt::format("the statistics {} (DCUDA_STATS) cannot be written: {}", statistics_path_,
-                                      std::strerror(errno));
+                statistics_file_ = open_output(statistics_path_, "statistics", "DCUDA_STATS");
         } catch (const error& what) {
             problem = what.what();
         }

@@ -2,7 +2,9 @@
 
 #include "runtime/timeline.hpp"
 #include "support/check.hpp"
+#include "support/descriptor.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -173,11 +175,24 @@ private:
     std::string text_;
 };
 
+std::FILE* open_output(const std::string& path, const char* content, const char* variable) {
+    support::descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666));
+    support::require(file.get() >= 0, error_code::invalid_argument, "the {} {} ({}) cannot be written: {}", content,
+                     path, variable, errno == ENXIO ? "nobody reads that pipe; name a file" : std::strerror(errno));
+    fcntl(file.get(), F_SETFL, fcntl(file.get(), F_GETFL) & ~O_NONBLOCK);
+    std::FILE* const stream = fdopen(file.get(), "w");
+    support::require(stream != nullptr, error_code::out_of_resources, "the {} {}: {}", content, path,
+                     std::strerror(errno));
+    file.release();
+    return stream;
+}
+
 trace_file::trace_file(const std::string& path, std::uint64_t origin_ns, std::vector<std::int64_t> clocks)
-    : path_(path), file_(std::fopen(path.c_str(), "w")), origin_ns_(origin_ns), clocks_(std::move(clocks)),
-      is_named_(clocks_.size()) {
-    support::require(file_ != nullptr, error_code::invalid_argument,
-                     "the timeline {} (DCUDA_TRACE) cannot be written: {}", path, std::strerror(errno));
+    : path_(path), file_(open_output(path, "timeline", "DCUDA_TRACE")), origin_ns_(origin_ns),
+      clocks_(std::move(clocks)), is_named_(clocks_.size()) {
+    // After each run the end is written again.
+    support::require(std::fseek(file_.get(), 0, SEEK_SET) == 0, error_code::invalid_argument,
+                     "the timeline {} (DCUDA_TRACE) cannot be written: it is a pipe or a terminal; name a file", path);
     append({});
 }
 

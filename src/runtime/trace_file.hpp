@@ -11,6 +11,10 @@
 
 namespace dcuda {
 
+// Opens a file that `variable` names, empty, for `content` ("timeline"). Throws error(invalid_argument); never waits,
+// as a pipe without a reader would make it.
+std::FILE* open_output(const std::string& path, const char* content, const char* variable);
+
 // In the process that writes it.
 class trace_file {
 public:

@@ -275,6 +275,15 @@ class TraceTest(unittest.TestCase):
             for variable in ("DCUDA_TRACE", "DCUDA_STATS"):
                 _, error = self.run_job(processes, pattern, "deadlock", status=3, **{variable: "/nowhere/file"})
                 self.assertIn(f"/nowhere/file ({variable}) cannot be written: No such file or directory", error)
+        pipe = os.path.join(os.path.dirname(self.trace), "pipe")
+        os.mkfifo(pipe)
+        for variable in ("DCUDA_TRACE", "DCUDA_STATS"):  # it does not wait for a reader
+            _, error = self.run_job(2, pattern, "deadlock", status=3, **{variable: pipe})
+            self.assertIn(f"{pipe} ({variable}) cannot be written: nobody reads that pipe; name a file", error)
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reader)
+        _, error = self.run_job(1, pattern, "deadlock", status=3, DCUDA_TRACE=pipe)
+        self.assertIn("it is a pipe or a terminal; name a file", error)
 
     def test_processes_that_disagree(self):
         _, error = self.run_job(2, "sh", "-c", '[ $DCUDA_PROCESS_INDEX = 0 ] || unset DCUDA_TRACE; exec "$0" pattern',

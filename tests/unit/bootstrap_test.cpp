@@ -809,7 +809,11 @@ TEST_F(detect, dcuda_run) {
     set({{"DCUDA_PROCESS_INDEX", "2"}, {"DCUDA_PROCESS_COUNT", "4"}, {"DCUDA_LOCAL_INDEX", "2"}});
     expect_error(error_code::bootstrap_failure, "DCUDA_LOCAL_COUNT is not set");
     set({{"DCUDA_LOCAL_COUNT", "4"}, {"DCUDA_JOB", "12"}});
-    expect_error(error_code::invalid_argument, "DCUDA_JOB=12: expected 32");
+    expect_error(error_code::invalid_argument, "DCUDA_JOB has 2 characters: expected 32 lower-case hexadecimal digits");
+    // It is a secret, also with a digit too many.
+    set({{"DCUDA_JOB", "0123456789abcdef0123456789abcdef0"}});
+    const std::string told = error_of([] { detect_job(); }, error_code::invalid_argument);
+    EXPECT_EQ(told.find("0123456789"), std::string::npos) << told;
     set({{"DCUDA_JOB", "0123456789abcdef0123456789abcdef"}, {"RANK", "7"}, {"WORLD_SIZE", "8"}, {"MASTER_PORT", "1"}});
     expect("dcuda-run", 2, 4, 2, 4);
     set({{"DCUDA_PROCESS_INDEX", "4"}});
@@ -837,7 +841,7 @@ TEST_F(detect, several_hosts) {
     EXPECT_EQ(std::tie(found.rendezvous, found.secret), std::make_tuple("node7:29555", secret));
     EXPECT_EQ(found.listen_fd, -1);
     set({{"DCUDA_JOB", "short"}});
-    expect_error(error_code::invalid_argument, "DCUDA_JOB=short: expected 32");
+    expect_error(error_code::invalid_argument, "DCUDA_JOB has 5 characters, not all of them such digits: expected 32");
 }
 
 TEST_F(detect, openmpi) {

@@ -1,6 +1,7 @@
 // Those who knock at a job's sockets and do not belong to it.
 #include "bootstrap/control.hpp"
 #include "bootstrap/meeting.hpp"
+#include "bootstrap/rendezvous.hpp"
 #include "bootstrap/tcp.hpp"
 #include "runtime/live_view.hpp"
 #include "support/child.hpp"
@@ -25,6 +26,8 @@ using std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 namespace {
+
+const std::string secret = "00112233445566778899aabbccddeeff";
 
 std::string name_of_this_test() {
     return fmt::format("dcuda-test-{}-{}", getpid(), testing::UnitTest::GetInstance()->current_test_info()->name());
@@ -300,7 +303,7 @@ TEST(Hub, StrangersDoNotTakeAllDescriptors) {
             who.local_index = 0;
             who.local_count = 1;
             who.rendezvous = address;
-            who.secret = "00112233445566778899aabbccddeeff";
+            who.secret = secret;
             if (index == 0) {
                 const rlimit few = descriptor_limit(40);
                 check(setrlimit(RLIMIT_NOFILE, &few) == 0, "limit");
@@ -327,6 +330,64 @@ TEST(Hub, StrangersDoNotTakeAllDescriptors) {
     expect_all(children, ok);
     stranger.kill();
     EXPECT_EQ(stranger.wait(), killed);
+}
+
+// ---- secrets --------------------------------------------------------------------------------------------------------
+
+// A launcher that speaks PMI-1 and stores nothing: it answers to `put` and `get` with these lines.
+void serve_pmi(const descriptor& socket, const std::string& to_put, const std::string& to_get) {
+    std::string line;
+    for (char byte = 0; read(socket.get(), &byte, 1) == 1;) {
+        line += byte;
+        if (byte != '\n') continue;
+        const auto is = [&](const char* command) { return line.starts_with(std::string("cmd=") + command); };
+        const std::string answer = is("init")             ? "cmd=response_to_init rc=0"
+                                   : is("get_my_kvsname") ? "cmd=my_kvsname kvsname=space"
+                                   : is("put")            ? to_put
+                                   : is("barrier_in")     ? "cmd=barrier_out"
+                                                          : to_get;
+        if (write(socket.get(), (answer + '\n').data(), answer.size() + 1) < 0) return;
+        line.clear();
+    }
+}
+
+// What is said of these answers in a process that looks for its job.
+std::string error_over_pmi(const std::string& to_put, const std::string& to_get,
+                           const std::function<void(const job&)>& call) {
+    int ends[2], told[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0 || pipe(told) != 0) throw std::runtime_error("socketpair");
+    const child process([&] {
+        close(ends[0]);
+        setenv("PMI_FD", std::to_string(ends[1]).c_str(), 1);
+        job who = make_job(1, 2);
+        who.local_count = 1;
+        const std::string text = error_of([&] { call(who); }, dcuda::error_code::bootstrap_failure);
+        check(write(told[1], text.data(), text.size()) == static_cast<ssize_t>(text.size()), "told");
+    });
+    close(ends[1]);
+    close(told[1]);
+    serve_pmi(descriptor(ends[0]), to_put, to_get);
+    EXPECT_EQ(process.wait(), ok);
+    std::string text(4096, '\0');
+    text.resize(static_cast<std::size_t>(std::max<ssize_t>(0, read(told[0], text.data(), text.size()))));
+    close(told[0]);
+    return text;
+}
+
+TEST(Secrets, AreNotShownInErrors) {
+    const auto expect = [](const std::string& text, const std::string& part) {
+        EXPECT_NE(text.find(part), std::string::npos) << text;
+        EXPECT_EQ(text.find(secret), std::string::npos) << text;
+    };
+    expect(error_over_pmi("cmd=what", "",
+                          [](const job& who) { open_pmi_store(who, 5)->put("place", "10.0.0.1:5 " + secret); }),
+           "PMI: the launcher answers \"cmd=what\" to \"cmd=put kvsname=space key=place-0\"");
+    expect(error_over_pmi("", "cmd=what rc=0 value=10.0.0.1:5|" + secret,
+                          [](const job& who) { open_pmi_store(who, 5)->get(0, "place"); }),
+           "PMI: the launcher answers \"cmd=what rc=0\" to");
+    expect(error_over_pmi("cmd=put_result rc=0", "cmd=get_result rc=0 value=10.0.0.1:5|" + secret + "|more",
+                          [](const job& who) { find_rendezvous(who, 0, 5); }),
+           "no meeting place of process 0, but 3 words in 48 characters");
 }
 
 } // namespace

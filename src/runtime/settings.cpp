@@ -16,10 +16,15 @@ namespace {
 using std::chrono::nanoseconds;
 
 constexpr int max_ranks_per_device = 1 << 20;
-constexpr long max_wait_seconds = 1'000'000'000;
+constexpr long max_seconds = 1'000'000'000;
 constexpr long default_inline_bytes = 16384;
 
-nanoseconds seconds(double value) { return nanoseconds(static_cast<std::int64_t>(value * 1e9)); }
+nanoseconds seconds(const char* variable, double otherwise) {
+    const double value = support::env_seconds(variable).value_or(otherwise);
+    support::require(value <= max_seconds, error_code::invalid_argument, "{}={}: expected at most {} seconds", variable,
+                     value, max_seconds);
+    return nanoseconds(static_cast<std::int64_t>(value * 1e9));
+}
 
 // The arguments are another spelling of the environment variables: --dcuda-ranks=8 is DCUDA_RANKS_PER_DEVICE=8.
 struct argument {
@@ -97,14 +102,9 @@ settings resolve_settings(const options& requested, int* argc, char** argv) {
     support::require(requested.wait_timeout.count() >= 0, error_code::invalid_argument,
                      "options::wait_timeout is {} ms: expected 0 (none) or more", requested.wait_timeout.count());
     result.wait_timeout = requested.wait_timeout;
-    if (result.wait_timeout.count() == 0) {
-        const double bound = support::env_seconds("DCUDA_WAIT_TIMEOUT").value_or(0);
-        support::require(bound <= max_wait_seconds, error_code::invalid_argument,
-                         "DCUDA_WAIT_TIMEOUT={}: expected at most {} seconds", bound, max_wait_seconds);
-        result.wait_timeout = seconds(bound);
-    }
-    result.watchdog_interval = seconds(support::env_seconds("DCUDA_WATCHDOG_INTERVAL").value_or(0.5));
-    result.abort_grace = seconds(support::env_seconds("DCUDA_ABORT_GRACE").value_or(5));
+    if (result.wait_timeout.count() == 0) result.wait_timeout = seconds("DCUDA_WAIT_TIMEOUT", 0);
+    result.watchdog_interval = seconds("DCUDA_WATCHDOG_INTERVAL", 0.5);
+    result.abort_grace = seconds("DCUDA_ABORT_GRACE", 5);
     result.powercap = support::env_string("DCUDA_POWERCAP").value_or("/sys/class/powercap");
     result.live_view = support::env_flag("DCUDA_TOP").value_or(true);
     result.peer_allowed = !support::env_flag("DCUDA_DISABLE_PEER").value_or(false);

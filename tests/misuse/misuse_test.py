@@ -272,6 +272,8 @@ class MisuseTest(unittest.TestCase):
             ("DCUDA_MAX_WINDOWS", "-1", "an integer from 1 to 32768"),
             ("DCUDA_WAIT_TIMEOUT", "soon", "a number of seconds, 0 or more"),
             ("DCUDA_WAIT_TIMEOUT", "-2", "a number of seconds, 0 or more"),
+            ("DCUDA_ABORT_GRACE", "1e+300", "at most 1000000000 seconds"),
+            ("DCUDA_WATCHDOG_INTERVAL", "10000000000", "at most 1000000000 seconds"),
             ("DCUDA_WATCHDOG_INTERVAL", "nan", "a number of seconds, 0 or more"),
             ("DCUDA_ABORT_GRACE", "", None),
             ("DCUDA_DISABLE_PEER", "perhaps", "1, true, yes, on, 0, false, no or off"),

@@ -321,11 +321,12 @@ void hub::receive_hello(client& from, const frame& message) {
     if (entrance_.key) from.pid = static_cast<pid_t>(message.id);
     const std::string who = describe_process(index, from.pid, host);
     const bool is_valid = index >= 0 && index < job_.count;
+    const bool is_ours = entrance_.key || (parts.size() >= 2 && parts[1] == job_.key);
     std::string problem;
     if (message.label != DCUDA_VERSION_STRING)
         problem = fmt::format("{} uses dCUDA {}, process 0 uses dCUDA {}: run the same build everywhere", who,
                               message.label, DCUDA_VERSION_STRING);
-    else if (parts.size() < 2 || (!entrance_.key && parts[1] != job_.key))
+    else if (!is_ours || parts.empty())
         return reject(fmt::format("{} belongs to another job", who));
     else if (message.number != static_cast<std::uint64_t>(job_.count))
         problem = fmt::format("{} was started as one of {} processes, process 0 as one of {}: start all processes of a "
@@ -342,8 +343,8 @@ void hub::receive_hello(client& from, const frame& message) {
 
     if (!problem.empty()) {
         reject(problem);
-        // A job that is complete goes on: the newcomer is the one who is wrong.
-        if (stage_ == stage::assembling) refuse(problem);
+        // A job that is complete goes on: the newcomer is the one who is wrong. So does one of which he is none.
+        if (stage_ == stage::assembling && is_ours) refuse(problem);
         return;
     }
     from.link.expect_payload(channel::largest_payload);

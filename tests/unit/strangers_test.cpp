@@ -71,11 +71,11 @@ public:
     another_user(const std::string& address, int connections) {
         int ends[2];
         if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) throw std::runtime_error("socketpair");
-        here_ = descriptor(ends[0]);
+        own_ = descriptor(ends[0]);
         const descriptor there(ends[1]);
         pid_ = fork();
         if (pid_ != 0) return;
-        here_ = descriptor(); // so that the end of the test is the end of this
+        own_ = descriptor(); // so that the end of the test is the end of this
         if (setuid(65534) != 0) _exit(1);
         std::vector<descriptor> sockets;
         for (int i = 0; i < connections; ++i) sockets.push_back(try_connect(address));
@@ -87,21 +87,21 @@ public:
         _exit(0);
     }
     ~another_user() {
-        here_ = descriptor();
+        own_ = descriptor();
         waitpid(pid_, nullptr, 0);
     }
     int wait_for_connections() { return answer(); }
     int ask_for_closed() {
-        if (write(here_.get(), "?", 1) != 1) return -1;
+        if (write(own_.get(), "?", 1) != 1) return -1;
         return answer();
     }
 
 private:
     int answer() {
         int number = -1;
-        return read(here_.get(), &number, sizeof number) == sizeof number ? number : -1;
+        return read(own_.get(), &number, sizeof number) == sizeof number ? number : -1;
     }
-    descriptor here_{};
+    descriptor own_{};
     pid_t pid_ = 0;
 };
 
@@ -134,8 +134,8 @@ struct frame_header {
 constexpr auto hello = static_cast<std::uint32_t>(frame_type::hello),
                pulse = static_cast<std::uint32_t>(frame_type::pulse);
 
-void send_header(int to, const frame_header& header) {
-    check(send(to, &header, sizeof header, MSG_NOSIGNAL) == sizeof header, "sent");
+void send_header(int socket, const frame_header& header) {
+    check(send(socket, &header, sizeof header, MSG_NOSIGNAL) == sizeof header, "sent");
 }
 
 long virtual_kilobytes() {
@@ -205,17 +205,17 @@ bool closes(const descriptor& socket) {
 }
 
 TEST(Hub, NoFrameOfAStrangerEndsTheJob) {
-    int here[2];
-    ASSERT_EQ(pipe(here), 0);
+    int told[2];
+    ASSERT_EQ(pipe(told), 0);
     const std::vector<child> children = [&] {
-        std::vector<child> all;
-        all.emplace_back([] { meet(0, 2); });
-        all.emplace_back([&] {
+        std::vector<child> processes;
+        processes.emplace_back([] { meet(0, 2); });
+        processes.emplace_back([&] {
             char byte = 0;
-            check(read(here[0], &byte, 1) == 1, "the stranger was there");
+            check(read(told[0], &byte, 1) == 1, "the stranger was there");
             meet(1, 2);
         });
-        all.emplace_back([&] {
+        processes.emplace_back([&] {
             const auto attack = [](const frame_header& header, const std::string& more = "") {
                 const descriptor socket = connect_as_stranger();
                 send_header(socket.get(), header);
@@ -227,9 +227,16 @@ TEST(Hub, NoFrameOfAStrangerEndsTheJob) {
             attack({.type = hello, .process = 1, .payload_bytes = 16}, std::string(16, '\xff'));
             attack({.type = pulse, .process = 1});
             attack({.magic = 0x12345678});
-            check(write(here[1], "x", 1) == 1, "told");
+            // Of another version, and without the job's key: it hears of the version, and the job goes on.
+            channel other(connect_as_stranger());
+            other.send(frame{frame_type::hello, 1, 1, 2, "0.0.0", encode_parts({"test", "not the key"})});
+            std::optional<frame> answer;
+            while (!(answer = other.next()) && !other.closed()) other.read_available();
+            check(answer.has_value(), "it is answered");
+            check_contains(answer->payload, "uses dCUDA 0.0.0, process 0 uses dCUDA");
+            check(write(told[1], "x", 1) == 1, "told");
         });
-        return all;
+        return processes;
     }();
     expect_all(children, ok);
 }
@@ -237,23 +244,23 @@ TEST(Hub, NoFrameOfAStrangerEndsTheJob) {
 // Another user has guessed where a job will meet, and is there before.
 TEST(Hub, SaysWhoHoldsTheMeetingPoint) {
     if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
-    int here[2];
-    ASSERT_EQ(pipe(here), 0);
+    int told[2];
+    ASSERT_EQ(pipe(told), 0);
     const std::string address = meeting_point(make_job(0, 2).key, 0);
     const child stranger([&] {
         check(setuid(65534) == 0, "another user");
         const descriptor listener = listen_at(address);
-        check(write(here[1], "x", 1) == 1, "told");
+        check(write(told[1], "x", 1) == 1, "told");
         pause();
     });
     char byte = 0;
-    ASSERT_EQ(read(here[0], &byte, 1), 1);
+    ASSERT_EQ(read(told[0], &byte, 1), 1);
     std::vector<child> children;
     for (int index = 0; index < 2; ++index)
         children.emplace_back([&, index] {
-            const std::string told = error_of([&] { meet(index, 2); }, dcuda::error_code::bootstrap_failure);
-            check_contains(told, fmt::format("is held by pid {} of user 65534", stranger.pid()));
-            check_contains(told, "give all processes the same DCUDA_JOB");
+            const std::string message = error_of([&] { meet(index, 2); }, dcuda::error_code::bootstrap_failure);
+            check_contains(message, fmt::format("is held by pid {} of user 65534", stranger.pid()));
+            check_contains(message, "give all processes the same DCUDA_JOB");
         });
     expect_all(children, ok);
     stranger.kill();
@@ -269,9 +276,9 @@ TEST(Hub, TellsThatItHasNoDescriptors) {
         children.emplace_back([index] {
             const rlimit few = descriptor_limit(20);
             check(setrlimit(RLIMIT_NOFILE, &few) == 0, "limit");
-            const std::string told = error_of([&] { meet(index, count); }, dcuda::error_code::bootstrap_failure);
-            check_contains(told, "process 0 cannot accept process");
-            check_contains(told, "Too many open files; it may have 20 descriptors: raise `ulimit -n` there");
+            const std::string message = error_of([&] { meet(index, count); }, dcuda::error_code::bootstrap_failure);
+            check_contains(message, "process 0 cannot accept process");
+            check_contains(message, "Too many open files; it may have 20 descriptors: raise `ulimit -n` there");
         });
     expect_all(children, ok);
 }
@@ -294,8 +301,8 @@ TEST(Hub, StrangersDoNotTakeAllDescriptors) {
     constexpr int count = 3;
     descriptor listener = listen_tcp("127.0.0.1:0");
     const std::string address = address_of(listener);
-    int here[2];
-    ASSERT_EQ(pipe(here), 0);
+    int told[2];
+    ASSERT_EQ(pipe(told), 0);
     std::vector<child> children;
     for (int index = 0; index < count; ++index)
         children.emplace_back([&, index] {
@@ -311,7 +318,7 @@ TEST(Hub, StrangersDoNotTakeAllDescriptors) {
             } else {
                 listener = descriptor();
                 char byte = 0;
-                check(read(here[0], &byte, 1) == 1, "the strangers are there");
+                check(read(told[0], &byte, 1) == 1, "the strangers are there");
             }
             control plane(who, "test");
             plane.barrier("all are here");
@@ -319,10 +326,10 @@ TEST(Hub, StrangersDoNotTakeAllDescriptors) {
     const child stranger([&] {
         listener = descriptor();
         std::vector<descriptor> held;
-        for (bool told = false;; told = true) { // until it is killed
+        for (bool is_told = false;; is_told = true) { // until it is killed
             std::string why;
             for (int i = 0; i < 100; ++i) held.push_back(try_connect_tcp(address, steady_clock::now() + 1s, why));
-            if (!told) check(write(here[1], "xx", 2) == 2, "told");
+            if (!is_told) check(write(told[1], "xx", 2) == 2, "told");
             if (held.size() > 500) held.erase(held.begin(), held.begin() + 100);
         }
     });

@@ -30,10 +30,10 @@ std::vector<std::string> split(const std::string& list) {
 // The folders of this program's RUNPATH, in which dCUDA's modules are in one that is called so: that of the
 // installation, or of the build, that it was linked with. Nothing else is known here of either.
 std::vector<std::string> linked_folders() {
-    Dl_info here{};
+    Dl_info code{};
     void* object = nullptr; // a shared library, if we are a part of one
-    if (dladdr(reinterpret_cast<const void*>(&split), &here) != 0)
-        object = dlopen(here.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    if (dladdr(reinterpret_cast<const void*>(&split), &code) != 0)
+        object = dlopen(code.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
     if (object == nullptr) object = dlopen(nullptr, RTLD_LAZY);
     Dl_serinfo size{};
     if (object == nullptr || dlinfo(object, RTLD_DI_SERINFOSIZE, &size) != 0) return {};

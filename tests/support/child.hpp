@@ -49,8 +49,8 @@ inline void expect_all(const std::vector<child>& children, int code) {
 }
 
 // In a forked process: a failed check is an exception.
-inline void check(bool condition, const std::string& what) {
-    if (!condition) throw std::runtime_error("check failed: " + what);
+inline void check(bool condition, const std::string& claim) {
+    if (!condition) throw std::runtime_error("check failed: " + claim);
 }
 
 inline std::string error_of(const std::function<void()>& call, error_code code) {

@@ -266,12 +266,12 @@ struct victim {
 
     // A fragment with these messages, at a place of the ring.
     void write(std::size_t place, const fragment_header& head, const std::vector<message_header>& messages) {
-        auto* to = reinterpret_cast<std::byte*>(ours.to.offer().memory.address) + place * 64;
-        std::memcpy(to, &head, sizeof head);
-        to += sizeof head;
+        auto* next = reinterpret_cast<std::byte*>(ours.to.offer().memory.address) + place * 64;
+        std::memcpy(next, &head, sizeof head);
+        next += sizeof head;
         for (const message_header& each : messages) { // none but the last has a size that may be wrong
-            std::memcpy(to, &each, sizeof each);
-            to += sizeof each + (std::size_t{each.bytes} + 15) / 16 * 16;
+            std::memcpy(next, &each, sizeof each);
+            next += sizeof each + (std::size_t{each.bytes} + 15) / 16 * 16;
         }
     }
 

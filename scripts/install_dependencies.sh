@@ -74,6 +74,11 @@ if [ -n "$ci" ]; then
     need_command kmod modprobe
     need_command iproute2 rdma
     need_command xz-utils xz
+    # For scripts/fuzz.sh.
+    if ! echo 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' |
+        clang++ -fsanitize=fuzzer,address,undefined -x c++ - -o /dev/null 2>/dev/null; then
+        missing+=(clang libclang-rt-dev)
+    fi
 fi
 need_command make make
 need_command cmake cmake 3.25

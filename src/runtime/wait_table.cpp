@@ -285,8 +285,10 @@ wait_table::graph wait_table::build_graph(const Predicate& has_next) const {
 wait_table::ranks wait_table::find_cycle(std::uint32_t least_age_ms) const {
     const auto world_size = static_cast<std::uint32_t>(waits_.size());
     // Who is at the end of the kernel waits for all others, but will do nothing any more: no link of a chain.
-    const auto [next, before] =
+    const graph links =
         build_graph([&](std::uint32_t rank) { return !is_at_end(rank) && waits_[rank].age_ms >= least_age_ms; });
+    const auto& next = links.next; // clang 14 lets no lambda refer to a structured binding
+    const auto& before = links.before;
 
     // Takes away all from which no cycle can be reached.
     std::vector<std::size_t> left(next.size());

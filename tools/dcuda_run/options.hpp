@@ -1,17 +1,13 @@
 // What the user wants.
 #pragma once
 
+#include "host_list.hpp"
 #include "io.hpp"
 
 #include <string>
 #include <vector>
 
 namespace launch {
-
-struct host_entry {
-    std::string name; // as ssh takes it
-    int slots = 0;    // processes that it takes; 0: any number
-};
 
 struct options {
     int count = 0; // of processes; 0: as many as the hosts have slots or GPUs
@@ -28,8 +24,5 @@ struct options {
 };
 
 options parse_command_line(int argc, char** argv); // may end this process
-
-// Numbers of processes for the hosts: as many as their slots, and the rest evenly over those that have none.
-std::vector<int> lay_out(const std::vector<host_entry>& hosts, int count);
 
 } // namespace launch

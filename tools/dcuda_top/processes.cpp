@@ -103,21 +103,21 @@ bool read_some(question& from) {
     }
 }
 
-void take_answer(const question& from) {
+} // namespace
+
+void take_answer(process& from, const std::string& answer) {
     try {
-        if (from.answer.empty()) throw std::runtime_error("it closed the connection: does it belong to another user?");
-        auto seen = dcuda::snapshot::from_json(from.answer);
+        if (answer.empty()) throw std::runtime_error("it closed the connection: does it belong to another user?");
+        auto seen = dcuda::snapshot::from_json(answer);
         check(seen);
         for (std::string* text : {&seen.version, &seen.backend, &seen.program, &seen.host, &seen.device, &seen.job})
             *text = printable(*text);
-        from.whom->program = seen.program;
-        from.whom->seen = std::move(seen);
+        from.program = seen.program;
+        from.seen = std::move(seen);
     } catch (const std::exception& problem) {
-        from.whom->problem = printable(fmt::format("its answer cannot be read: {}", problem.what()));
+        from.problem = printable(fmt::format("its answer cannot be read: {}", problem.what()));
     }
 }
-
-} // namespace
 
 std::vector<process> find_processes() {
     std::map<pid_t, process> found; // sockets of connections have the same name
@@ -164,7 +164,7 @@ void ask(std::vector<process>& whom, std::chrono::milliseconds patience) {
         if (poll(sockets.data(), sockets.size(), static_cast<int>(left)) < 0 && errno != EINTR) break;
         std::erase_if(open, [](question& each) {
             if (!read_some(each)) return false;
-            take_answer(each);
+            take_answer(*each.whom, each.answer);
             return true;
         });
     }

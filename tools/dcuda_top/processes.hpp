@@ -22,6 +22,9 @@ struct process {
 // Those that let themselves be watched, by their process id.
 std::vector<process> find_processes();
 
+// What a process has answered, whatever that is.
+void take_answer(process& from, const std::string& answer);
+
 // Asks all of them at once, and waits at most so long.
 void ask(std::vector<process>& whom, std::chrono::milliseconds patience);
 

@@ -1,0 +1,179 @@
+// What arrives over a network, from somebody who has got the key of a ring.
+#include "runtime/connection.hpp"
+#include "target.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+namespace dcuda::fuzz {
+
+namespace {
+
+constexpr std::size_t ring_bytes = 2 << 10, unit = transport::network::unit_bytes, window_bytes = 512;
+constexpr std::uint32_t ranks = 3, tags = 8, rounds = 2;
+
+class no_network final : public transport::network {
+public:
+    std::string name() const override { return "fuzz"; }
+    std::string invite(int) override { return {}; }
+    void connect(int, std::string_view) override {}
+    transport::remote_memory expose(void* base, std::size_t, std::uint32_t) override {
+        return {reinterpret_cast<std::uintptr_t>(base), 0};
+    }
+    void add_source(const void*, std::size_t) override {}
+    bool write(int, const transport::remote_memory&, std::size_t, const void*, std::size_t, std::uint32_t,
+               std::uint64_t) override {
+        return true;
+    }
+    bool poll(transport::network_event&) override { return false; }
+};
+
+// The device: each rank has a window, and there is nothing beside them.
+class device final : public delivery, public message_handler {
+public:
+    device() {
+        inbound_.begin_run(ranks, tags, rounds);
+        std::vector<detail::window_entry> offers;
+        for (auto& each : windows_) {
+            each = std::make_unique<std::byte[]>(window_bytes);
+            offers.push_back({each.get(), window_bytes, nullptr});
+        }
+        inbound_.open_window(1, std::move(offers));
+    }
+    std::uint64_t window(std::uint32_t rank) const {
+        return reinterpret_cast<std::uintptr_t>(windows_[rank % ranks].get());
+    }
+
+    // Where the payload of what arrives now may lie.
+    const std::byte* first = nullptr;
+    const std::byte* last = nullptr;
+
+    bool put(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t rank,
+             std::uint32_t tag) override {
+        if (rank >= ranks || (tag != detail::no_tag && tag >= tags)) std::abort();
+        if (bytes != 0) copy(place, payload, bytes);
+        ++issued_;
+        return true;
+    }
+    bool reply(std::uint32_t*, std::uint32_t) override { return true; }
+    std::uint64_t start_copy(std::uint64_t place, const std::byte* payload, std::size_t bytes) override {
+        copy(place, payload, bytes);
+        return ++copies_;
+    }
+    bool is_copied(std::uint64_t) override { return true; }
+    std::size_t least_copy_bytes() const override { return 100; }
+    std::uint64_t issued() const override { return issued_; }
+    std::uint64_t done() override { return issued_; }
+
+    bool take(int, const message_header& head, const std::byte* payload) override {
+        if (head.kind == message_kind::put) return put(head.place, payload, head.bytes, head.target, head.tag);
+        if (head.kind != message_kind::barrier || head.target >= detail::barrier_kinds || head.tag >= rounds)
+            std::abort();
+        return true;
+    }
+    std::string find_fault(const message_header& head) const override { return inbound_.find_fault(head); }
+    void flushed(std::uint64_t) override {}
+
+private:
+    void copy(std::uint64_t place, const std::byte* payload, std::size_t bytes) {
+        const bool is_there = std::ranges::any_of(windows_, [&](const auto& each) {
+            const auto base = reinterpret_cast<std::uintptr_t>(each.get());
+            return place >= base && place - base <= window_bytes && bytes <= window_bytes - (place - base);
+        });
+        if (!is_there || payload < first || payload + bytes > last) std::abort();
+        std::memcpy(reinterpret_cast<void*>(static_cast<std::uintptr_t>(place)), payload, bytes);
+    }
+
+    inbound_check inbound_;
+    std::unique_ptr<std::byte[]> windows_[ranks];
+    std::uint64_t issued_ = 0, copies_ = 0;
+};
+
+class reader {
+public:
+    explicit reader(std::string_view input) : input_(input) {}
+    bool is_empty() const { return input_.empty(); }
+    template <class Number>
+    Number get() {
+        Number value{};
+        const std::size_t count = std::min(sizeof value, input_.size());
+        std::memcpy(&value, input_.data(), count);
+        input_.remove_prefix(count);
+        return value;
+    }
+    std::string_view bytes(std::size_t count) {
+        const std::string_view taken = input_.substr(0, count);
+        input_.remove_prefix(taken.size());
+        return taken;
+    }
+
+private:
+    std::string_view input_;
+};
+
+} // namespace
+
+// The input says what is written where, with headers that are often right but for a field, and what is said to have
+// arrived.
+void fragments(std::string_view input) {
+    device target;
+    delivery* into = &target;
+    no_network network;
+    device_link link;
+    connection one(0, network, into, link, target, ring_bytes, 0), other(0, network, into, link, target, ring_bytes, 0);
+    one.use(other.offer());
+    one.is_open = true;
+    auto* const ring = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(one.offer().memory.address));
+    const auto write = [&](std::size_t place, const void* bytes, std::size_t count) {
+        if (place < ring_bytes) std::memcpy(ring + place, bytes, std::min(count, ring_bytes - place));
+    };
+    reader from(input);
+    std::uint64_t now_ns = 0, end = 0; // of what a good peer would have written, in units
+    try {
+        while (!from.is_empty()) {
+            target.first = ring;
+            target.last = ring + ring_bytes;
+            switch (from.get<unsigned char>() % 6) {
+            case 0: { // any bytes anywhere
+                const auto place = from.get<std::uint16_t>();
+                const std::string_view bytes = from.bytes(from.get<unsigned char>());
+                write(std::size_t{place} * 16, bytes.data(), bytes.size());
+                break;
+            }
+            case 1: // arrived, they say
+                one.arrived(from.get<std::uint32_t>() % (ring_bytes / unit + 2));
+                break;
+            case 2: // a fragment with a message, both as they should be but for what the input adds
+            case 3: {
+                const auto size = from.get<std::uint16_t>();
+                const message_header message{target.window(from.get<unsigned char>()) + from.get<std::int16_t>(), size,
+                                             static_cast<message_kind>(from.get<unsigned char>() % 4),
+                                             from.get<unsigned char>(), from.get<std::uint16_t>()};
+                fragment_header head{end + from.get<std::int8_t>(), from.get<std::uint16_t>(), 0, 1};
+                head.bytes = static_cast<std::uint32_t>(sizeof head + sizeof message + (size + 15) / 16 * 16 +
+                                                        static_cast<std::size_t>(from.get<std::int8_t>()));
+                head.messages += from.get<unsigned char>() % 3;
+                const std::size_t place = end * unit % ring_bytes;
+                target.first = ring + place;
+                target.last = ring + std::min(place + head.bytes, ring_bytes);
+                write(place, &head, sizeof head);
+                write(place + sizeof head, &message, sizeof message);
+                one.arrived(static_cast<std::uint32_t>(end % (ring_bytes / unit)));
+                end += (head.bytes + unit - 1) / unit;
+                break;
+            }
+            case 4:
+                one.send({0, 0, message_kind::put, 0, 0}, nullptr, 0);
+                break;
+            default:
+                break;
+            }
+            one.progress(now_ns += 1'000'000);
+        }
+    } catch (const foreign_arrival&) {
+    }
+}
+
+} // namespace dcuda::fuzz

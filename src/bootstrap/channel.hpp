@@ -14,7 +14,7 @@ enum class frame_type : std::uint32_t {
     hello,    // to the hub: process, id = pid, number = count, label = version, payload = parts {identity, key, host};
               // over TCP, where the handshake has stood for it, the key is empty
     welcome,  // from the hub: all processes are here; id = pid of process 0, label = its host
-    rejected, // from the hub: the job cannot start, payload says why
+    rejected, // from the hub: the job cannot start, payload says why; process = whose fault it is, or -1
     gather,   // to the hub: id, label, payload
     gathered, // from the hub: id, payload = parts
     abort,    // to the hub: number = code, payload = message

@@ -1,6 +1,7 @@
 #include "bootstrap/control.hpp"
 
 #include "bootstrap/hub.hpp"
+#include "bootstrap/launcher.hpp"
 #include "bootstrap/meeting.hpp"
 #include "bootstrap/rendezvous.hpp"
 #include "bootstrap/tcp.hpp"
@@ -184,8 +185,10 @@ void control::await_welcome() {
         channel_->flush();
         channel_->read_available();
         while (auto message = channel_->next()) {
-            if (message->type == frame_type::rejected || message->type == frame_type::failed)
+            if (message->type == frame_type::rejected || message->type == frame_type::failed) {
+                if (message->process >= 0) tell_cause(job_, message->process);
                 fail(error_code::bootstrap_failure, "{}", message->payload);
+            }
             if (message->type != frame_type::welcome) continue;
             hub_pid_ = static_cast<pid_t>(message->id);
             hub_host_ = message->label;
@@ -194,8 +197,10 @@ void control::await_welcome() {
         check_pulse();
         const std::string hub = hub_pid_ != 0 ? describe_process(0, hub_pid_, hub_host_) : "process 0";
         require(!failure_, error_code::bootstrap_failure, "{} cannot be reached since {} s", hub, lost_after_);
-        require(!channel_->closed(), error_code::bootstrap_failure, "{} ended unexpectedly while the job was starting",
-                hub);
+        if (channel_->closed()) {
+            tell_cause(job_, 0);
+            fail(error_code::bootstrap_failure, "{} ended unexpectedly while the job was starting", hub);
+        }
         require(clock::now() < deadline, error_code::bootstrap_failure,
                 "process {} of {}: {} does not answer; is it stopped?", job_.index, job_.count, hub);
         wait_until(deadline);
@@ -340,7 +345,7 @@ void control::receive(frame& message) {
                          static_cast<pid_t>(message.id),
                          static_cast<int>(message.number),
                          message.payload};
-        events_.push_back(*failure_);
+        note_failure();
         break;
     case frame_type::probe:
         sample_round_ = message.number;
@@ -373,7 +378,12 @@ void control::hub_closed() {
 void control::hub_lost(const std::string& how) {
     if (failure_) return;
     failure_ = event{event::kind::lost, 0, {}, 0, hub_pid_, 0, describe_process(0, hub_pid_, hub_host_) + ' ' + how};
+    note_failure();
+}
+
+void control::note_failure() {
     events_.push_back(*failure_);
+    tell_cause(job_, failure_->process);
 }
 
 void control::throw_if_failed() const {

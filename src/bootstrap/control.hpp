@@ -120,6 +120,7 @@ private:
     void receive(frame& message);
     void hub_closed();
     void hub_lost(const std::string& how);
+    void note_failure();
     void throw_if_failed() const;
 
     job job_;

@@ -422,7 +422,7 @@ void hub::disconnected(client& from) {
                                                      ? fmt::format(" cannot be reached since {} s", limits_.lost_after)
                                                      : " ended unexpectedly");
     if (stage_ == stage::assembling)
-        refuse(what + " while the job was starting");
+        refuse(what + " while the job was starting", from.index);
     else
         fail_job(event::kind::lost, from.index, 0, what);
 }
@@ -460,12 +460,12 @@ std::string hub::missing_processes() const {
     return (missing == 1 ? "process " : "processes ") + list;
 }
 
-void hub::refuse(const std::string& reason) {
+void hub::refuse(const std::string& reason, int culprit) {
     stage_ = stage::refused;
     refusal_ = reason;
     for (const auto& each : clients_) {
         if (!each->is_member()) continue;
-        each->link.send(frame{frame_type::rejected, -1, 0, 0, {}, reason});
+        each->link.send(frame{frame_type::rejected, culprit, 0, 0, {}, reason});
         ++refused_count_;
     }
 }

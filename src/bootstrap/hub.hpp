@@ -105,7 +105,7 @@ private:
     std::string name(int process) const;
     std::string how_they_meet() const;
     std::string missing_processes() const;
-    void refuse(const std::string& reason);
+    void refuse(const std::string& reason, int culprit = -1);
     void fail_job(event::kind what, int process, int code, const std::string& message);
     void broadcast(const frame& message);
 

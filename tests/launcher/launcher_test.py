@@ -155,6 +155,56 @@ class LauncherTest(JobTest):
         self.assertEqual(result.returncode, 128 + signal.SIGKILL)
         self.assertRegex(result.stderr, r"process 2 \(pid \d+, host \S+\) was killed by signal 9 \(SIGKILL\)\n$")
 
+    # Ends that dcuda-run sees at the same time, in any order: it names the cause, not who ended because of it.
+
+    def end_behind_its_back(self, *arguments, script):
+        """Runs the script to its end in all processes while dcuda-run is stopped. It begins when a file `go` is there."""
+        job = self.start_job(*arguments, script=f"READY; until [ -e {self.folder}/go ]; do sleep 0.02; done; {script}")
+        own = set(alive(self.mark))
+        os.kill(job.pid, signal.SIGSTOP)
+        open(os.path.join(self.folder, "go"), "w").close()
+        keepers = {job.pid, *(pid for pid in own if os.getsid(pid) != os.getsid(0))} | set(alive("--agent"))
+        self.assertTrue(wait_until(lambda: not own.intersection(alive(self.mark)) - keepers), "the script does not end")
+        os.kill(job.pid, signal.SIGCONT)
+        _, error = job.communicate(timeout=TIMEOUT)
+        return job.returncode, error
+
+    # Who tells dcuda-run whom a runtime holds for the cause: `echo OWN_INDEX CULPRIT >&$blame`.
+    BLAME = "blame=${DCUDA_BLAME_FD%%:*}; "
+
+    def test_signal_before_exit_codes(self):
+        code, error = self.end_behind_its_back(
+            "-n", 3, script="case $DCUDA_PROCESS_INDEX in 2) kill -KILL $$;; *) exit 3;; esac")
+        self.assertEqual(code, 128 + signal.SIGKILL, error)
+        self.assertRegex(error, r"^dcuda-run: process 2 \(pid \d+, host \S+\) was killed by signal 9 \(SIGKILL\)\n$")
+
+    def test_blamed_process_before_others(self):
+        """Also if the others die by a signal of their own, as by an exception that nobody catches."""
+        code, error = self.end_behind_its_back(
+            "-n", 3, script=self.BLAME + "[ $DCUDA_PROCESS_INDEX = 1 ] && exit 5; echo $DCUDA_PROCESS_INDEX 1 >&$blame; "
+                                         "kill -ABRT $$")
+        self.assertEqual(code, 5, error)
+        self.assertRegex(error, r"^dcuda-run: process 1 \(pid \d+, host \S+\) exited with code 5\n$")
+
+    def test_cause_ends_last(self):
+        result = self.run_job("-n", 2, script=self.BLAME + "[ $DCUDA_PROCESS_INDEX = 1 ] && { sleep 1; exit 5; }; "
+                                                           "echo 0 1 >&$blame; exit 3")
+        self.assertEqual(result.returncode, 5)
+        self.assertRegex(result.stderr, r"^dcuda-run: process 1 \(pid \d+, host \S+\) exited with code 5\n$")
+
+    def test_cause_does_not_end(self):
+        result = self.run_job("-n", 2, "--grace", 0.5, script=self.BLAME + "[ $DCUDA_PROCESS_INDEX = 1 ] && sleep 50; "
+                                                                           "echo 0 1 >&$blame; exit 3")
+        self.assertEqual(result.returncode, 3)
+        self.assertRegex(result.stderr, r"process 0 \(pid \d+, host \S+\) exited with code 3 because of process 1 "
+                                        r"\(host \S+\), which has not ended\n")
+
+    def test_blame_is_checked(self):
+        result = self.run_job("-n", 2, "--grace", 0.5, script=self.BLAME + "[ $DCUDA_PROCESS_INDEX = 0 ] && { echo 0 7 >&$blame; "
+                                                           "echo nonsense >&$blame; echo -1 1 >&$blame; exit 3; }; sleep 50")
+        self.assertEqual(result.returncode, 3)
+        self.assertRegex(result.stderr, r"^dcuda-run: process 0 \(pid \d+, host \S+\) exited with code 3\n")
+
     def test_grace_lets_others_finish(self):
         result = self.run_job("-n", 2, "--prefix", "--grace", 20,
                               script="[ $DCUDA_PROCESS_INDEX = 0 ] && exit 7; sleep 1; echo my own message")

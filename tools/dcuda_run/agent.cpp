@@ -129,6 +129,9 @@ private:
     void ended(int index, pid_t pid, int status) override {
         channel_.send({"ended", std::to_string(index), std::to_string(pid), std::to_string(status)});
     }
+    void blamed(int speaker, int culprit) override {
+        channel_.send({"blamed", std::to_string(speaker), std::to_string(culprit)});
+    }
     void say(const std::string&) override {}
     void lost(const host&, int, const std::string&) override {}
 

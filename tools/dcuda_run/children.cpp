@@ -50,7 +50,7 @@ std::vector<pid_t> descendants(pid_t except) {
     };
     for (int to = 0; to < 3; ++to)
         if (what.fds[to] >= 0 && dup2(what.fds[to], to) < 0) fail();
-    if (what.kept_fd >= 0) fcntl(what.kept_fd, F_SETFD, 0);
+    for (int fd : what.kept_fds) fcntl(fd, F_SETFD, 0);
     for (const auto& variable : what.environment) {
         const auto equal = variable.find('=');
         if (equal == variable.npos)

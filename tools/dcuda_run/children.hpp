@@ -17,7 +17,7 @@ struct child {
     std::vector<std::string> arguments;   // from the name on
     std::vector<std::string> environment; // NAME=VALUE: to set; NAME: to remove
     int fds[3] = {-1, -1, -1};            // its standard input, output and error; -1: ours
-    int kept_fd = -1;                     // stays open in it, with the same number
+    std::vector<int> kept_fds{};          // stay open in it, with the same numbers
 };
 
 class children {

@@ -30,6 +30,7 @@ public:
     virtual void input_taken() = 0; // process 0 may have more
     virtual void input_refused() = 0;
     virtual void ended(int index, pid_t pid, int status) = 0;
+    virtual void blamed(int speaker, int culprit) = 0; // processes: who failed first, as a runtime has learnt
     virtual void say(const std::string& text) = 0;
     virtual void lost(const host& which, int exit_code, const std::string& why) = 0; // with all that ran there
 

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 namespace launch {
@@ -28,6 +29,13 @@ void unique_fd::reset() {
 pipe_ends make_pipe() {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) fail_errno("cannot create a pipe");
+    return {unique_fd(ends[0]), unique_fd(ends[1])};
+}
+
+pipe_ends make_mailbox() {
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
+        fail_errno("cannot create a pair of sockets");
     return {unique_fd(ends[0]), unique_fd(ends[1])};
 }
 

@@ -49,6 +49,9 @@ struct pipe_ends {
 
 pipe_ends make_pipe();
 
+// A pair of sockets for short messages, of which neither end blocks.
+pipe_ends make_mailbox();
+
 void set_nonblocking(int fd);
 
 // Lets this process have as many descriptors as it needs, if the system allows that many.

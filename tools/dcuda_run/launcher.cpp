@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::chrono::seconds term_to_kill{2}, abandon_limit{5};
 constexpr std::chrono::milliseconds foreground_check_interval{200};
+constexpr std::chrono::milliseconds time_to_judge{300}; // for the end of the process that caused that of another
 
 std::string random_key() {
     unsigned char bytes[16];
@@ -36,6 +37,7 @@ int launcher::run() {
         throw;
     }
     while (running_count_ > 0) step();
+    judge();
     for (auto& each : parts_) each.host->finish();
     // What they wrote last. A signal ends this, too, if nobody takes our output.
     while (has_output() && !quit_) step();
@@ -61,6 +63,7 @@ void launcher::start_job() {
     }
     running_.assign(static_cast<std::size_t>(what.total), true);
     running_count_ = what.total;
+    blame_.resize(running_.size());
     for (int i = 0; i < what.total; ++i) {
         const std::string label = options_.prefix ? fmt::format("[{}] ", i) : "";
         for (int stream : {STDOUT_FILENO, STDERR_FILENO}) {
@@ -145,6 +148,7 @@ void launcher::step() {
         if (!sink_of(stream).broken() || std::exchange(closed_[stream], true)) continue;
         for (auto& each : parts_) each.host->close_output(stream);
     }
+    judge();
     escalate();
 }
 
@@ -220,20 +224,59 @@ void launcher::count_end(int index) {
     --running_count_;
 }
 
+const host* launcher::host_of(int index) const {
+    for (const part& each : parts_)
+        if (index >= each.what.first && index < each.what.first + each.what.count) return each.host.get();
+    return nullptr;
+}
+
 void launcher::ended(int index, pid_t pid, int status) {
     count_end(index);
+    if (status == 0 || judged_ || abandoned_) return;
+    failures_.push_back({index, pid, status});
+    if (judge_at_) return;
+    judge_at_ = clock::now() + time_to_judge;
+    deadline_ = clock::now() + std::chrono::milliseconds(static_cast<long>(options_.grace_seconds * 1000));
+}
+
+void launcher::blamed(int speaker, int culprit) {
+    const auto count = static_cast<int>(running_.size());
+    if (speaker < 0 || speaker >= count || culprit < 0 || culprit >= count) return;
+    blame_[static_cast<std::size_t>(speaker)] = culprit;
+    if (!cause_) cause_ = culprit;
+}
+
+// Which process caused the end? Not the one whose end we see first: that may be one that saw the other's, was quicker,
+// and even died by a signal of its own. Runtimes say because of whom they end; without them a signal tells more than an
+// exit code.
+void launcher::judge() {
+    if (judged_ || failures_.empty()) return;
+    const auto rank = [&](const process_end& each) {
+        const auto& blame = blame_[static_cast<std::size_t>(each.index)];
+        if (cause_ == each.index) return 0;
+        return (blame && *blame != each.index ? 3 : 1) + (WIFSIGNALED(each.status) ? 0 : 1);
+    };
+    const auto found = std::min_element(failures_.begin(), failures_.end(),
+                                        [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
+    const bool still_runs = cause_ && running_[static_cast<std::size_t>(*cause_)];
+    const auto patience = still_runs ? *deadline_ : std::min(*judge_at_, *deadline_);
+    if (rank(*found) != 0 && running_count_ != 0 && clock::now() < patience) return loop_.wake_at(patience);
+
+    const auto [index, pid, status] = *found;
     const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-    if (code == 0 || exit_code_ != 0 || abandoned_) return;
-    const auto on = std::find_if(parts_.begin(), parts_.end(), [&](const part& each) {
-        return index >= each.what.first && index < each.what.first + each.what.count;
-    });
     std::string how = fmt::format("exited with code {}", code);
     if (WIFSIGNALED(status)) {
         const char* name = sigabbrev_np(WTERMSIG(status));
         how = fmt::format("was killed by signal {} ({})", WTERMSIG(status),
                           name ? fmt::format("SIG{}", name) : std::string("real-time"));
     }
-    say(fmt::format("process {} (pid {}, host {}) {}", index, pid, on == parts_.end() ? "?" : on->host->name(), how));
+    const auto name_host = [&](int process) {
+        const host* const on = host_of(process);
+        return on ? on->name() : std::string("?");
+    };
+    if (still_runs)
+        how += fmt::format(" because of process {} (host {}), which has not ended", *cause_, name_host(*cause_));
+    say(fmt::format("process {} (pid {}, host {}) {}", index, pid, name_host(index), how));
     fail(code);
 }
 
@@ -244,7 +287,7 @@ void launcher::lost(const host& which, int exit_code, const std::string& why) {
         return;
     }
     say(fmt::format("lost host {}: {}", which.name(), why));
-    if (exit_code_ == 0) fail(exit_code);
+    if (!judged_) fail(exit_code);
     const auto on =
         std::find_if(parts_.begin(), parts_.end(), [&](const auto& each) { return each.host.get() == &which; });
     for (int i = on->what.first; i < on->what.first + on->what.count; ++i) {
@@ -255,7 +298,9 @@ void launcher::lost(const host& which, int exit_code, const std::string& why) {
 
 void launcher::fail(int exit_code) {
     exit_code_ = exit_code;
-    deadline_ = clock::now() + std::chrono::milliseconds(static_cast<long>(options_.grace_seconds * 1000));
+    judged_ = true;
+    if (!deadline_)
+        deadline_ = clock::now() + std::chrono::milliseconds(static_cast<long>(options_.grace_seconds * 1000));
 }
 
 // After a failure: grace, then SIGTERM, then SIGKILL.

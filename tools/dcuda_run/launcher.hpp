@@ -22,6 +22,12 @@ private:
         share what;
     };
 
+    struct process_end {
+        int index;
+        pid_t pid;
+        int status;
+    };
+
     void start_job();
     void lay_out_job();
     void wait_for(host::phase phase);
@@ -34,7 +40,9 @@ private:
     void forward(int signal);
     void signal_all(int signal);
     void count_end(int index);
+    void judge();
     void fail(int exit_code);
+    const host* host_of(int index) const;
     void escalate();
     bool has_output() const;
     sink& sink_of(int stream) { return stream == 1 ? stdout_ : stderr_; }
@@ -44,6 +52,7 @@ private:
     void input_taken() override { input_busy_ = false; }
     void input_refused() override { relay_input_ = false; }
     void ended(int index, pid_t pid, int status) override;
+    void blamed(int speaker, int culprit) override;
     void say(const std::string& text) override { stderr_.add("dcuda-run: " + text + "\n"); }
     void lost(const host& which, int exit_code, const std::string& why) override;
 
@@ -59,8 +68,13 @@ private:
     bool abandoned_ = false;
     std::optional<start_error> start_problem_;
     int exit_code_ = 0;
-    bool interrupted_ = false; // by a first SIGINT
-    bool terminated_ = false;  // the others got SIGTERM
+    std::vector<process_end> failures_;         // of processes, in the order in which we hear of them
+    std::vector<std::optional<int>> blame_;     // by process: which one it says caused the end
+    std::optional<int> cause_;                  // the first of these
+    std::optional<clock::time_point> judge_at_; // a process has failed: by then we know why
+    bool judged_ = false;                       // the exit code is decided
+    bool interrupted_ = false;                  // by a first SIGINT
+    bool terminated_ = false;                   // the others got SIGTERM
     bool quit_ = false;
     std::optional<clock::time_point> deadline_; // of the next step against the others
     sink stdout_{1}, stderr_{2};

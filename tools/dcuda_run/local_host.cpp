@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
 #include <fmt/format.h>
 #include <sstream>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
 
@@ -30,6 +33,12 @@ int visible_gpus() {
             ++count;
     }
     return count;
+}
+
+unsigned long inode_of(int fd) {
+    struct stat found {};
+    fstat(fd, &found);
+    return found.st_ino;
 }
 
 std::string find_program(const std::string& name) {
@@ -83,7 +92,9 @@ void local_host::prepare(const share& what) {
 }
 
 void local_host::start(const std::string& rendezvous) {
+    blame_ = make_mailbox();
     for (int i = 0; i < share_.count; ++i) start_process(i, rendezvous);
+    blame_.write.reset();
     listener_.reset();
     reached_ = phase::started;
 }
@@ -99,10 +110,12 @@ void local_host::start_process(int local_index, const std::string& rendezvous) {
                         fmt::format("DCUDA_LOCAL_COUNT={}", share_.count),
                         "DCUDA_JOB=" + share_.key,
                         rendezvous.empty() ? "DCUDA_RENDEZVOUS" : "DCUDA_RENDEZVOUS=" + rendezvous,
+                        fmt::format("DCUDA_BLAME_FD={}:{}", blame_.write.get(), inode_of(blame_.write.get())),
                         "DCUDA_LISTEN_FD"};
+    what.kept_fds = {blame_.write.get()};
     if (index == 0 && listener_) {
-        what.kept_fd = listener_.get();
-        what.environment.back() += fmt::format("={}", what.kept_fd);
+        what.kept_fds.push_back(listener_.get());
+        what.environment.back() += fmt::format("={}", listener_.get());
     }
     what.environment.insert(what.environment.end(), share_.environment.begin(), share_.environment.end());
 
@@ -159,6 +172,7 @@ void local_host::watch(event_loop& loop) {
     for (auto& each : readers_)
         if (each.fd && events_.takes_output(each.stream))
             loop.watch(each.fd.get(), POLLIN, [this, &each](short) { read_output(each); });
+    if (blame_.read) loop.watch(blame_.read.get(), POLLIN, [this](short) { read_blame(); });
     // With nothing to write, we still learn that nobody reads.
     if (input_)
         loop.watch(input_.get(), static_cast<short>(input_text_.empty() ? 0 : POLLOUT),
@@ -172,6 +186,19 @@ void local_host::read_output(reader& from) {
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
     events_.output(from.index, from.stream, std::string_view(buffer, got > 0 ? static_cast<std::size_t>(got) : 0));
     if (got <= 0) from.fd.reset();
+}
+
+void local_host::read_blame() {
+    char text[64];
+    while (blame_.read) {
+        const ssize_t got = recv(blame_.read.get(), text, sizeof text - 1, 0);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0 && errno == EAGAIN) return;
+        if (got <= 0) return blame_.read.reset(); // nobody is left who could write
+        text[got] = '\0';
+        int speaker = -1, culprit = -1;
+        if (std::sscanf(text, "%d %d", &speaker, &culprit) == 2) events_.blamed(speaker, culprit);
+    }
 }
 
 void local_host::write_input(short happened) {
@@ -191,6 +218,7 @@ void local_host::child_ended(pid_t pid, int status) {
     for (std::size_t i = 0; i < processes_.size(); ++i) {
         if (processes_[i].pid != pid || !processes_[i].running) continue;
         processes_[i].running = false;
+        read_blame(); // it was written before
         events_.ended(share_.first + static_cast<int>(i), pid, status);
     }
 }

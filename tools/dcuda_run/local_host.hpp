@@ -44,6 +44,7 @@ private:
     void start_process(int local_index, const std::string& rendezvous);
     void read_output(reader& from);
     void write_input(short happened);
+    void read_blame();
 
     settings settings_;
     children& children_;
@@ -55,6 +56,7 @@ private:
     unique_fd listener_;
     std::vector<process> processes_; // by local index
     std::vector<reader> readers_;
+    pipe_ends blame_; // runtimes write to it who caused the end of the job
     unique_fd input_; // to process 0
     std::string input_text_;
     bool input_ends_ = false;

@@ -139,6 +139,9 @@ void remote_host::handle(const message& what) {
         const auto index = static_cast<int>(rest.number());
         const auto pid = static_cast<pid_t>(rest.number());
         events_.ended(index, pid, static_cast<int>(rest.number()));
+    } else if (kind == "blamed") {
+        const auto speaker = static_cast<int>(rest.number());
+        events_.blamed(speaker, static_cast<int>(rest.number()));
     } else if (kind == "done") {
         done_ = true;
         disconnect();

@@ -62,9 +62,16 @@ int run_program(const char* name, int argc, char** argv, arguments::command_line
         try {
             return work(here, *command.chosen);
         } catch (const agreed_error& reason) {
-            if (here.first()) std::fprintf(stderr, "%s: %s\n", name, reason.what());
-            // The others wait until process 0 has told: the launcher ends a job with its first error.
-            runtime.plan(meet, {dim3(32), 0, 1});
+            // Process 0 tells the reason and leaves. The others wait for it in vain, by which the launcher knows whose
+            // end is the cause of theirs.
+            if (here.first()) {
+                std::fprintf(stderr, "%s: %s\n", name, reason.what());
+                return 1;
+            }
+            try {
+                runtime.plan(meet, {dim3(32), 0, 1});
+            } catch (const dcuda::error&) {
+            }
             return 1;
         }
     } catch (const std::exception& reason) {

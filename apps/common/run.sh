@@ -55,3 +55,16 @@ refused() {
     grep -q -- "$reason" "$work/log" || die "does not say '$reason': $*"
     runs=$((runs + 1))
 }
+
+# refused_once REASON PROCESSES OPTION...: process 0 tells the reason, in one line, and is the one that the launcher names.
+refused_once() {
+    local reason=$1 status=0
+    shift
+    [ "$1" -le $most ] || return 0
+    job "$@" >"$work/log" 2>&1 || status=$?
+    [ $status = 1 ] || die "status $status, not 1: $*"
+    grep -v '^dcuda-run: process 0 ' "$work/log" | grep -q -- "$reason" || die "does not say '$reason': $*"
+    [ "$(wc -l <"$work/log")" = $(($1 > 1 ? 2 : 1)) ] || die "says more than one line and the launcher's: $*"
+    [ "$1" = 1 ] || grep -q '^dcuda-run: process 0 .* exited with code 1$' "$work/log" || die "names another process: $*"
+    runs=$((runs + 1))
+}

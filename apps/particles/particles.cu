@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "common/deal.hpp"
 #include "common/device_buffer.hpp"
 #include "common/files.hpp"
 #include "common/program.hpp"
@@ -30,7 +31,7 @@ namespace {
 domain choose_domain(const options& chosen, int devices) {
     const long long segments = static_cast<long long>(chosen.height) * devices;
     if (segments > (1LL << 30))
-        throw std::runtime_error("more than 2^30 segments (height times devices): use a smaller --height");
+        throw common::agreed_error("more than 2^30 segments (height times devices): use a smaller --height");
     return {chosen.width, static_cast<int>(segments), static_cast<long long>(chosen.particles) * devices};
 }
 
@@ -412,7 +413,7 @@ int run(common::session& here, const options& chosen) {
     dcuda::runtime& runtime = here.runtime;
     const dcuda::rank_info job = here.job;
     const bool first = here.first();
-    if (first && !chosen.json.empty() && chosen.json != "-") check_writable(chosen.json);
+    if (!chosen.json.empty() && chosen.json != "-") common::do_on_first(here, [&] { check_writable(chosen.json); });
 
     const domain whole = choose_domain(chosen, job.process_count);
     const bool is_dcuda = chosen.model == "dcuda";

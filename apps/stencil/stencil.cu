@@ -35,19 +35,26 @@ namespace {
 
 // --- The initial field ---------------------------------------------------------------------------------------------
 
-// Process 0 reads the map; all learn its size. An error ends the others too: their run fails when process 0 leaves.
-std::vector<double> read_map(dcuda::runtime& runtime, const options& chosen, grid& whole) {
-    const dcuda::rank_info job = runtime.info();
+void check_outputs(const options& chosen) {
+    for (const std::string& path : {chosen.output, chosen.png, chosen.json})
+        if (!path.empty() && path != "-") check_writable(path);
+}
+
+// Process 0 reads the map, if there is one, and sees whether it can write the results; all learn the map's size.
+std::vector<double> open_files(common::session& here, const options& chosen, grid& whole) {
     std::vector<double> map;
     std::vector<int> size(4); // the rest fills 16 bytes
-    if (job.process_index == 0) {
+    common::do_on_first(here, [&] {
+        check_outputs(chosen);
+        if (chosen.input.empty()) return;
         const gray_map input = parse_pgm(read_file(chosen.input), chosen.input);
         map.assign(input.samples.begin(), input.samples.end());
         size[0] = input.width;
         size[1] = input.height;
-    }
-    if (job.process_count > 1)
-        deal_out(runtime, size, std::vector<piece>(static_cast<std::size_t>(job.process_count), {0, 16}));
+    });
+    if (chosen.input.empty()) return map;
+    if (here.job.process_count > 1)
+        deal_out(here.runtime, size, std::vector<piece>(static_cast<std::size_t>(here.job.process_count), {0, 16}));
     whole.nx = size[0];
     whole.ny = size[1];
     return map;
@@ -323,21 +330,17 @@ void refuse_too_large(const grid& whole) {
     // Lines of a device are counted by int.
     constexpr long long most_lines = 1LL << 30;
     if (static_cast<long long>(whole.ny) * whole.nz > most_lines)
-        throw std::runtime_error("more than 2^30 lines (ny times devices times nz): use smaller sizes");
+        throw common::agreed_error("more than 2^30 lines (ny times devices times nz): use smaller sizes");
 }
 
 void refuse_too_few_rows(const partition& rows) {
     const int fewest = rows.of_device(rows.devices - 1).count() / rows.ranks_per_device;
     if (fewest < 2 && rows.devices * rows.ranks_per_device > 1)
-        throw std::runtime_error("--fused exchanges two rows, but some ranks or devices have less: use fewer of them");
+        throw common::agreed_error(
+            "--fused exchanges two rows, but some ranks or devices have less: use fewer of them");
 }
 
 // --- Results, on process 0 -----------------------------------------------------------------------------------------
-
-void check_outputs(const options& chosen) {
-    for (const std::string& path : {chosen.output, chosen.png, chosen.json})
-        if (!path.empty() && path != "-") check_writable(path);
-}
 
 void write_results(const options& chosen, const field& before, const field& after) {
     const grid& g = after.whole();
@@ -365,16 +368,13 @@ int run(common::session& here, const options& chosen) {
     dcuda::runtime& runtime = here.runtime;
     const dcuda::rank_info job = here.job;
     const bool first = here.first();
-    if (first) check_outputs(chosen);
-
     grid whole{chosen.nx, 0, chosen.nz};
-    std::vector<double> map;
+    const std::vector<double> map = open_files(here, chosen, whole);
     if (chosen.input.empty()) {
         const long long rows = static_cast<long long>(chosen.ny) * job.process_count;
-        if (rows > (1LL << 30)) throw std::runtime_error("more than 2^30 rows (ny times devices): use a smaller --ny");
+        if (rows > (1LL << 30))
+            throw common::agreed_error("more than 2^30 rows (ny times devices): use a smaller --ny");
         whole.ny = static_cast<int>(rows);
-    } else {
-        map = read_map(runtime, chosen, whole);
     }
     refuse_too_large(whole);
 

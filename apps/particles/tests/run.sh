@@ -48,7 +48,7 @@ for processes in $(counts 1 2 4); do
     refused 2 'not above 0 and below 1' $processes --time-step 1.5
     refused 2 '--particles' $processes --particles 0
     refused 2 '--unknown' $processes --unknown
-    refused 1 'cannot write' $processes "${small[@]}" --json "$work/missing/out.json"
+    refused_once 'cannot write' $processes "${small[@]}" --json "$work/missing/out.json"
 done
 
 # Files and progress.

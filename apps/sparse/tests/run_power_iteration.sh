@@ -98,8 +98,8 @@ for processes in $(counts 1 4); do
     refused 1 '2 x 3: only a square matrix' $processes --matrix "$work/oblong.mtx"
     refused 1 'has 1 labels, but the matrix 2 rows' $processes --matrix "$work/slow.mtx" --labels "$work/one.csv"
     refused 1 'odd.csv, line 3: 1 fields, but 2 headings' $processes --matrix "$work/slow.mtx" --labels "$work/odd.csv"
-    refused 1 'cannot read' $processes --matrix "$work/slow.mtx" --labels "$work/missing.csv"
-    refused 1 'cannot read' $processes --matrix "$work/missing.mtx"
+    refused_once 'cannot read' $processes --matrix "$work/slow.mtx" --labels "$work/missing.csv"
+    refused_once 'cannot read' $processes --matrix "$work/missing.mtx"
     refused 2 '--matrix' $processes --labels "$work/one.csv"
     refused 2 'is not 0 or a part of the eigenvalue' $processes --tolerance 1.5
     refused 2 '--iterations' $processes --iterations 0

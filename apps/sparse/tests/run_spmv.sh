@@ -77,8 +77,8 @@ for processes in $(counts 1 4); do
     refused 1 "words.mtx, line 4: the value 'one' is not a number" $processes --matrix "$work/words.mtx"
     refused 1 "complex.mtx, line 1: the field 'complex' is not read here" $processes --matrix "$work/complex.mtx"
     refused 1 'no.mtx, line 1: does not begin with %%MatrixMarket' $processes --matrix "$work/no.mtx"
-    refused 1 'cannot read' $processes --matrix "$work/missing.mtx"
-    refused 1 'cannot write' $processes --size 8 --json "$work/missing/out.json"
+    refused_once 'cannot read' $processes --matrix "$work/missing.mtx"
+    refused_once 'cannot write' $processes --size 8 --json "$work/missing/out.json"
     refused 1 '--grid 3x2 takes 6 processes' $processes --size 8 --grid 3x2
     refused 1 '--team 8 does not divide the 12 threads' $processes --size 8 --threads 12 --team 8
     refused 2 'is not ROWSxCOLUMNS' $processes --grid 4

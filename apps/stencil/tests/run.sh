@@ -64,10 +64,10 @@ cmp <(tail -c 277264 "$map") <(tail -c 277264 "$work/same.pgm") || die "the map 
 printf 'P6 1 1 255\nabc' >"$work/color.pgm"
 head -c 1000 "$map" >"$work/cut.pgm"
 for processes in $(counts 1 4); do
-    refused 1 'does not begin with P5' $processes --input "$work/color.pgm"
-    refused 1 'only' $processes --input "$work/cut.pgm"
-    refused 1 'cannot read' $processes --input "$work/missing.pgm"
-    refused 1 'cannot write' $processes --nx 8 --ny 8 --output "$work/missing/out.pgm"
+    refused_once 'does not begin with P5' $processes --input "$work/color.pgm"
+    refused_once 'only' $processes --input "$work/cut.pgm"
+    refused_once 'cannot read' $processes --input "$work/missing.pgm"
+    refused_once 'cannot write' $processes --nx 8 --ny 8 --output "$work/missing/out.pgm"
     refused 2 'not within 0 to 1/32' $processes --coefficient 0.04
 done
 echo "$runs runs as expected"

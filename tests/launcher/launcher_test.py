@@ -14,6 +14,50 @@ import unittest
 from support import TIMEOUT, JobTest, alive, launcher, show_job, wait_until
 
 
+# In a namespace of process numbers: starts a job, and as soon as its process 0 has ended a process with the same number,
+# in a group of its own. Then kills the launcher.
+REUSE = """
+import os, signal, subprocess, sys, time
+*command, folder = sys.argv[1:]
+def number(process):
+    with open(f"{folder}/pid.{process}") as file:
+        return int(file.read())
+def has_ended(pid): # and this one is the reaper of orphans
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+def wait_until(condition):
+    end = time.monotonic() + 20
+    while not condition():
+        if time.monotonic() > end:
+            sys.exit("it takes too long")
+        time.sleep(0.02)
+job = subprocess.Popen(command)
+wait_until(lambda: all(os.path.exists(f"{folder}/pid.{i}") and os.path.getsize(f"{folder}/pid.{i}") for i in range(2)))
+free = number(0)
+wait_until(lambda: not os.path.exists(f"/proc/{free}"))
+time.sleep(0.2)
+try:
+    with open("/proc/sys/kernel/ns_last_pid", "w") as file:
+        file.write(str(free - 1))
+except OSError as problem:
+    print(problem)
+    sys.exit(77)
+other = subprocess.Popen(["sleep", "50"], start_new_session=True)
+if other.pid != free:
+    print("another was quicker")
+    sys.exit(77)
+job.kill()
+job.wait()
+wait_until(lambda: has_ended(number(1)))
+time.sleep(0.2)
+print("it lives" if other.poll() is None else "it was killed")
+other.kill()
+"""
+
+
 class LauncherTest(JobTest):
     local = ["0 3", "1 3", "2 3"]  # of three processes: index on the host, and how many are there
 
@@ -288,6 +332,34 @@ class LauncherTest(JobTest):
         job.wait()
         self.assertTrue(wait_until(lambda: alive(self.mark) == [], 5), "processes outlive the launcher")
         job.communicate()
+
+    def test_killed_launcher_leaves_no_session(self):
+        """A process that has left its group, and whose parent has ended."""
+        job = self.start_job("-n", 2, script="setsid bash -c 'sleep 50; :' $0 & sleep 0.3; READY; sleep 50")
+        self.assertGreaterEqual(len(alive(self.mark)), 4)
+        job.kill()
+        job.wait()
+        self.assertTrue(wait_until(lambda: alive(self.mark) == [], 5), "processes outlive the launcher")
+        job.communicate()
+
+    def test_killed_launcher_within_a_job(self):
+        """The guard of the inner job does its work although the outer one's kills what has its key."""
+        inner = f"{launcher} -n 1 bash -c 'setsid bash -c \"sleep 50; :\" $0 & sleep 0.3; {self.ready()}; sleep 50; :' $0"
+        job = self.start_job("-n", 1, script=inner)
+        job.kill()
+        job.wait()
+        self.assertTrue(wait_until(lambda: alive(self.mark) == [], 5), "processes outlive the launchers")
+        job.communicate()
+
+    def test_killed_launcher_spares_others(self):
+        """Another process gets the number of one of the job that has ended."""
+        result = subprocess.run(["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", sys.executable,
+                                 "-c", REUSE, *self.command("-n", 2, script=f"echo $$ > {self.folder}/pid."
+                                 "$DCUDA_PROCESS_INDEX; [ $DCUDA_PROCESS_INDEX = 0 ] && exit; sleep 50"), self.folder],
+                                capture_output=True, text=True, timeout=TIMEOUT)
+        if result.returncode == 77:
+            self.skipTest("the number of the next process cannot be chosen here: " + result.stdout)
+        self.assertEqual((result.returncode, result.stdout), (0, "it lives\n"), result.stderr)
 
     # ---- with the library ----
 

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <fstream>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <system_error>
 #include <unistd.h>
@@ -17,29 +18,80 @@ namespace launch {
 
 namespace {
 
-// All processes whose ancestor is this one. Orphans among them are our children, because we are a subreaper.
-std::vector<pid_t> descendants(pid_t except) {
-    std::vector<std::pair<pid_t, pid_t>> parents; // (process, its parent)
+// The processes of this host, without those that have ended, with their folder in /proc.
+template <class Action>
+void for_each_process(const Action& action) {
     std::error_code ignored;
     for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
         const std::string name = entry.path().filename();
-        if (name.find_first_not_of("0123456789") != name.npos) continue;
-        std::ifstream file(entry.path() / "stat");
+        if (name.find_first_not_of("0123456789") == name.npos) action(std::stoi(name), entry.path());
+    }
+}
+
+// All processes whose ancestor is this one. Orphans among them are our children, because we are a subreaper.
+std::vector<pid_t> descendants(pid_t except) {
+    std::vector<std::pair<pid_t, pid_t>> parents; // (process, its parent)
+    for_each_process([&](pid_t pid, const std::filesystem::path& folder) {
+        std::ifstream file(folder / "stat");
         std::string text;
         std::getline(file, text);
         pid_t parent = 0;
         char state = 0;
         const auto end_of_name = text.rfind(')');
         if (end_of_name == text.npos || std::sscanf(text.c_str() + end_of_name + 1, " %c %d", &state, &parent) != 2)
-            continue;
-        if (state != 'Z' && state != 'X') parents.emplace_back(std::stoi(name), parent);
-    }
+            return;
+        if (state != 'Z' && state != 'X') parents.emplace_back(pid, parent);
+    });
     std::vector<pid_t> found{getpid()};
     for (std::size_t i = 0; i < found.size(); ++i)
         for (auto [pid, parent] : parents)
             if (parent == found[i] && pid != except) found.push_back(pid);
     found.erase(found.begin());
     return found;
+}
+
+// What the guard is told.
+struct notice {
+    enum class kind : int { started, gone, key } what; // a group; a group that has no members any more; the job's key
+    pid_t group;
+    char key[64];
+};
+
+void tell(const unique_fd& guard, notice::kind what, pid_t group, std::string_view key = {}) {
+    notice text{what, group, {}};
+    key.copy(text.key, sizeof text.key - 1);
+    [[maybe_unused]] const auto told = write(guard.get(), &text, sizeof text);
+}
+
+// Kills the processes that have this in the environment with which they were started. True if there were any.
+bool kill_marked(const std::string& variable) {
+    bool any = false;
+    for_each_process([&](pid_t pid, const std::filesystem::path& folder) {
+        const unique_fd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))); // from here on it is this one
+        std::ifstream file(folder / "environ");
+        for (std::string each; std::getline(file, each, '\0');)
+            if (each == variable) any |= syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0) == 0;
+    });
+    return any;
+}
+
+// The life of the guard: takes notice until the other end is gone, then kills all that is left of the job.
+void guard_job(int notices) {
+    std::vector<pid_t> groups;
+    std::string variable;
+    for (notice next; read(notices, &next, sizeof next) == sizeof next;) {
+        if (next.what == notice::kind::started) groups.push_back(next.group);
+        if (next.what == notice::kind::gone) std::erase(groups, next.group);
+        if (next.what == notice::kind::key) variable = std::string("DCUDA_JOB=") + next.key;
+    }
+    for (pid_t group : groups) kill(-group, SIGKILL);
+    if (variable.empty()) return;
+    // Repeated, since one of them may start another just now.
+    int rounds_in_vain = 0;
+    for (int round = 0; round < 1000 && rounds_in_vain < 2; ++round) {
+        rounds_in_vain = kill_marked(variable) ? 0 : rounds_in_vain + 1;
+        poll(nullptr, 0, 2);
+    }
 }
 
 // In the new process: does not return.
@@ -76,8 +128,8 @@ children::children(const signal_reader& signals) : mask_(signals.mask_at_start()
     start_guard();
 }
 
-// A process that survives this one, also when it is killed, and then kills the groups of all children. The parent-death
-// signal of each child reaches only that child, not what it started.
+// A process that survives this one, also when it is killed, and then kills the groups of all children, and whatever has
+// the job's key in its environment. The parent-death signal of each child reaches only that child, not what it started.
 void children::start_guard() {
     auto pipe = make_pipe();
     guard_ = fork();
@@ -93,11 +145,13 @@ void children::start_guard() {
     // Who waits for the end of our output, or of another pipe that we inherited, shall not wait for the guard.
     dup2(pipe.read.get(), 0);
     close_range(1, ~0U, 0);
-    std::vector<pid_t> groups;
-    for (pid_t group; read(0, &group, sizeof group) == sizeof group;) groups.push_back(group);
-    for (pid_t group : groups) kill(-group, SIGKILL);
+    // The guard of a job around this one shall not take this guard for a process of its job.
+    for (char** each = environ; *each != nullptr; ++each) std::memset(*each, 0, std::strlen(*each));
+    guard_job(0);
     _exit(0);
 }
+
+void children::mark(const std::string& key) { tell(guard_pipe_, notice::kind::key, 0, key); }
 
 pid_t children::start(const child& what) {
     auto failure = make_pipe();
@@ -112,7 +166,7 @@ pid_t children::start(const child& what) {
     }
     setpgid(pid, pid); // both sides do it, whoever comes first
     failure.write.reset();
-    [[maybe_unused]] const auto told = write(guard_pipe_.get(), &pid, sizeof pid);
+    tell(guard_pipe_, notice::kind::started, pid);
     int problem = 0;
     if (read(failure.read.get(), &problem, sizeof problem) == sizeof problem)
         throw start_error(problem == ENOENT ? exit_not_found : exit_not_executable,
@@ -123,8 +177,22 @@ pid_t children::start(const child& what) {
 std::vector<std::pair<pid_t, int>> children::reap() {
     std::vector<std::pair<pid_t, int>> ended;
     int status = 0;
-    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) ended.emplace_back(pid, status);
+    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
+        ended.emplace_back(pid, status);
+        ended_.push_back(pid);
+    }
+    if (!ended.empty()) forget_empty_groups();
     return ended;
+}
+
+// The number of a group is another's once its last member has been waited for, which is here: we are a subreaper. From
+// then on the guard must not kill it.
+void children::forget_empty_groups() {
+    std::erase_if(ended_, [&](pid_t group) {
+        if (kill(-group, 0) == 0 || errno != ESRCH) return false;
+        tell(guard_pipe_, notice::kind::gone, group);
+        return true;
+    });
 }
 
 void children::kill_all() {

@@ -1,4 +1,5 @@
-// Processes that this one starts. None of them, nor anything that they started, outlives it.
+// Processes that this one starts. None of them, nor anything that they started, outlives it. (If this one is killed:
+// save what has left both its process group and its environment.)
 #pragma once
 
 #include "io.hpp"
@@ -26,16 +27,19 @@ public:
     children(const children&) = delete;
     ~children() { end(); }
 
-    pid_t start(const child& what); // in a process group of its own
+    void mark(const std::string& key); // of the job: all processes that start from now on have it as DCUDA_JOB
+    pid_t start(const child& what);    // in a process group of its own
     std::vector<std::pair<pid_t, int>> reap();
     void kill_all(); // and what they started
     void end();      // the same, and the guard: nothing can be started any more
 
 private:
     void start_guard();
+    void forget_empty_groups();
 
     sigset_t mask_;
     pid_t guard_ = 0;
+    std::vector<pid_t> ended_; // whose group may still have members
     unique_fd guard_pipe_;
 };
 

@@ -86,6 +86,7 @@ void local_host::prepare(const share& what) {
     share_ = what;
     // Two pipes of each process, and some of our own.
     if (settings_.pipe_output) allow_descriptors(2 * static_cast<std::size_t>(what.count) + 64);
+    children_.mark(share_.key);
     program_ = find_program(share_.command[0]);
     if (!settings_.output_folder.empty()) create_output_folder(settings_.output_folder);
     reached_ = phase::ready;

@@ -2,6 +2,7 @@
 
 #include "support/check.hpp"
 #include "support/env.hpp"
+#include "support/host.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -47,13 +48,7 @@ int optional(std::initializer_list<const char*> names, long min, int otherwise) 
 // "pid.start_time" of the parent: one launcher process on this host, also after its pid is used again.
 std::string parent_identity() {
     const pid_t parent = getppid();
-    std::ifstream file(fmt::format("/proc/{}/stat", parent));
-    std::string text((std::istreambuf_iterator<char>(file)), {});
-    // The second field, the name in parentheses, may hold blanks; the start time is field 22, the 20th after it.
-    std::istringstream fields(text.substr(std::min(text.size(), text.rfind(')') + 1)));
-    std::string field;
-    for (int i = 0; i < 20; ++i) fields >> field;
-    return fmt::format("{}.{}", parent, fields ? field : "0");
+    return fmt::format("{}.{}", parent, support::process_start(parent));
 }
 
 // Number of tasks on node `node` in SLURM's notation: "2(x3),1" means 2, 2, 2, 1.

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstring>
 #include <fcntl.h>
-#include <fstream>
 #include <mutex>
 #include <string>
 #include <sys/mman.h>
@@ -10,8 +9,10 @@
 
 #include "arena.hpp"
 #include "stream.hpp"
+#include "support/host.hpp"
 
 using namespace dcuda::detail::cpu;
+using dcuda::support::process_start;
 
 namespace {
 
@@ -47,18 +48,6 @@ peer_table& table() {
     return t;
 }
 
-// When the process started, in clock ticks since boot; 0 if there is no such process.
-std::uint64_t start_of(std::int32_t pid) {
-    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-    std::string text;
-    std::getline(file, text);
-    const auto name_end = text.rfind(')'); // the name may contain anything
-    if (name_end == std::string::npos) return 0;
-    std::size_t at = name_end;
-    for (int word = 2; word < 22 && at != std::string::npos; ++word) at = text.find(' ', at + 1);
-    return at == std::string::npos ? 0 : std::strtoull(text.c_str() + at, nullptr, 10);
-}
-
 char* map_arena(const handle_content& h) {
     const std::string path = "/proc/" + std::to_string(h.pid) + "/fd/" + std::to_string(h.file);
     const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
@@ -66,7 +55,7 @@ char* map_arena(const handle_content& h) {
     void* p = MAP_FAILED;
     const off_t size = lseek(file, 0, SEEK_END);
     // Checked with the file open: from here on the pid cannot turn into another process's.
-    if (start_of(h.pid) == h.process_start && size >= 0 && static_cast<std::uint64_t>(size) >= h.arena_bytes)
+    if (process_start(h.pid) == h.process_start && size >= 0 && static_cast<std::uint64_t>(size) >= h.arena_bytes)
         p = mmap(nullptr, h.arena_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
     close(file);
     return p == MAP_FAILED ? nullptr : static_cast<char*>(p);
@@ -100,8 +89,9 @@ cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* pointer) {
     arena& mine = arena::mine();
     const auto found = mine.find(pointer);
     if (!found || found->managed) return report(cudaErrorInvalidValue);
-    const handle_content h{handle_magic,       getpid(),     mine.file(),
-                           start_of(getpid()), mine.bytes(), static_cast<std::uint64_t>(found->base - mine.base()),
+    const handle_content h{handle_magic, getpid(),
+                           mine.file(),  process_start(getpid()),
+                           mine.bytes(), static_cast<std::uint64_t>(found->base - mine.base()),
                            found->bytes};
     *handle = {};
     std::memcpy(handle, &h, sizeof h);
@@ -115,7 +105,8 @@ cudaError_t cudaIpcOpenMemHandle(void** pointer, cudaIpcMemHandle_t handle, unsi
     if (h.magic != handle_magic || h.offset > h.arena_bytes || h.bytes > h.arena_bytes - h.offset)
         return report(cudaErrorInvalidResourceHandle);
     if (h.pid == getpid()) return report(cudaErrorDeviceUninitialized); // CUDA: not in the process that made it
-    if (start_of(h.pid) != h.process_start) return report(cudaErrorInvalidResourceHandle); // that process has ended
+    if (process_start(h.pid) != h.process_start)
+        return report(cudaErrorInvalidResourceHandle); // that process has ended
 
     const std::lock_guard lock(table().mutex);
     peer_arena& peer = table().peers[{h.pid, h.process_start}];

@@ -2,6 +2,8 @@
 
 #include <climits>
 #include <fstream>
+#include <iterator>
+#include <sstream>
 #include <unistd.h>
 
 namespace dcuda::support {
@@ -12,6 +14,18 @@ std::string host_identity() {
     std::string boot;
     std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
     return std::string(name) + " " + boot;
+}
+
+std::uint64_t process_start(pid_t pid) {
+    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+    const std::string text((std::istreambuf_iterator<char>(file)), {});
+    // The second field, the name in parentheses, may hold anything; the time is field 22, the 20th after it.
+    const auto end_of_name = text.rfind(')');
+    if (end_of_name == std::string::npos) return 0;
+    std::istringstream fields(text.substr(end_of_name + 1));
+    std::string field;
+    for (int i = 0; i < 20; ++i) fields >> field;
+    return fields ? std::stoull(field) : 0;
 }
 
 } // namespace dcuda::support

@@ -2,20 +2,19 @@
 // provider that the machine has: tcp and shm anywhere, verbs, efa, cxi on clusters.
 #include "support/check.hpp"
 #include "transport/network.hpp"
+#include "transport/shm_files.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <deque>
 #include <map>
-#include <random>
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
-#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -158,10 +157,11 @@ public:
 
 private:
     // libfabric names a process's shared memory after its number alone. One that was killed leaves its memory behind,
-    // and a later process with the same number would find it: "Device or resource busy".
+    // and a later process with the same number would find it: "Device or resource busy". What such processes have left
+    // is removed here, since nobody is there to do it when they end.
     void choose_name() {
-        std::random_device random;
-        const std::string name = fmt::format("fi_shm://dcuda-{}-{:08x}{:08x}", getpid(), random(), random());
+        remove_shm_leftovers();
+        const std::string name = "fi_shm://" + choose_shm_name();
         const int result = fi_setname(&endpoint_->fid, const_cast<char*>(name.c_str()), name.size() + 1);
         if (result != -FI_ENOSYS) check(result, "naming the endpoint");
     }

@@ -1,7 +1,6 @@
 #include "bootstrap/control.hpp"
 
 #include "bootstrap/hub.hpp"
-#include "bootstrap/launcher.hpp"
 #include "bootstrap/meeting.hpp"
 #include "bootstrap/rendezvous.hpp"
 #include "bootstrap/tcp.hpp"
@@ -79,7 +78,7 @@ std::unique_ptr<channel> try_enter(const rendezvous& where, const door_key& key,
 
 } // namespace
 
-control::control(const job& who, std::string_view identity) : job_(who) {
+control::control(const job& who, std::string_view identity) : job_(who), launcher_(who) {
     require(job_.count >= 1 && job_.index >= 0 && job_.index < job_.count, error_code::invalid_argument,
             "a job cannot have process {} of {}", job_.index, job_.count);
     if (job_.count == 1) {
@@ -144,6 +143,7 @@ void control::connect_on_host(std::string_view identity, int generation) {
                 "process {} of {}: process 0 of the job did not appear within {} s (DCUDA_CONNECT_TIMEOUT); check that "
                 "it was started, has not failed before, and runs on this host and in the same container",
                 job_.index, job_.count, timeout_seconds_);
+        require(!launcher_.has_ended(), error_code::process_lost, "{}", describe_launcher_end());
         ::poll(nullptr, 0, static_cast<int>(connect_pause.count()));
     }
     const local_peer peer = peer_of(socket.get());
@@ -168,6 +168,7 @@ void control::connect_across_hosts(std::string_view identity, int generation) {
                     "(DCUDA_CONNECT_TIMEOUT): {}; check that it was started, has not failed before, that this host "
                     "reaches it there, and that both have the same DCUDA_JOB if you set it",
                     job_.index, job_.count, host_name(), where.address, timeout_seconds_, why);
+            require(!launcher_.has_ended(), error_code::process_lost, "{}", describe_launcher_end());
             ::poll(nullptr, 0, std::min(static_cast<int>(pause.count()), milliseconds_until(deadline)));
         }
     };
@@ -195,6 +196,8 @@ void control::await_welcome() {
             return;
         }
         check_pulse();
+        check_launcher();
+        if (failure_ && failure_->what == event::kind::aborted) throw_if_failed();
         const std::string hub = hub_pid_ != 0 ? describe_process(0, hub_pid_, hub_host_) : "process 0";
         require(!failure_, error_code::bootstrap_failure, "{} cannot be reached since {} s", hub, lost_after_);
         if (channel_->closed()) {
@@ -209,12 +212,14 @@ void control::await_welcome() {
 
 // Waits until there is something to read, what is unsent may go, or the time is over.
 void control::wait_until(std::optional<clock::time_point> deadline) const {
-    std::array<pollfd, 2> polled{
+    std::array<pollfd, 3> polled{
         {{channel_->fd(), static_cast<short>(POLLIN | (channel_->has_unsent() ? POLLOUT : 0)), 0},
-         {pulse_ ? pulse_->fd() : -1, POLLIN, 0}}};
+         {pulse_ ? pulse_->fd() : -1, POLLIN, 0},
+         {failure_ ? -1 : launcher_.fd(), POLLIN, 0}}};
     const int timeout_ms = deadline ? milliseconds_until(*deadline) : -1;
     if (::poll(polled.data(), polled.size(), timeout_ms) < 0 && errno != EINTR) support::fail_errno(errno, "poll");
     if (polled[1].revents != 0) next_pulse_look_ = {};
+    if (polled[2].revents != 0) launcher_.look_again();
 }
 
 std::vector<blob> control::allgather(std::string_view mine, std::string_view what) {
@@ -274,7 +279,10 @@ void control::post_last(int process, std::string_view payload) {
 }
 
 std::optional<event> control::poll() {
-    if (channel_) read_available();
+    if (channel_)
+        read_available();
+    else
+        check_launcher();
     if (events_.empty()) return std::nullopt;
     event first = std::move(events_.front());
     events_.pop_front();
@@ -313,6 +321,25 @@ void control::read_available() {
     while (auto message = channel_->next()) receive(*message);
     if (channel_->closed()) hub_closed();
     check_pulse();
+    check_launcher();
+}
+
+std::string control::describe_launcher_end() const {
+    return fmt::format("the launcher of process {}, {}, has ended (DCUDA_WATCH_LAUNCHER=0 lets a job go on without it)",
+                       job_.index, launcher_.name());
+}
+
+// Each process sees it by itself; those on hosts where no part of the launcher is hear of it.
+void control::check_launcher() {
+    if (failure_ || !launcher_.has_ended()) return;
+    const int code = static_cast<int>(error_code::process_lost);
+    const std::string why = describe_launcher_end();
+    abort(code, why);
+    if (!failure_) {
+        failure_ = event{event::kind::aborted, 0, {}, job_.index, getpid(), code, why};
+        note_failure();
+    }
+    if (channel_) channel_->flush();
 }
 
 void control::check_pulse() {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "bootstrap/job.hpp"
+#include "bootstrap/launcher.hpp"
 
 #include <chrono>
 #include <cstdint>
@@ -46,6 +47,8 @@ struct event {
 // The processes of one host meet at a local socket, those of several hosts over TCP: rendezvous.hpp has where. Then a
 // host that does not answer for DCUDA_LOST_AFTER seconds (default 10) is lost, and the kernels look after that, so that
 // no process has to call anything here for minutes.
+//
+// If the launcher has ended, all processes get an aborted event with the code process_lost: nobody else would end them.
 //
 // The first aborted or lost event of a job is its end: every process gets that one event, and every later collective
 // call throws the error that it describes (aborted: the code, if it is an error_code, with the message; lost:
@@ -115,6 +118,8 @@ private:
     void await_welcome();
     void wait_until(std::optional<clock::time_point> deadline) const;
     void check_pulse();
+    void check_launcher();
+    std::string describe_launcher_end() const;
     void send_gather(std::uint64_t id, std::string_view label, std::string_view payload);
     void read_available();
     void receive(frame& message);
@@ -124,6 +129,7 @@ private:
     void throw_if_failed() const;
 
     job job_;
+    mutable launcher_watch launcher_;
     double timeout_seconds_ = 60;
     double lost_after_ = 10;
     std::unique_ptr<hub> hub_;         // process 0 of several

@@ -28,6 +28,10 @@ enum class frame_type : std::uint32_t {
     post,     // to the hub: number = process that shall get it, payload
     message,  // from the hub: process = sender, payload
     pulse,    // to the hub, the only one of its connection: process
+    attend,   // to the hub: number = 1: this process is here and will say so again soon; 0: it goes back to its program
+    heard,    // from the hub, the answer to that
+    ask,      // from the hub: what do ranks wait for? process = who is silent
+    waits,    // to the hub: the answer, number = who is silent, payload
 };
 
 // The layout on the wire is the header of channel.cpp, then label, then payload. It and hello stay as they are in every

@@ -32,6 +32,7 @@ constexpr std::chrono::seconds answer_slack{5};          // the hub's own deadli
 constexpr std::chrono::seconds goodbye_time{1};
 constexpr std::size_t descriptors_per_process = 4; // of the job: of the hub up to 2, of a network up to 2
 constexpr std::size_t spare_descriptors = 512;     // of the program, and of strangers
+constexpr int most_tellers = 4; // if it is process 0 that does not answer: process 1, and of the next those that wait
 
 clock::duration seconds(double value) {
     return std::chrono::milliseconds(static_cast<long>(std::min(value, 1e9) * 1000));
@@ -78,7 +79,8 @@ std::unique_ptr<channel> try_enter(const rendezvous& where, const door_key& key,
 
 } // namespace
 
-control::control(const job& who, std::string_view identity) : job_(who), launcher_(who) {
+control::control(const job& who, std::string_view identity, wait_description describe)
+    : job_(who), launcher_(who), describe_(describe) {
     require(job_.count >= 1 && job_.index >= 0 && job_.index < job_.count, error_code::invalid_argument,
             "a job cannot have process {} of {}", job_.index, job_.count);
     if (job_.count == 1) {
@@ -90,6 +92,10 @@ control::control(const job& who, std::string_view identity) : job_(who), launche
     require(lost_after_ >= 1 && lost_after_ <= 1e6, error_code::invalid_argument,
             "DCUDA_LOST_AFTER={}: expected 1 to 1000000 seconds", lost_after_);
     support::allow_descriptors(descriptors_per_process * static_cast<std::size_t>(job_.count) + spare_descriptors);
+    silent_after_ = support::env_seconds("DCUDA_SILENT_AFTER").value_or(7);
+    require(silent_after_ == 0 || (silent_after_ >= 0.1 && silent_after_ <= 1e6), error_code::invalid_argument,
+            "DCUDA_SILENT_AFTER={}: expected 0.1 to 1000000 seconds, or 0", silent_after_);
+    if (silent_after_ > 0) hub_watch_ = std::make_unique<silence_watch>(1, silent_after_);
     const int generation = next_generation(job_.key);
     if (job_.is_on_one_host())
         connect_on_host(identity, generation);
@@ -127,7 +133,7 @@ control::~control() {
 void control::start_hub(std::string_view identity, entrance from) {
     auto [mine, of_hub] = socket_pair();
     hub_ = std::make_unique<hub>(job_, identity, std::move(from), std::move(of_hub),
-                                 time_limits{timeout_seconds_, lost_after_});
+                                 time_limits{timeout_seconds_, lost_after_, silent_after_}, describe_);
     channel_ = std::make_unique<channel>(std::move(mine));
     hub_pid_ = getpid();
 }
@@ -222,9 +228,27 @@ void control::wait_until(std::optional<clock::time_point> deadline) const {
     if (polled[2].revents != 0) launcher_.look_again();
 }
 
+// A blocking gather: a process that is in it attends, but says so only if it takes long.
+class control::gather_wait {
+public:
+    explicit gather_wait(control& from) : control_(from) {
+        control_.in_gather_ = true;
+        if (control_.attention_ == 0 && control_.hub_watch_)
+            control_.next_beat_ = clock::now() + control_.hub_watch_->beat();
+    }
+    ~gather_wait() {
+        control_.in_gather_ = false;
+        control_.end_beats();
+    }
+
+private:
+    control& control_;
+};
+
 std::vector<blob> control::allgather(std::string_view mine, std::string_view what) {
     const std::uint64_t id = next_blocking_id_++;
     send_gather(id, what, mine);
+    const gather_wait waiting(*this);
     for (;;) {
         // A result that has arrived is good, even if the job has failed since.
         if (auto found = blocking_results_.find(id); found != blocking_results_.end()) {
@@ -233,7 +257,7 @@ std::vector<blob> control::allgather(std::string_view mine, std::string_view wha
             return result;
         }
         throw_if_failed();
-        wait_until({});
+        wait_until(hub_watch_ ? std::optional(next_beat_) : std::nullopt);
         read_available();
     }
 }
@@ -318,11 +342,73 @@ void control::report_busy() {
 void control::read_available() {
     channel_->flush();
     channel_->read_available();
-    while (auto message = channel_->next()) receive(*message);
+    while (auto message = channel_->next()) {
+        if (const auto time = hub_watch_ ? hub_watch_->hear(0) : std::nullopt; time && job_.index <= most_tellers)
+            tell_answer(name_hub(), *time);
+        receive(*message);
+    }
     if (channel_->closed()) hub_closed();
     check_pulse();
     check_launcher();
+    beat();
 }
+
+// ---- silence --------------------------------------------------------------------------------------------------------
+
+void control::begin_attention() {
+    if (attention_++ > 0) return;
+    next_beat_ = {};
+    beat();
+}
+
+void control::end_attention() {
+    --attention_;
+    end_beats();
+}
+
+void control::beat() {
+    if (hub_watch_ == nullptr || (attention_ == 0 && !in_gather_)) return;
+    const auto now = clock::now();
+    if (now < next_beat_) return;
+    next_beat_ = now + hub_watch_->beat();
+    if (failure_ || hub_gone_) return;
+    if (!hub_watch_->attends(0)) hub_watch_->attend(0, true);
+    channel_->send(frame{frame_type::attend, job_.index, 0, 1});
+    if (job_.index == 0 || hub_watch_->look().empty()) return; // the hub is a thread of process 0
+    hub_watch_->set_told(0);
+    if (job_.index > most_tellers) return;
+    if (in_gather_)
+        tell_of_hub(fmt::format(" Process {} waits for it in {}.", job_.index,
+                                waiting_.empty() ? "a collective call" : waiting_.begin()->second));
+    else
+        events_.push_back({event::kind::asked, 0, {}, 0});
+}
+
+void control::end_beats() {
+    if (attention_ > 0 || in_gather_ || hub_watch_ == nullptr || !hub_watch_->attends(0)) return;
+    hub_watch_->attend(0, false);
+    if (!failure_ && !hub_gone_) channel_->send(frame{frame_type::attend, job_.index, 0, 0});
+}
+
+void control::answer(int process, std::string_view waits) {
+    if (failure_ || channel_ == nullptr) return;
+    if (process == 0 && job_.index != 0 && hub_watch_ && hub_watch_->is_told(0)) {
+        std::vector<blob> known(static_cast<std::size_t>(job_.count));
+        known[static_cast<std::size_t>(job_.index)] = waits;
+        const std::string waiting = describe_ ? describe_(0, known) : "";
+        if (!waiting.empty() || job_.index == 1) tell_of_hub(waiting);
+    } else if (!hub_gone_) {
+        channel_->send(frame{frame_type::waits, job_.index, 0, static_cast<std::uint64_t>(process), {}, blob(waits)});
+    }
+}
+
+void control::tell_of_hub(const std::string& waiting) { tell_silence(name_hub(), hub_watch_->silence_of(0), waiting); }
+
+std::string control::name_hub() const {
+    return describe_process(0, hub_pid_, hub_host_.empty() ? host_name() : hub_host_);
+}
+
+// ---- what comes -----------------------------------------------------------------------------------------------------
 
 std::string control::describe_launcher_end() const {
     return fmt::format("the launcher of process {}, {}, has ended (DCUDA_WATCH_LAUNCHER=0 lets a job go on without it)",
@@ -379,6 +465,12 @@ void control::receive(frame& message) {
         break;
     case frame_type::stalled:
         events_.push_back({event::kind::stalled});
+        break;
+    case frame_type::ask:
+        if (in_gather_)
+            answer(message.process, {}); // the hub knows that it is
+        else
+            events_.push_back({event::kind::asked, 0, {}, message.process});
         break;
     case frame_type::message:
         events_.push_back({event::kind::message, 0, {}, message.process, 0, 0, std::move(message.payload)});

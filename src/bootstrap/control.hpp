@@ -4,6 +4,7 @@
 
 #include "bootstrap/job.hpp"
 #include "bootstrap/launcher.hpp"
+#include "bootstrap/silence.hpp"
 
 #include <chrono>
 #include <cstdint>
@@ -33,6 +34,7 @@ struct event {
         lost,     // `process` (pid) ended without goodbye, finished while others wait for it, or cannot be reached
         stalled,  // every process is quiet and nothing moves any more: stall_detector in hub.hpp has the rule
         message,  // `process` posted `message` to this one
+        asked,    // `process` does not answer, and what ranks wait for will be told: answer()
     };
     kind what = kind::gathered;
     std::uint64_t id = 0;
@@ -48,6 +50,9 @@ struct event {
 // host that does not answer for DCUDA_LOST_AFTER seconds (default 10) is lost, and the kernels look after that, so that
 // no process has to call anything here for minutes.
 //
+// A process that attends, or waits in a collective call, and is not heard of for DCUDA_SILENT_AFTER seconds (default 7;
+// 0: never) is told of on standard error: by the hub, or by the others if it is process 0. The job goes on.
+//
 // If the launcher has ended, all processes get an aborted event with the code process_lost: nobody else would end them.
 //
 // The first aborted or lost event of a job is its end: every process gets that one event, and every later collective
@@ -57,8 +62,9 @@ class control {
 public:
     // Collective over the job: returns when all processes are here. The identity (backend and ABI) and the library
     // version must be equal everywhere. Throws error(bootstrap_failure), on all processes that can be reached, if
-    // somebody is missing after DCUDA_CONNECT_TIMEOUT seconds (default 60), or if the processes disagree.
-    control(const job& who, std::string_view identity);
+    // somebody is missing after DCUDA_CONNECT_TIMEOUT seconds (default 60), or if the processes disagree. `describe`:
+    // null, or how to say who waits for a process that does not answer; another thread may call it.
+    control(const job& who, std::string_view identity, wait_description describe = nullptr);
 
     // Says goodbye; never throws. In process 0 it waits up to a second for the goodbyes of the others.
     ~control();
@@ -104,6 +110,24 @@ public:
     // that is already over.
     void abort(int code, std::string_view message);
 
+    // While this lives the process calls poll() all the time.
+    class attention {
+    public:
+        explicit attention(control& from) : control_(&from) { control_->begin_attention(); }
+        ~attention() { end(); }
+        attention(const attention&) = delete;
+        void end() {
+            if (control_ != nullptr) control_->end_attention();
+            control_ = nullptr;
+        }
+
+    private:
+        control* control_; // null: it has ended
+    };
+
+    // What the ranks of this process wait for, after an asked event about that process.
+    void answer(int process, std::string_view waits);
+
     // A watchdog sample: every rank of this process waits or is done. The digest changes when any of them moved.
     void report_quiet(std::uint64_t digest);
 
@@ -111,6 +135,7 @@ public:
     void report_busy();
 
 private:
+    class gather_wait;
     using clock = std::chrono::steady_clock;
     void start_hub(std::string_view identity, entrance from);
     void connect_on_host(std::string_view identity, int generation);
@@ -119,6 +144,12 @@ private:
     void wait_until(std::optional<clock::time_point> deadline) const;
     void check_pulse();
     void check_launcher();
+    void begin_attention();
+    void end_attention();
+    void beat();
+    void end_beats();
+    void tell_of_hub(const std::string& waiting);
+    std::string name_hub() const;
     std::string describe_launcher_end() const;
     void send_gather(std::uint64_t id, std::string_view label, std::string_view payload);
     void read_available();
@@ -143,6 +174,12 @@ private:
     std::map<std::uint64_t, std::string> waiting_; // gathers of this process in flight: label by id
     std::map<std::uint64_t, std::vector<blob>> blocking_results_;
     std::uint64_t next_blocking_id_ = first_reserved_id;
+    double silent_after_ = 7;
+    wait_description describe_ = nullptr;
+    int attention_ = 0;                        // how many attend
+    bool in_gather_ = false;                   // a blocking one
+    std::unique_ptr<silence_watch> hub_watch_; // the hub is its only process; null: nobody is missed
+    clock::time_point next_beat_{};
     pid_t hub_pid_ = 0;
     std::string hub_host_;           // over TCP
     bool hub_gone_ = false;          // process 0 finished, in good order

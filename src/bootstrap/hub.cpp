@@ -27,6 +27,19 @@ constexpr std::size_t max_strangers = 256;       // connections that have not
 constexpr std::uint64_t max_hello_bytes = 64 * 1024;
 constexpr std::chrono::milliseconds accept_pause{100}; // while no descriptor is left
 constexpr std::chrono::seconds shortage_time{2};       // after which none will be
+constexpr std::chrono::seconds answer_time{1};         // for what ranks wait for
+
+// "process 3", or "processes 0, 2, 3": those that have given their part.
+std::string name_processes(const std::vector<std::optional<blob>>& parts) {
+    constexpr std::size_t most = 8;
+    std::vector<std::size_t> found;
+    for (std::size_t i = 0; i < parts.size(); ++i)
+        if (parts[i]) found.push_back(i);
+    const std::size_t shown = std::min(found.size(), most);
+    return fmt::format("{} {}{}", found.size() == 1 ? "Process" : "Processes",
+                       fmt::join(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
+                       found.size() > shown ? fmt::format(" and {} more", found.size() - shown) : "");
+}
 
 } // namespace
 
@@ -70,12 +83,14 @@ stall_detector::verdict stall_detector::quiet(int process, std::uint64_t digest,
 
 // ---- hub ------------------------------------------------------------------------------------------------------------
 
-hub::hub(const job& who, std::string_view identity, entrance from, descriptor own, const time_limits& limits)
+hub::hub(const job& who, std::string_view identity, entrance from, descriptor own, const time_limits& limits,
+         wait_description describe)
     : job_(who), identity_(identity), limits_(limits), entrance_(std::move(from)),
       wake_(check_errno(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), "cannot create an eventfd")),
       deadline_(clock::now() + std::chrono::milliseconds(static_cast<long>(std::min(limits.connect, 1e9) * 1000))),
       members_(static_cast<std::size_t>(who.count)), descriptors_(support::allow_descriptors(0)),
-      random_(std::random_device{}()), stalled_(who.count) {
+      random_(std::random_device{}()), stalled_(who.count), silence_(who.count, limits.silent_after),
+      describe_(describe) {
     clients_.push_back(std::make_unique<client>(client{channel(std::move(own)), getpid()}));
     // The thread inherits the mask: signals are for the program's own threads.
     sigset_t all, before;
@@ -133,6 +148,8 @@ int hub::poll_timeout_ms() const {
     for (const auto& each : clients_)
         if (each->index < 0) next = std::min(next, each->deadline);
     if (short_since_) next = std::min(next, next_accept_);
+    if (stage_ == stage::running && !failed_) next = std::min(next, silence_.next_look());
+    if (question_) next = std::min(next, question_->deadline);
     if (next == clock::time_point::max()) return -1;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - clock::now()).count();
     return static_cast<int>(std::clamp<long>(left, 0, 60'000));
@@ -163,6 +180,7 @@ void hub::serve() {
             if (polled[i].revents & ~POLLOUT) read_from(each);
         }
         drop_slow();
+        look_for_silence();
         std::erase_if(clients_, [](const auto& each) { return each->gone; });
         if (polled[1].revents != 0 && entrance_.listener.get() >= 0) accept_new();
         if (stage_ == stage::assembling && clock::now() >= deadline_)
@@ -265,6 +283,7 @@ void hub::receive(client& from, frame& message) {
     if (message.type == frame_type::hello && from.index < 0) return receive_hello(from, message);
     if (message.type == frame_type::pulse && from.index < 0) return receive_pulse(from, message);
     if (!from.is_member()) return; // refused; it will go
+    if (const auto time = silence_.hear(from.index)) tell_answer(name_with_host(from.index), *time);
     switch (message.type) {
     case frame_type::gather:
         receive_gather(from, message);
@@ -291,8 +310,16 @@ void hub::receive(client& from, frame& message) {
     case frame_type::busy:
         stalled_.busy(from.index);
         break;
+    case frame_type::attend:
+        silence_.attend(from.index, message.number != 0);
+        if (message.number != 0) from.link.send(frame{frame_type::heard});
+        break;
+    case frame_type::waits:
+        receive_answer(from, message);
+        break;
     case frame_type::goodbye:
         from.gone = true;
+        silence_.attend(from.index, false);
         member_of(from).has_finished = true;
         stalled_.finished(from.index);
         for (const auto& [id, gather] : gathers_) check_finished(gather);
@@ -434,6 +461,62 @@ void hub::check_finished(const pending_gather& gather) {
                 event::kind::lost, static_cast<int>(i), 0,
                 fmt::format("{} finished while the others wait for it in {}", name(static_cast<int>(i)), gather.label));
 }
+
+// ---- silence --------------------------------------------------------------------------------------------------------
+
+void hub::look_for_silence() {
+    if (stage_ != stage::running || failed_ || !silence_.is_on()) return;
+    if (question_ && clock::now() >= question_->deadline) tell_of_silent();
+    const std::vector<int> silent = silence_.look();
+    if (!question_ && !silent.empty()) return ask_about(silent.front(), silence_.silence_of(silent.front()));
+    // A process that the others wait for in a collective call may compute as long as it likes. Whether it is stopped
+    // can be seen where the system shows it.
+    if (question_ || entrance_.key) return;
+    for (const auto& [id, gather] : gathers_) {
+        const auto time = clock::now() - gather.begin;
+        if (time < silence_.after()) continue;
+        for (int process = 1; process < job_.count; ++process)
+            if (!gather.parts[static_cast<std::size_t>(process)] && !silence_.attends(process) &&
+                !silence_.is_told(process) && is_stopped(members_[static_cast<std::size_t>(process)].pid))
+                return ask_about(process, time);
+    }
+}
+
+void hub::ask_about(int process, clock::duration time) {
+    silence_.set_told(process);
+    question_ = question{process, time, clock::now() + std::min<clock::duration>(silence_.beat(), answer_time), 0,
+                         std::vector<blob>(static_cast<std::size_t>(job_.count))};
+    for (const auto& each : clients_) {
+        if (!each->is_member() || each->index == process || !silence_.attends(each->index)) continue;
+        each->link.send(frame{frame_type::ask, process});
+        ++question_->open;
+    }
+    if (question_->open == 0) tell_of_silent();
+}
+
+void hub::receive_answer(const client& from, frame& message) {
+    if (!question_ || message.number != static_cast<std::uint64_t>(question_->silent)) return;
+    question_->answers[static_cast<std::size_t>(from.index)] = std::move(message.payload);
+    if (--question_->open == 0) tell_of_silent();
+}
+
+void hub::tell_of_silent() {
+    const question asked = *std::exchange(question_, std::nullopt);
+    std::string waiting = describe_ ? describe_(asked.silent, asked.answers) : "";
+    for (const auto& [id, gather] : gathers_) {
+        if (gather.parts[static_cast<std::size_t>(asked.silent)]) continue;
+        waiting += fmt::format(" {} wait{} for it in {}.", name_processes(gather.parts), gather.arrived == 1 ? "s" : "",
+                               gather.label);
+    }
+    tell_silence(name_with_host(asked.silent), asked.time, waiting);
+}
+
+std::string hub::name_with_host(int process) const {
+    const member& one = members_[static_cast<std::size_t>(process)];
+    return describe_process(process, one.pid, one.host.empty() ? host_name() : one.host);
+}
+
+// ---- words ----------------------------------------------------------------------------------------------------------
 
 std::string hub::name(int process) const {
     const member& one = members_[static_cast<std::size_t>(process)];

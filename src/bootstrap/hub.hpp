@@ -3,6 +3,7 @@
 
 #include "bootstrap/channel.hpp"
 #include "bootstrap/handshake.hpp"
+#include "bootstrap/silence.hpp"
 
 #include <chrono>
 #include <random>
@@ -42,14 +43,16 @@ struct entrance {
 };
 
 struct time_limits {
-    double connect = 60;    // seconds for all processes to appear
-    double lost_after = 10; // over TCP: seconds without an answer from another host
+    double connect = 60;     // seconds for all processes to appear
+    double lost_after = 10;  // over TCP: seconds without an answer from another host
+    double silent_after = 0; // seconds without an answer from a process, after which that is told; 0: never
 };
 
 class hub {
 public:
     // Starts the thread. `own` is the connection of process 0 itself.
-    hub(const job& who, std::string_view identity, entrance from, descriptor own, const time_limits& limits);
+    hub(const job& who, std::string_view identity, entrance from, descriptor own, const time_limits& limits,
+        wait_description describe);
 
     // Waits up to a second until all other processes are gone, so that what was sent last reaches them.
     ~hub();
@@ -79,6 +82,15 @@ private:
         std::vector<std::optional<blob>> parts;
         int arrived = 0;
         int first = 0; // process that came first
+        clock::time_point begin = clock::now();
+    };
+    // What do ranks wait for? Asked of all that attend.
+    struct question {
+        int silent;           // the process that does not answer
+        clock::duration time; // for so long
+        clock::time_point deadline;
+        int open = 0; // answers that have not come
+        std::vector<blob> answers{};
     };
 
     void run() noexcept;
@@ -101,6 +113,11 @@ private:
     void forward(const client& from, frame& message);
     void disconnected(client& from);
     void check_finished(const pending_gather& gather);
+    void look_for_silence();
+    void ask_about(int process, clock::duration time);
+    void receive_answer(const client& from, frame& message);
+    void tell_of_silent();
+    std::string name_with_host(int process) const;
     member& member_of(const client& each) { return members_[static_cast<std::size_t>(each.index)]; }
     std::string name(int process) const;
     std::string how_they_meet() const;
@@ -131,6 +148,9 @@ private:
     std::minstd_rand random_;                      // which stranger goes
     std::map<std::uint64_t, pending_gather> gathers_;
     stall_detector stalled_;
+    silence_watch silence_;
+    wait_description describe_;
+    std::optional<question> question_;
     std::thread thread_; // last: uses all of the above
 };
 

@@ -232,6 +232,12 @@ void progress::serve(const event& what) {
         control_.start_gather(waits_gather, waits.bytes());
         break;
     }
+    case event::kind::asked: {
+        support::wire_writer waits;
+        waits.put(watchdog_.read_waits());
+        control_.answer(what.process, waits.bytes());
+        break;
+    }
     case event::kind::message:
         if (!observer_.receive(what.process, what.message) && network_ != nullptr && !failure_)
             network_->receive(what.process, what.message);

@@ -1,6 +1,7 @@
 #include "runtime/report.hpp"
 
 #include "runtime/wait_table.hpp"
+#include "support/wire.hpp"
 
 #include <fmt/format.h>
 
@@ -94,6 +95,33 @@ std::string describe_waits(const std::vector<wait_record>& by_rank, std::uint32_
                            std::uint32_t first_rank, std::uint32_t world_size) {
     const wait_table table(world_size, ranks_per_device, {{first_rank, by_rank}});
     return table.lines() + table.conclusion();
+}
+
+std::string describe_who_waits_for(int process, const std::vector<std::string>& waits_by_process) {
+    constexpr std::size_t most_parts = 8;
+    std::vector<wait_table::part> known;
+    std::size_t ranks = 0;
+    for (const std::string& each : waits_by_process) {
+        if (each.empty()) continue;
+        const auto index = static_cast<std::size_t>(&each - waits_by_process.data());
+        std::vector<wait_record> waits = support::wire_reader(each).get_vector<wait_record>();
+        ranks = waits.size();
+        known.emplace_back(static_cast<std::uint32_t>(index * ranks), std::move(waits));
+    }
+    if (known.empty()) return "";
+    const wait_table table(static_cast<std::uint32_t>(waits_by_process.size() * ranks),
+                           static_cast<std::uint32_t>(ranks), known);
+    const auto found = table.find_dependants(static_cast<std::uint32_t>(static_cast<std::size_t>(process) * ranks),
+                                             static_cast<std::uint32_t>(ranks));
+    std::string text;
+    const auto add = [&](const std::vector<std::uint32_t>& list, const char* purpose) {
+        if (list.size() == 1) text += fmt::format(" Rank {} waits {}.", list[0], purpose);
+        if (list.size() > 1) text += fmt::format(" Ranks {} wait {}.", list_ranks(list, most_parts), purpose);
+    };
+    add(found.certain, "for its ranks");
+    add(found.possible, "for messages that may come from it");
+    add(found.further, "for these");
+    return text;
 }
 
 } // namespace dcuda

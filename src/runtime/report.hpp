@@ -17,4 +17,8 @@ error describe_fault(const detail::command& fault, std::uint32_t first_rank, std
 std::string describe_waits(const std::vector<detail::wait_record>& by_rank, std::uint32_t ranks_per_device,
                            std::uint32_t first_rank, std::uint32_t world_size);
 
+// Who waits for the ranks of a process that does not answer, after what the other processes say of theirs (as written
+// by support::wire_writer): sentences, each after a blank. Empty, if that is nobody.
+std::string describe_who_waits_for(int process, const std::vector<std::string>& waits_by_process);
+
 } // namespace dcuda

@@ -6,6 +6,7 @@
 #include "runtime/energy.hpp"
 #include "runtime/limits.hpp"
 #include "runtime/progress.hpp"
+#include "runtime/report.hpp"
 #include "runtime/settings.hpp"
 #include "support/host.hpp"
 #include "support/wire.hpp"
@@ -92,7 +93,7 @@ class runtime::implementation {
 public:
     explicit implementation(const settings& with)
         : settings_(with), job_(bootstrap::detect_job()), devices_(choose_device(job_)),
-          control_(job_, fmt::format("{} {}", backend, DCUDA_VERSION_STRING)) {
+          control_(job_, fmt::format("{} {}", backend, DCUDA_VERSION_STRING), describe_who_waits_for) {
         link_ = std::make_unique<device_link>();
         find_paths();
         observation_ = std::make_unique<observation>(control_, settings_, node_count_ > 1);
@@ -298,6 +299,7 @@ private:
         if (config.observed && !kernel.is_observable) tell_that_ranks_are_not_observed();
         if (meter_)
             meter_->start(settings_.trace.empty() ? energy_meter::power::not_sampled : energy_meter::power::sampled);
+        bootstrap::control::attention serving(control_);
         control_.barrier("starting the kernel"); // nobody notifies before everybody is reset
 
         cuda::stream stream;
@@ -328,6 +330,7 @@ private:
         const double elapsed_ms = milliseconds(start, stop);
         add_up_energy(
             control_.allgather(pack_energy(), "ending the run")); // our memory may be freed now: nobody's kernel runs
+        serving.end();                                            // what was observed may take long to write
         observation_->end_run(*state_, *link_, elapsed_ms);
         return elapsed_ms;
     }

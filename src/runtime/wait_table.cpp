@@ -267,6 +267,38 @@ std::string wait_table::conclusion(std::uint32_t least_age_ms) const {
            describe_origins(least_age_ms);
 }
 
+wait_table::dependants wait_table::find_dependants(std::uint32_t first, std::uint32_t count) const {
+    dependants result;
+    std::vector<bool> depends(waits_.size());
+    const auto add = [&](ranks& list, std::uint32_t rank) {
+        list.push_back(rank);
+        depends[rank] = true;
+    };
+    const auto is_among = [&](std::uint32_t rank) { return rank >= first && rank - first < count; };
+    for (std::uint32_t rank = 0; rank < waits_.size(); ++rank) {
+        if (!waits(rank)) continue;
+        const ranks& awaited = awaited_by(rank);
+        if (meets(rank) ? awaited.empty() && meeting_of(rank).second == whole_world
+                        : std::any_of(awaited.begin(), awaited.end(), is_among))
+            add(result.certain, rank);
+        else if (awaited.empty() && (what(rank) == waiting::notifications || what(rank) == waiting::flush))
+            add(result.possible, rank);
+    }
+    for (bool any = true; any;) {
+        any = false;
+        for (std::uint32_t rank = 0; rank < waits_.size(); ++rank) {
+            if (!waits(rank) || depends[rank]) continue;
+            const ranks& awaited = awaited_by(rank);
+            if (std::none_of(awaited.begin(), awaited.end(), [&](std::uint32_t each) { return depends[each]; }))
+                continue;
+            add(result.further, rank);
+            any = true;
+        }
+    }
+    std::sort(result.further.begin(), result.further.end());
+    return result;
+}
+
 template <class Predicate>
 wait_table::graph wait_table::build_graph(const Predicate& has_next) const {
     const auto world_size = static_cast<std::uint32_t>(waits_.size());

@@ -44,6 +44,12 @@ public:
     // what few wait for comes first.
     std::string lines() const;
 
+    // Who waits for these ranks, of which nothing is known: for certain, perhaps, and for those who do.
+    struct dependants {
+        std::vector<std::uint32_t> certain, possible, further;
+    };
+    dependants find_dependants(std::uint32_t first, std::uint32_t count) const;
+
     // What it comes down to, each line after a line break: a short cycle of waits; and, unless that is certain, where
     // chains of waits begin: at a rank that waits for one that is done or runs, or for nobody known. Only of ranks that
     // have waited for so long. Empty: nothing can be said.

@@ -1,6 +1,7 @@
-// Traffic without an end, for tests that end it: traffic BYTES [exit]
+// Traffic without an end, for tests that end it: traffic BYTES [exit | ROUNDS [FILE]]
 //
-// Each rank puts BYTES bytes to the next, again and again. `exit`: process 1 ends in the middle of it.
+// Each rank puts BYTES bytes to the next, again and again, or ROUNDS times. `exit`: process 1 ends in the middle of it.
+// FILE: process 1 does not begin before that exists.
 #include <dcuda/dcuda.hpp>
 
 #include <chrono>
@@ -29,15 +30,22 @@ int main(int argc, char** argv) try {
     const dcuda::launch_config config{.ranks_per_device = ranks};
     const dcuda::rank_info info = runtime.plan(traffic, config);
     unsigned char* memory = nullptr;
-    if (cudaMalloc(&memory, 2 * bytes * ranks) != cudaSuccess) return 1;
+    if (cudaMalloc(&memory, 2 * bytes * ranks) != cudaSuccess) {
+        std::fprintf(stderr, "traffic: no device memory\n");
+        return 1;
+    }
     std::printf("process %d has pid %d\n", info.process_index, static_cast<int>(getpid()));
     std::fflush(stdout);
-    if (argc > 2 && std::string_view(argv[2]) == "exit" && info.process_index == 1)
+    const bool exits = argc > 2 && std::string_view(argv[2]) == "exit";
+    const long rounds = argc > 2 && !exits ? std::atol(argv[2]) : 1'000'000'000L;
+    if (exits && info.process_index == 1)
         std::thread([] {
             std::this_thread::sleep_for(std::chrono::seconds(1));
             std::_Exit(1);
         }).detach();
-    runtime.run(traffic, config, memory, bytes, 1'000'000'000L);
+    if (argc > 3 && info.process_index == 1)
+        while (access(argv[3], F_OK) != 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    runtime.run(traffic, config, memory, bytes, rounds);
     return 0;
 } catch (const dcuda::error& problem) {
     std::fprintf(stderr, "traffic: %s\n", problem.what());

@@ -197,4 +197,36 @@ TEST(list_ranks, joins_neighbours_and_stops) {
     EXPECT_EQ(list_ranks({}, 2), "");
 }
 
+// Process 1 of three, with two ranks each, says nothing.
+TEST(wait_table, who_waits_for_ranks_that_say_nothing) {
+    const std::vector<wait_record> first{sent_by(2, 3), sent_by(0, 3)};
+    const std::vector<wait_record> last{on_tag(4, detail::unknown_source), for_delivery(4, detail::operation::flush)};
+    const auto found = wait_table(6, 2, {{0, first}, {4, last}}).find_dependants(2, 2);
+    EXPECT_EQ(found.certain, std::vector<std::uint32_t>{0});
+    EXPECT_EQ(found.possible, std::vector<std::uint32_t>{4});
+    EXPECT_EQ(found.further, (std::vector<std::uint32_t>{1, 5}));
+}
+
+TEST(wait_table, a_barrier_waits_for_ranks_that_say_nothing) {
+    const wait_record in_barrier = in(collective::barrier_world);
+    const auto all_came =
+        wait_table(6, 2, {{0, {in_barrier, in_barrier}}, {4, {in_barrier, in_barrier}}}).find_dependants(2, 2);
+    EXPECT_EQ(all_came.certain, (std::vector<std::uint32_t>{0, 1, 4, 5}));
+    // Rank 4 is not there either, and nothing is known of why.
+    const auto one_runs =
+        wait_table(6, 2, {{0, {in_barrier, in_barrier}}, {4, {runs, in_barrier}}}).find_dependants(2, 2);
+    EXPECT_TRUE(one_runs.certain.empty() && one_runs.possible.empty() && one_runs.further.empty());
+    // Rank 4 waits for one of them, and the others for that.
+    const auto chain =
+        wait_table(6, 2, {{0, {in_barrier, in_barrier}}, {4, {sent_by(3, 1), in_barrier}}}).find_dependants(2, 2);
+    EXPECT_EQ(chain.certain, std::vector<std::uint32_t>{4});
+    EXPECT_EQ(chain.further, (std::vector<std::uint32_t>{0, 1, 5}));
+}
+
+TEST(wait_table, a_barrier_of_a_device_waits_for_nobody_elsewhere) {
+    const wait_record in_barrier = in(collective::barrier_device);
+    const auto found = wait_table(4, 2, {{0, {in_barrier, runs}}}).find_dependants(2, 2);
+    EXPECT_TRUE(found.certain.empty() && found.possible.empty() && found.further.empty());
+}
+
 } // namespace

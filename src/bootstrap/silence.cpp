@@ -1,0 +1,70 @@
+#include "bootstrap/silence.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <fmt/format.h>
+#include <fstream>
+
+namespace dcuda::bootstrap {
+
+namespace {
+
+double in_seconds(std::chrono::steady_clock::duration time) { return std::chrono::duration<double>(time).count(); }
+
+} // namespace
+
+silence_watch::silence_watch(int processes, double seconds)
+    : after_(std::chrono::duration_cast<clock::duration>(std::chrono::duration<double>(seconds))),
+      processes_(static_cast<std::size_t>(processes)) {}
+
+bool silence_watch::any_attends() const {
+    return is_on() && std::ranges::any_of(processes_, [](const state& each) { return each.attends; });
+}
+
+void silence_watch::attend(int process, bool attends) {
+    // Looks may have been long ago, when nobody did.
+    if (attends && !any_attends()) looked_ = clock::now();
+    of(process).attends = attends;
+    of(process).heard = clock::now();
+}
+
+std::optional<silence_watch::clock::duration> silence_watch::hear(int process) {
+    state& one = of(process);
+    const auto before = std::exchange(one.heard, clock::now());
+    if (!std::exchange(one.told, false)) return std::nullopt;
+    return one.heard - before;
+}
+
+std::vector<int> silence_watch::look() {
+    std::vector<int> silent;
+    const auto now = clock::now();
+    if (!any_attends() || now < looked_ + beat() / 2) return silent;
+    if (now > looked_ + 3 * beat())
+        for (state& each : processes_) each.heard = now;
+    looked_ = now;
+    for (std::size_t i = 0; i < processes_.size(); ++i) {
+        const state& one = processes_[i];
+        if (one.attends && !one.told && now >= one.heard + after_) silent.push_back(static_cast<int>(i));
+    }
+    return silent;
+}
+
+bool is_stopped(pid_t pid) {
+    std::ifstream file(fmt::format("/proc/{}/stat", pid));
+    std::string text;
+    std::getline(file, text);
+    const auto end_of_name = text.rfind(')');
+    if (end_of_name == text.npos || text.size() < end_of_name + 3) return false;
+    return text[end_of_name + 2] == 'T' || text[end_of_name + 2] == 't';
+}
+
+void tell_silence(const std::string& process, std::chrono::steady_clock::duration time, const std::string& waiting) {
+    std::fprintf(stderr, "dcuda: %s has not answered for %.3g s; is it stopped?%s The run goes on when it does.\n",
+                 process.c_str(), in_seconds(time), waiting.c_str());
+}
+
+void tell_answer(const std::string& process, std::chrono::steady_clock::duration time) {
+    std::fprintf(stderr, "dcuda: %s answers again, after %.3g s\n", process.c_str(), in_seconds(time));
+}
+
+} // namespace dcuda::bootstrap

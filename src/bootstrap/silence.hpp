@@ -1,0 +1,67 @@
+// Processes that do not answer: stopped, frozen, or kept from running by something else. They are told of, and no more.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <sys/types.h>
+#include <utility>
+#include <vector>
+
+namespace dcuda::bootstrap {
+
+// Which ranks wait for a process that is silent, in words: of each process what it says of its ranks' waits, or
+// nothing. Begins with a blank and ends with a full stop, or is empty.
+using wait_description = std::string (*)(int process, const std::vector<std::string>& waits);
+
+// A process can be missed only where it must answer: while it attends, that is, serves a kernel or waits in a
+// collective call. It then says something each `beat`.
+class silence_watch {
+public:
+    using clock = std::chrono::steady_clock;
+
+    silence_watch(int processes, double seconds); // 0: nobody is missed
+
+    bool is_on() const { return after_.count() > 0; }
+    clock::duration after() const { return after_; }
+    clock::duration beat() const { return after_ / 8; }
+
+    void attend(int process, bool attends);
+    bool attends(int process) const { return of(process).attends; }
+
+    // It has said something. The time since it had before, if its silence was told of.
+    std::optional<clock::duration> hear(int process);
+
+    // When to look again, at the latest.
+    clock::time_point next_look() const { return any_attends() ? looked_ + beat() : clock::time_point::max(); }
+
+    // Processes of whose silence nobody has been told. Who was stopped himself cannot tell, and begins anew.
+    std::vector<int> look();
+
+    clock::duration silence_of(int process) const { return clock::now() - of(process).heard; }
+    bool is_told(int process) const { return of(process).told; }
+    void set_told(int process) { of(process).told = true; }
+
+private:
+    struct state {
+        bool attends = false, told = false;
+        clock::time_point heard{};
+    };
+    state& of(int process) { return processes_[static_cast<std::size_t>(process)]; }
+    const state& of(int process) const { return processes_[static_cast<std::size_t>(process)]; }
+    bool any_attends() const;
+
+    clock::duration after_;
+    std::vector<state> processes_;
+    clock::time_point looked_{};
+};
+
+// Whether the system has stopped this process of this host, or a debugger has.
+bool is_stopped(pid_t pid);
+
+// "process 1 (pid 42 on host b) has not answered for 7 s; is it stopped?", with who waits for it, as a line on standard
+// error; and that it answers again.
+void tell_silence(const std::string& process, std::chrono::steady_clock::duration time, const std::string& waiting);
+void tell_answer(const std::string& process, std::chrono::steady_clock::duration time);
+
+} // namespace dcuda::bootstrap

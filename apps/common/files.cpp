@@ -84,6 +84,9 @@ void write_report(const std::string& json_file, const std::string& words, const 
         std::fputs(json.c_str(), stdout);
     else if (!json_file.empty())
         write_file(json_file, json);
+    errno = 0;
+    if (std::fflush(stdout) != 0 || std::ferror(stdout))
+        throw std::runtime_error("cannot write the report to standard output: " + reason());
 }
 
 } // namespace common

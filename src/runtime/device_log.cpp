@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include "support/losses.hpp"
+
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
+#include <utility>
 
 namespace dcuda {
 
@@ -19,14 +21,16 @@ Value read_as(const std::uint32_t* words) {
     return value;
 }
 
-void print(std::string& line) {
+} // namespace
+
+void device_log::print(std::string& line) {
     line += '\n';
-    std::fwrite(line.data(), 1, line.size(), stdout); // one call: lines of different threads do not mix
-    std::fflush(stdout);
+    const int problem = support::write_to_output(line);
+    if (problem != 0 && !std::exchange(is_lossy_, true))
+        support::tell_loss(fmt::format("what the ranks of process {} log cannot be written to standard output: {}",
+                                       process_, std::strerror(problem)));
     line.clear();
 }
-
-} // namespace
 
 void device_log::take(const command& log) {
     std::string& line = lines_[log.words[1]];

@@ -10,7 +10,7 @@ namespace dcuda {
 
 class device_log {
 public:
-    explicit device_log(std::size_t ranks) : lines_(ranks) {}
+    device_log(std::size_t ranks, int process) : lines_(ranks), process_(process) {}
 
     // Appends a log command to its rank's line; prints the line if that was its end.
     void take(const detail::command& log);
@@ -19,7 +19,11 @@ public:
     void flush();
 
 private:
+    void print(std::string& line);
+
     std::vector<std::string> lines_;
+    int process_;
+    bool is_lossy_ = false; // a line could not be printed
 };
 
 } // namespace dcuda

@@ -3,6 +3,7 @@
 #include "runtime/device_state.hpp"
 #include "runtime/timeline.hpp"
 #include "support/check.hpp"
+#include "support/losses.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -13,7 +14,9 @@
 #include <chrono>
 #include <cstring>
 #include <set>
+#include <stdio_ext.h>
 #include <thread>
+#include <unistd.h>
 
 namespace dcuda {
 
@@ -295,8 +298,8 @@ void observation::finish(const std::function<void()>& save) {
     try {
         save();
     } catch (const std::exception& problem) {
-        std::fprintf(stderr, "dcuda: process %d: what was observed of run %d is lost: %s\n", control_.index(), run_,
-                     problem.what());
+        support::tell_loss(
+            fmt::format("process {}: what was observed of run {} is lost: {}", control_.index(), run_, problem.what()));
     }
 }
 
@@ -490,7 +493,7 @@ void observation::write(const std::vector<observed_part>& parts) {
     try {
         trace_->append(parts);
     } catch (const error& problem) {
-        std::fprintf(stderr, "dcuda: %s; it ends before run %d\n", problem.what(), run_);
+        support::tell_loss(fmt::format("{}; it ends before run {}", problem.what(), run_));
         trace_.reset();
     }
 }
@@ -527,11 +530,15 @@ void observation::write_statistics() {
     result["total"] = in_json(total);
     result["processes"] = std::move(by_process);
     const std::string text = result.dump(1) + "\n";
+    const support::file_limit_as_error instead_of_signal;
     if (statistics_file_ != stderr) std::rewind(statistics_file_);
     const bool written = std::fwrite(text.data(), 1, text.size(), statistics_file_) == text.size();
-    if (std::fflush(statistics_file_) != 0 || !written)
-        std::fprintf(stderr, "dcuda: the statistics %s cannot be written: %s\n", statistics_path_.c_str(),
-                     std::strerror(errno));
+    if (std::fflush(statistics_file_) == 0 && written) return;
+    support::tell_loss(fmt::format("the statistics {} cannot be written: {}", statistics_path_, std::strerror(errno)));
+    if (statistics_file_ == stderr) return;
+    // Rather nothing than a part of them.
+    __fpurge(statistics_file_);
+    [[maybe_unused]] const int cut = ftruncate(fileno(statistics_file_), 0);
 }
 
 } // namespace dcuda

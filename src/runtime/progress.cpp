@@ -36,8 +36,8 @@ error as_error(const std::exception& thrown) {
 
 progress::progress(bootstrap::control& control, device_state& state, device_link& link, network_path* network,
                    live_view* live, observation& observer, const settings& with)
-    : control_(control), state_(state), link_(link), log_(static_cast<std::size_t>(state.ranks())), network_(network),
-      live_(live), observer_(observer), windows_(control, state, link, network),
+    : control_(control), state_(state), link_(link), log_(static_cast<std::size_t>(state.ranks()), control.index()),
+      network_(network), live_(live), observer_(observer), windows_(control, state, link, network),
       watchdog_(control, state, link, with.watchdog_interval), taken_(with.counter_start),
       reported_(with.counter_start) {}
 

@@ -9,11 +9,14 @@
 #include "runtime/report.hpp"
 #include "runtime/settings.hpp"
 #include "support/host.hpp"
+#include "support/losses.hpp"
 #include "support/wire.hpp"
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <new>
 #include <numeric>
 #include <thread>
 #include <utility>
@@ -87,6 +90,17 @@ std::string name_device() {
 #endif
 }
 
+// What programs catch is dcuda::error.
+template <class Action>
+auto with_memory_errors(const Action& action) {
+    try {
+        return action();
+    } catch (const std::bad_alloc&) {
+        throw error(error_code::out_of_resources,
+                    "the host's memory, or what this process may have of it (ulimit -v), is used up");
+    }
+}
+
 } // namespace
 
 class runtime::implementation {
@@ -127,7 +141,7 @@ public:
         ranks_ = agree(kernel.address, kernel.courier,
                        config); // an error here is the same on all processes, which may try again
         try {
-            return run_agreed(kernel, config);
+            return with_memory_errors([&] { return run_agreed(kernel, config); });
         } catch (const error& problem) {
             failed_ = true;
             control_.abort(static_cast<int>(problem.code()), problem.what());
@@ -469,12 +483,20 @@ private:
 };
 
 runtime::runtime(int& argc, char** argv, options requested)
-    : implementation_(std::make_unique<implementation>(resolve_settings(requested, &argc, argv))) {}
+    : implementation_(with_memory_errors(
+          [&] { return std::make_unique<implementation>(resolve_settings(requested, &argc, argv)); })) {}
 
 runtime::runtime(options requested)
-    : implementation_(std::make_unique<implementation>(resolve_settings(requested, nullptr, nullptr))) {}
+    : implementation_(with_memory_errors(
+          [&] { return std::make_unique<implementation>(resolve_settings(requested, nullptr, nullptr)); })) {}
 
-runtime::~runtime() = default;
+// What the program has printed so far, too: a result that is lost must not look like success.
+runtime::~runtime() {
+    const int problem = support::write_to_output({});
+    if (problem != 0)
+        support::tell_loss(
+            fmt::format("what this program prints cannot be written to standard output: {}", std::strerror(problem)));
+}
 
 double runtime::run(const detail::bound_kernel& kernel, const launch_config& config) {
     return implementation_->run(kernel, config);
@@ -485,7 +507,7 @@ std::string runtime::network() const { return implementation_->network(); }
 run_energy runtime::energy() const { return implementation_->energy; }
 
 rank_info runtime::plan(const void* kernel, const void* courier, const launch_config& config) {
-    return implementation_->plan(kernel, courier, config);
+    return with_memory_errors([&] { return implementation_->plan(kernel, courier, config); });
 }
 
 rank_info runtime::info() const { return implementation_->info(); }

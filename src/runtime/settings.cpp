@@ -3,6 +3,7 @@
 #include "dcuda/detail/protocol.hpp"
 #include "support/check.hpp"
 #include "support/env.hpp"
+#include "support/losses.hpp"
 
 #include <bit>
 #include <cstdlib>
@@ -92,6 +93,7 @@ check_mode requested_check() {
 } // namespace
 
 settings resolve_settings(const options& requested, int* argc, char** argv) {
+    support::keep_standard_streams(); // before anything is opened
     if (argc != nullptr) take_arguments(*argc, argv);
     settings result{};
     result.ranks_per_device =

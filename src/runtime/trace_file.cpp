@@ -3,6 +3,7 @@
 #include "runtime/timeline.hpp"
 #include "support/check.hpp"
 #include "support/descriptor.hpp"
+#include "support/losses.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -12,6 +13,9 @@
 #include <cerrno>
 #include <cstring>
 #include <iterator>
+#include <stdio_ext.h>
+#include <unistd.h>
+#include <utility>
 
 namespace dcuda {
 
@@ -199,6 +203,28 @@ trace_file::trace_file(const std::string& path, std::uint64_t origin_ns, std::ve
 trace_file::~trace_file() = default;
 
 void trace_file::append(const std::vector<observed_part>& parts) {
+    const support::file_limit_as_error instead_of_signal;
+    const long end = end_;
+    try {
+        write(parts);
+    } catch (...) {
+        restore(end);
+        throw;
+    }
+}
+
+// As it was after the run before: its end was overwritten, but the room for it is there also on a full disk.
+void trace_file::restore(long end) noexcept {
+    __fpurge(file_.get());
+    const int file = fileno(file_.get());
+    const auto whole = end + static_cast<long>(closing_.size());
+    if (closing_.empty() ||
+        pwrite(file, closing_.data(), closing_.size(), end) != static_cast<ssize_t>(closing_.size()))
+        return;
+    [[maybe_unused]] const int cut = ftruncate(file, whole);
+}
+
+void trace_file::write(const std::vector<observed_part>& parts) {
     if (end_ == 0) {
         std::fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[", file_.get());
         end_ = std::ftell(file_.get());
@@ -287,12 +313,13 @@ void trace_file::append(const std::vector<observed_part>& parts) {
     }
     out.flush();
     end_ = std::ftell(file_.get());
-    const std::string rest = fmt::format("\n],\"dcuda\":{{\"version\":\"{}\",\"backend\":\"{}\",\"processes\":{},"
-                                         "\"arrows\":{},\"dropped\":{},\"runs\":[{}]}}}}\n",
-                                         DCUDA_VERSION_STRING, DCUDA_BACKEND_CUDA ? "cuda" : "cpu", clocks_.size(),
-                                         arrows_, dropped_, runs_);
+    std::string rest = fmt::format("\n],\"dcuda\":{{\"version\":\"{}\",\"backend\":\"{}\",\"processes\":{},"
+                                   "\"arrows\":{},\"dropped\":{},\"runs\":[{}]}}}}\n",
+                                   DCUDA_VERSION_STRING, DCUDA_BACKEND_CUDA ? "cuda" : "cpu", clocks_.size(), arrows_,
+                                   dropped_, runs_);
     const bool written = std::fwrite(rest.data(), 1, rest.size(), file_.get()) == rest.size();
     if (!written || std::fflush(file_.get()) != 0) support::fail_errno(errno, "writing the timeline " + path_);
+    closing_ = std::move(rest);
 }
 
 } // namespace dcuda

@@ -26,7 +26,7 @@ public:
     trace_file& operator=(const trace_file&) = delete;
 
     // Adds a run, of which these processes have told. After each run the file is complete. Throws if it cannot be
-    // written.
+    // written; the file then holds the runs before.
     void append(const std::vector<observed_part>& parts);
 
     // Events of ranks that were overwritten by later ones, over all runs.
@@ -39,6 +39,8 @@ private:
         void operator()(std::FILE* file) const { std::fclose(file); }
     };
     class json_writer;
+    void write(const std::vector<observed_part>& parts);
+    void restore(long end) noexcept;
 
     std::string path_;
     std::unique_ptr<std::FILE, closer> file_;
@@ -48,7 +50,8 @@ private:
     std::vector<bool> is_named_; // by process
     std::uint64_t arrows_ = 0;
     std::uint64_t dropped_ = 0;
-    std::string runs_; // JSON, of what stands behind the events
+    std::string runs_;    // JSON, of what stands behind the events
+    std::string closing_; // that, as it was written last
 };
 
 } // namespace dcuda

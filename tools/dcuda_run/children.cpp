@@ -114,6 +114,7 @@ void guard_job(int notices) {
     for (const auto& argument : what.arguments) arguments.push_back(const_cast<char*>(argument.c_str()));
     arguments.push_back(nullptr);
     signal(SIGPIPE, SIG_DFL);
+    signal(SIGXFSZ, SIG_DFL);
     signal(SIGTTIN, SIG_DFL);
     sigprocmask(SIG_SETMASK, &mask, nullptr);
     execv(what.program.c_str(), arguments.data());

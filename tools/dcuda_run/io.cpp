@@ -89,6 +89,7 @@ signal_reader::signal_reader() {
         sigaddset(&handled, signal);
     sigprocmask(SIG_BLOCK, &handled, &mask_);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); // a write fails instead
     signal(SIGTTIN, SIG_IGN);
     signal(SIGCHLD, SIG_DFL); // may be ignored by who started us, and then there is nothing to wait for
     fd_ = unique_fd(signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
@@ -109,8 +110,8 @@ void sink::write_some() {
     const ssize_t wrote =
         write(fd_, queue_.data() + written_, std::min<std::size_t>(queue_.size() - written_, PIPE_BUF));
     if (wrote > 0) written_ += static_cast<std::size_t>(wrote);
-    if (wrote < 0 && errno != EAGAIN && errno != EINTR) broken_ = true;
-    if (broken_ || written_ == queue_.size()) queue_.clear(), written_ = 0;
+    if (wrote < 0 && errno != EAGAIN && errno != EINTR) problem_ = errno;
+    if (broken() || written_ == queue_.size()) queue_.clear(), written_ = 0;
 }
 
 void line_writer::add(std::string_view text) {

@@ -92,19 +92,20 @@ class sink {
 public:
     explicit sink(int fd) : fd_(fd) {}
     void add(std::string_view text) {
-        if (!broken_) queue_.append(text);
+        if (!broken()) queue_.append(text);
     }
     void watch(event_loop& loop);
     void write_some();
     bool empty() const { return queue_.empty(); }
     bool full() const { return queue_.size() > (1 << 20); }
-    bool broken() const { return broken_; }
+    bool broken() const { return problem_ != 0; }
+    int problem() const { return problem_; } // error number of the write that failed
 
 private:
     int fd_;
     std::string queue_;
     std::size_t written_ = 0; // of the queue
-    bool broken_ = false;
+    int problem_ = 0;
 };
 
 // Text that goes to a sink in whole lines, with a prefix.

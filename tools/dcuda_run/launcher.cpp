@@ -41,7 +41,7 @@ int launcher::run() {
     for (auto& each : parts_) each.host->finish();
     // What they wrote last. A signal ends this, too, if nobody takes our output.
     while (has_output() && !quit_) step();
-    return exit_code_;
+    return exit_code_ == 0 && output_is_lost_ ? EXIT_FAILURE : exit_code_;
 }
 
 // ---- start ----------------------------------------------------------------------------------------------------------
@@ -146,10 +146,20 @@ void launcher::step() {
     for (auto& each : parts_) each.host->update();
     for (int stream : {STDOUT_FILENO, STDERR_FILENO}) {
         if (!sink_of(stream).broken() || std::exchange(closed_[stream], true)) continue;
+        if (sink_of(stream).problem() != EPIPE) lose_output(stream);
         for (auto& each : parts_) each.host->close_output(stream);
     }
     judge();
     escalate();
+}
+
+// A full disk, say. (Who reads no further, as head does, has lost nothing.) The processes see a closed pipe, and may
+// end by that: this is the cause.
+void launcher::lose_output(int stream) {
+    output_is_lost_ = true;
+    say(fmt::format("cannot write standard {}: {}", stream == STDOUT_FILENO ? "output" : "error",
+                    std::strerror(sink_of(stream).problem())));
+    if (!judged_) fail(EXIT_FAILURE);
 }
 
 void launcher::watch_input() {
@@ -182,6 +192,7 @@ void launcher::output(int index, int stream, std::string_view text) {
             say(fmt::format("cannot write the output of process {} to {}: {}", index, options_.output_folder,
                             std::strerror(errno)));
             files_[line].reset();
+            output_is_lost_ = true;
         }
     }
 }

@@ -42,6 +42,7 @@ private:
     void count_end(int index);
     void judge();
     void fail(int exit_code);
+    void lose_output(int stream);
     const host* host_of(int index) const;
     void escalate();
     bool has_output() const;
@@ -72,6 +73,7 @@ private:
     std::vector<std::optional<int>> blame_;     // by process: which one it says caused the end
     std::optional<int> cause_;                  // the first of these
     std::optional<clock::time_point> judge_at_; // a process has failed: by then we know why
+    bool output_is_lost_ = false;               // or a part of it
     bool judged_ = false;                       // the exit code is decided
     bool interrupted_ = false;                  // by a first SIGINT
     bool terminated_ = false;                   // the others got SIGTERM

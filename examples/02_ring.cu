@@ -28,7 +28,8 @@ int main(int argc, char** argv) try {
     const dcuda::rank_info info = runtime.plan(ring, config);
 
     int* memory = nullptr;
-    if (cudaMalloc(&memory, 2 * sizeof(int) * info.rank_responsible) != cudaSuccess) return 1;
+    if (cudaMalloc(&memory, 2 * sizeof(int) * info.rank_responsible) != cudaSuccess)
+        throw dcuda::error(dcuda::error_code::out_of_resources, "no device memory");
     const double milliseconds = runtime.run(ring, config, memory);
     cudaFree(memory);
     if (info.process_index == 0) std::printf("%d ranks, %.3f ms\n", info.rank_count, milliseconds);

@@ -73,10 +73,12 @@ int main(int argc, char** argv) try {
                     start_value((static_cast<std::size_t>(job.rank_start) + rank) * rows + row, x);
     std::uint32_t* field = nullptr;
     const std::size_t bytes = mine.size() * sizeof(std::uint32_t);
-    if (cudaMalloc(&field, bytes) != cudaSuccess) return 1;
-    if (cudaMemcpy(field, mine.data(), bytes, cudaMemcpyHostToDevice) != cudaSuccess) return 1;
+    if (cudaMalloc(&field, bytes) != cudaSuccess ||
+        cudaMemcpy(field, mine.data(), bytes, cudaMemcpyHostToDevice) != cudaSuccess)
+        throw dcuda::error(dcuda::error_code::out_of_resources, "no device memory");
     const double milliseconds = runtime.run(sweep, config, field, pieces);
-    if (cudaMemcpy(mine.data(), field, bytes, cudaMemcpyDeviceToHost) != cudaSuccess) return 1;
+    if (cudaMemcpy(mine.data(), field, bytes, cudaMemcpyDeviceToHost) != cudaSuccess)
+        throw dcuda::error(dcuda::error_code::cuda_failure, "the field cannot be copied");
     cudaFree(field);
 
     // The same on the host, column by column from the top.

@@ -73,10 +73,12 @@ int main(int argc, char** argv) try {
     const auto ranks = static_cast<std::size_t>(info.rank_responsible);
 
     void* memory = nullptr;
-    if (cudaMalloc(&memory, ranks * sizeof(bar)) != cudaSuccess) return 1;
+    if (cudaMalloc(&memory, ranks * sizeof(bar)) != cudaSuccess)
+        throw dcuda::error(dcuda::error_code::out_of_resources, "no device memory");
     runtime.run(diffuse, config, static_cast<bar*>(memory), halos);
     std::vector<bar> bars(ranks);
-    if (cudaMemcpy(bars.data(), memory, ranks * sizeof(bar), cudaMemcpyDeviceToHost) != cudaSuccess) return 1;
+    if (cudaMemcpy(bars.data(), memory, ranks * sizeof(bar), cudaMemcpyDeviceToHost) != cudaSuccess)
+        throw dcuda::error(dcuda::error_code::cuda_failure, "the bars cannot be copied");
     cudaFree(memory);
 
     const std::vector<double> expected = reference(info.rank_count);

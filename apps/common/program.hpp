@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <new>
+#include <stdexcept>
 
 #include "common/agreed_error.hpp"
 #include "common/command_line.hpp"
@@ -74,10 +76,14 @@ int run_program(const char* name, int argc, char** argv, arguments::command_line
             }
             return 1;
         }
+    } catch (const std::bad_alloc&) {
+        std::fprintf(stderr, "%s: the host's memory does not hold this: use smaller sizes\n", name);
+    } catch (const std::length_error&) {
+        std::fprintf(stderr, "%s: no memory can hold this: use smaller sizes\n", name);
     } catch (const std::exception& reason) {
         std::fprintf(stderr, "%s: %s\n", name, reason.what());
-        return 1;
     }
+    return 1;
 }
 
 // How many ranks per device: as asked, else all that fit together, but no more than `most`.

@@ -2,13 +2,18 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "sanitizer.hpp"
+#include "support/losses.hpp"
 
 namespace dcuda::detail::cpu {
 
@@ -19,6 +24,7 @@ constexpr std::size_t red_zone = 16;                // at least, behind each all
 constexpr std::size_t step = std::size_t{64} << 20; // how the accessible part grows
 constexpr std::size_t most_resting_extents = 1024;  // freed extents that rest, and
 constexpr std::size_t resting_share = 4;            // the part of the arena that they may hold
+constexpr std::size_t address_space_share = 4;      // the part of a limited address space that an arena takes
 
 std::size_t page_bytes() {
     static const auto bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
@@ -55,11 +61,17 @@ arena& arena::mine() {
 }
 
 arena::arena() {
-    const std::size_t physical = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * page_bytes();
+    std::size_t most = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * page_bytes();
+    // A limit on address space (ulimit -v) holds for the arenas of other processes as well, which are mapped here.
+    rlimit space{};
+    if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY)
+        most = std::min(most, static_cast<std::size_t>(space.rlim_cur) / address_space_share);
     file_ = memfd_create("dcuda-device-memory", MFD_CLOEXEC);
     if (file_ < 0) return;
-    // PROT_NONE: what was never allocated is out of reach. A smaller arena is better than none under a limit.
-    for (std::size_t bytes = round_up(physical, step); bytes >= step; bytes = round_up(bytes / 2, step)) {
+    // PROT_NONE: what was never allocated is out of reach. A smaller arena is better than none under a limit (ulimit
+    // -f, -v).
+    const support::file_limit_as_error instead_of_signal;
+    for (std::size_t bytes = round_up(most, step); bytes >= step; bytes = round_up(bytes / 2, step)) {
         if (ftruncate(file_, static_cast<off_t>(bytes)) == 0) {
             void* p = mmap(nullptr, bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, file_, 0);
             if (p != MAP_FAILED) {
@@ -69,8 +81,14 @@ arena::arena() {
                 return;
             }
         }
-        if (bytes == step) return;
+        if (bytes == step) break;
     }
+    rlimit files{};
+    getrlimit(RLIMIT_FSIZE, &files);
+    std::fprintf(stderr, "dcuda: the CPU backend gets no device memory: %s%s\n", std::strerror(errno),
+                 files.rlim_cur == RLIM_INFINITY && space.rlim_cur == RLIM_INFINITY
+                     ? ""
+                     : "; it is one file and one mapping: raise ulimit -f and ulimit -v");
 }
 
 arena::~arena() {

@@ -1,6 +1,7 @@
 // The network path over libfabric (OpenFabrics Interfaces): writes with remote completion data, fi_writedata, over the
 // provider that the machine has: tcp and shm anywhere, verbs, efa, cxi on clusters.
 #include "support/check.hpp"
+#include "support/losses.hpp"
 #include "transport/network.hpp"
 #include "transport/shm_files.hpp"
 
@@ -48,6 +49,7 @@ void check(long result, const char* what) {
 class ofi final : public network {
 public:
     explicit ofi(const network_request& request) {
+        const support::file_limit_as_error instead_of_signal; // shm makes a file
         find_provider(request);
         fid_fabric* fabric = nullptr;
         check(fi_fabric(info_->fabric_attr, &fabric, nullptr), "opening the fabric");

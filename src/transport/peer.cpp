@@ -2,6 +2,8 @@
 
 #include "dcuda/config.hpp"
 
+#include <sys/resource.h>
+
 namespace dcuda::transport {
 
 #if DCUDA_BACKEND_CUDA
@@ -75,8 +77,16 @@ std::byte* peer_mappings::open(int process, const exported_allocation& memory) {
     const cudaError_t result = cudaIpcOpenMemHandle(&base, memory.handle, cudaIpcMemLazyEnablePeerAccess);
     if (result != cudaSuccess) {
         cudaGetLastError();
-        support::fail(error_code::no_path, "cannot map {} B of process {}'s device memory: {}", memory.bytes, process,
-                      cudaGetErrorString(result));
+        rlimit space{};
+        getrlimit(RLIMIT_AS, &space);
+        support::fail(
+            error_code::no_path, "cannot map {} B of process {}'s device memory: {}{}", memory.bytes, process,
+            cudaGetErrorString(result),
+            space.rlim_cur == RLIM_INFINITY
+                ? ""
+                : fmt::format("; address space is limited to {} KiB (ulimit -v), and each process needs room for the "
+                              "device memory of all: raise the limit, or use DCUDA_DISABLE_PEER=1",
+                              space.rlim_cur / 1024));
     }
     open_.emplace(key, static_cast<std::byte*>(base));
     return static_cast<std::byte*>(base);

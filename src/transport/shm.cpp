@@ -2,6 +2,7 @@
 
 #include "support/check.hpp"
 #include "support/descriptor.hpp"
+#include "support/losses.hpp"
 
 #include <cerrno>
 #include <cstring>
@@ -48,6 +49,7 @@ public:
     std::string name() const override { return "shm"; }
 
     shared_memory share(std::size_t bytes) override {
+        const support::file_limit_as_error instead_of_signal;
         descriptor file(memfd_create("dcuda-network", MFD_CLOEXEC));
         support::require(file.get() >= 0 && ftruncate(file.get(), static_cast<off_t>(bytes)) == 0,
                          error_code::out_of_resources, "shm: cannot make {} B of shared memory: {}{}", bytes,

@@ -69,7 +69,8 @@ int main(int argc, char** argv) try {
     }
     const auto ranks = static_cast<std::size_t>(runtime.plan(pattern, config).rank_responsible);
     void* memory = nullptr;
-    if (cudaMalloc(&memory, 2 * part_bytes * ranks) != cudaSuccess) return 1;
+    if (cudaMalloc(&memory, 2 * part_bytes * ranks) != cudaSuccess)
+        throw dcuda::error(dcuda::error_code::out_of_resources, "no device memory");
     for (int run = 0; run < 3; ++run) {
         config.observed = run < 2;
         runtime.run(pattern, config, static_cast<std::byte*>(memory));

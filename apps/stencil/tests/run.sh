@@ -70,4 +70,6 @@ for processes in $(counts 1 4); do
     refused_once 'cannot write' $processes --nx 8 --ny 8 --output "$work/missing/out.pgm"
     refused 2 'not within 0 to 1/32' $processes --coefficient 0.04
 done
+# Sanitizers end a program that asks for so much.
+[ -n "${DCUDA_TEST_SANITIZER:-}" ] || refused 1 'memory' 1 --nx 100000 --ny 100000 --nz 90
 echo "$runs runs as expected"

@@ -46,6 +46,8 @@ int main(int argc, char** argv) try {
     if (argc > 3 && info.process_index == 1)
         while (access(argv[3], F_OK) != 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
     runtime.run(traffic, config, memory, bytes, rounds);
+    std::printf("process %d is done\n", info.process_index);
+    std::fflush(stdout);
     return 0;
 } catch (const dcuda::error& problem) {
     std::fprintf(stderr, "traffic: %s\n", problem.what());

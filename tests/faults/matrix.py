@@ -83,7 +83,7 @@ class Job:
     def __init__(self, launcher, path, rounds):
         self.launcher, self.output = launcher, ""
         self.mark = f"FAULT_MARK={secrets.token_hex(8)}"
-        variables = {"DCUDA_SILENT_AFTER": "1", **dict([self.mark.split("=")])}
+        variables = {"DCUDA_SILENT_AFTER": "1", "DCUDA_CONNECT_TIMEOUT": "20", **dict([self.mark.split("=")])}
         if path != "peer":
             variables.update(DCUDA_DISABLE_PEER="1", DCUDA_TRANSPORT=path)
         exports = list(itertools.chain.from_iterable(("-x", name) for name in variables))

@@ -26,7 +26,8 @@ def variables(process, port):
 
 def run_processes(port):
     children = [subprocess.Popen(command, env={**os.environ, **variables(process, port)}) for process in range(int(started))]
-    return max(child.wait() for child in children)
+    codes = [child.wait() for child in children]
+    return max(128 - code if code < 0 else code for code in codes)
 
 
 with socket.create_server(("127.0.0.1", 0)) as listener:

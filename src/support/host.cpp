@@ -1,6 +1,10 @@
 #include "support/host.hpp"
 
+#include "support/check.hpp"
+
+#include <cerrno>
 #include <climits>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -12,7 +16,13 @@ std::string host_identity() {
     char name[HOST_NAME_MAX + 1] = {};
     gethostname(name, sizeof name - 1);
     std::string boot;
-    std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+    std::ifstream file("/proc/sys/kernel/random/boot_id");
+    // Where there is no such file the name must do. Processes that cannot read one that there is would take each other
+    // for processes of other hosts.
+    if (!file && (errno == EMFILE || errno == ENFILE))
+        fail(error_code::out_of_resources, "cannot find out which host this is: {}: raise `ulimit -n`",
+             std::strerror(errno));
+    file >> boot;
     return std::string(name) + " " + boot;
 }
 

@@ -4,11 +4,14 @@
 # make clean
 #
 # The backend is cuda where there are nvcc and a GPU, else cpu; BACKEND=cpu or BACKEND=cuda says otherwise.
+# What is missing of compilers and libraries is installed; at a terminal make asks before (DEPENDENCIES=ask, yes or no).
 # Everything is built in build/<backend>. Developers use the presets: cmake --list-presets.
 BACKEND ?= $(shell command -v nvcc >/dev/null && nvidia-smi -L 2>/dev/null | grep -q GPU && echo cuda || echo cpu)
 GPUS := $(shell nvidia-smi -L 2>/dev/null | grep -c GPU)
 PROCESSES ?= $(if $(filter cuda,$(BACKEND)),$(shell echo $$(( $(GPUS) < 4 ? $(GPUS) : 4 ))),4)
 BUILD := build/$(BACKEND)
+# Compilers at a time: no more than cores and memory allow.
+JOBS ?= $(shell scripts/build_jobs.sh)
 
 # Ninja where there is one. A build directory keeps the generator that it was made with.
 ifneq ($(shell command -v ninja),)
@@ -20,23 +23,25 @@ endif
 .PHONY: demo test bench clean dependencies configure
 
 demo: configure
-	cmake --build $(BUILD) --parallel --target stencil dcuda-run
+	@echo "Building the library and one program, $(JOBS) compilers at a time: one to two minutes on two cores."
+	cmake --build $(BUILD) --parallel $(JOBS) --target stencil dcuda-run
 	mkdir -p demo
 	$(BUILD)/bin/dcuda-run -n $(PROCESSES) $(BUILD)/bin/stencil \
 		--input data/jacksboro_fault_dem.pgm --iterations 500 --output demo/terrain.pgm --png demo/terrain.png --verify
 
 test: configure
-	cmake --build $(BUILD) --parallel
+	@echo "Building everything, $(JOBS) compilers at a time, then about 200 tests: 10 to 15 minutes on two cores."
+	cmake --build $(BUILD) --parallel $(JOBS)
 	scripts/run_tests.sh $(BUILD)
 
 bench: configure
-	cmake --build $(BUILD) --parallel --target bench
+	cmake --build $(BUILD) --parallel $(JOBS) --target bench
 
 configure: dependencies
 	cmake --preset $(BACKEND)
 
 dependencies:
-	@scripts/install_dependencies.sh $(BACKEND)
+	@DEPENDENCIES=$(DEPENDENCIES) scripts/install_dependencies.sh $(BACKEND)
 
 clean:
 	rm -rf build demo

@@ -126,7 +126,7 @@ set(DCUDA_MPI_FOUND OFF)
 if(DCUDA_WITH_MPI)
     set(MPI_CXX_SKIP_MPICXX ON) # the C interface only
     find_package(MPI 3.0 QUIET COMPONENTS CXX)
-    if(TARGET MPI::MPI_CXX)
+    if(MPI_CXX_FOUND) # the target is there in any case
         set(DCUDA_MPI_FOUND ON)
         add_library(dcuda::library_mpi INTERFACE IMPORTED GLOBAL)
         target_link_libraries(dcuda::library_mpi INTERFACE MPI::MPI_CXX)

@@ -22,7 +22,7 @@ case "$seconds" in *[!0-9]* | 0 | '') echo "Use: $0 [--build-only] [SECONDS] [TA
 
 [ -e "$build/CMakeCache.txt" ] || cmake --preset cpu-fuzz -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -gline-tables-only" \
     -DCMAKE_UNITY_BUILD=ON -DDCUDA_FMT_HEADER_ONLY=OFF >/dev/null
-cmake --build "$build" --parallel "$(nproc)" --target dcuda-fuzz
+cmake --build "$build" --parallel "$(scripts/build_jobs.sh)" --target dcuda-fuzz
 [ -z "$build_only" ] || exit 0
 
 known=$("$program" || true) # without a target it lists them

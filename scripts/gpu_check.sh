@@ -149,14 +149,14 @@ build() {
     # Whatever can be built is built, so that one broken program does not keep the others from running.
     local keep_going=(-- -k)
     grep -q '^CMAKE_GENERATOR:INTERNAL=Ninja' "$dir/CMakeCache.txt" && keep_going+=(0)
-    attempt "build" 900 build.log cmake --build "$dir" --parallel "$(nproc)" "${keep_going[@]}" ||
+    attempt "build" 900 build.log cmake --build "$dir" --parallel "$(scripts/build_jobs.sh)" "${keep_going[@]}" ||
         grep -E 'error|FAILED|CMake Error' "$out/build.log" | head -n 20
-    attempt "build of the benchmarks without checks" 300 build.log cmake --build "$dir" --parallel "$(nproc)" \
+    attempt "build of the benchmarks without checks" 300 build.log cmake --build "$dir" --parallel "$(scripts/build_jobs.sh)" \
         --target dcuda-bench-unchecked
     wanted delays || return 0
     attempt "configure with delays" 120 build.log "${configure[@]}" -B "$delays_dir" -DDCUDA_DELAYS=1 \
         -DDCUDA_BUILD_BENCHMARKS=OFF -DDCUDA_BUILD_APPS=OFF -DDCUDA_BUILD_EXAMPLES=OFF
-    attempt "build with delays" 600 build.log cmake --build "$delays_dir" --parallel "$(nproc)" \
+    attempt "build with delays" 600 build.log cmake --build "$delays_dir" --parallel "$(scripts/build_jobs.sh)" \
         --target "${delayed_tests[@]}"
 }
 

@@ -6,6 +6,9 @@
 # Looks at what is there (in the system and in .deps/, see fetch_dependencies.sh) and installs what is missing: as root,
 # or with sudo where it asks for no password. Else it prints the one line to run and ends with 1. --ci adds the tools
 # of the checks and the libraries of the transports, which are optional otherwise. CUDA itself is never installed.
+#
+# DEPENDENCIES in the environment: ask (the default at a terminal), yes (the default elsewhere), or no: only say what is
+# missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -109,6 +112,20 @@ else
     echo "  sudo $install" >&2
     exit 1
 fi
-echo "Installing: ${missing[*]}"
+consent=${DEPENDENCIES:-$([ -t 0 ] && [ -t 1 ] && echo ask || echo yes)}
+echo "dCUDA's build needs these packages, which are not here: ${missing[*]}"
+case $consent in
+yes) ;;
+ask)
+    read -r -p "Install them now with apt-get? [Y/n] " answer || answer=no
+    [[ ${answer:-yes} =~ ^[Yy] ]] || consent=no
+    ;;
+no) ;;
+*) echo "DEPENDENCIES=$consent: expected ask, yes or no" >&2; exit 2 ;;
+esac
+if [ "$consent" = no ]; then
+    echo "Not installed. By hand: ${run[*]} $install" >&2
+    exit 1
+fi
 "${run[@]}" apt-get update -qq
 "${run[@]}" DEBIAN_FRONTEND=noninteractive $install </dev/null

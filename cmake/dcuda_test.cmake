@@ -76,7 +76,9 @@ function(dcuda_register_test name)
                 list(APPEND environment "DCUDA_TEST_SANITIZER=${DCUDA_SANITIZE}")
             endif()
             if(DCUDA_SANITIZE STREQUAL "thread")
-                list(APPEND environment "TSAN_OPTIONS=halt_on_error=1 second_deadlock_stack=1")
+                # Without the size there would be no small puts as messages: settings.cpp, default_small_put_bytes.
+                list(APPEND environment "TSAN_OPTIONS=halt_on_error=1 second_deadlock_stack=1"
+                     "DCUDA_SMALL_PUT_BYTES=4096")
             endif()
             add_test(NAME ${test} COMMAND ${launcher} ${arg_COMMAND})
             set_tests_properties(${test} PROPERTIES ${properties} LABELS "${arg_LABELS}" ENVIRONMENT "${environment}")

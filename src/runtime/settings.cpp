@@ -1,5 +1,8 @@
 #include "runtime/settings.hpp"
 
+#if DCUDA_BACKEND_CPU
+#include "cpu/sanitizer.hpp"
+#endif
 #include "dcuda/detail/protocol.hpp"
 #include "support/check.hpp"
 #include "support/env.hpp"
@@ -16,6 +19,13 @@ namespace {
 
 using std::chrono::nanoseconds;
 
+// Under ThreadSanitizer all puts are stored at once: it can then report a target that reads without waiting. In a
+// mailbox a small put would not touch the window before the target calls the library.
+#if DCUDA_BACKEND_CPU
+constexpr long default_small_put_bytes = detail::cpu::sanitizer::instrumented ? 0 : detail::max_small_put_bytes;
+#else
+constexpr long default_small_put_bytes = detail::max_small_put_bytes;
+#endif
 constexpr int max_ranks_per_device = 1 << 20;
 constexpr long max_seconds = 1'000'000'000;
 constexpr long default_inline_bytes = 16384;
@@ -131,7 +141,7 @@ settings resolve_settings(const options& requested, int* argc, char** argv) {
                      result.mailbox_packets, detail::max_queue_packets);
     result.small_put_bytes =
         static_cast<int>(support::env_integer("DCUDA_SMALL_PUT_BYTES", 0, detail::max_small_put_bytes)
-                             .value_or(detail::max_small_put_bytes));
+                             .value_or(default_small_put_bytes));
     result.barrier_row =
         static_cast<int>(support::env_integer("DCUDA_BARRIER_ROW", 0, max_ranks_per_device).value_or(0));
     result.trace = support::env_string("DCUDA_TRACE").value_or("");

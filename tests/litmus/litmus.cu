@@ -164,6 +164,22 @@ __global__ void maybe_notified(dcuda::context context, findings*, unsigned* memo
     self.free_window(win);
 }
 
+// A target that reads before it waits. Only ThreadSanitizer's builds store a small put at once, where it can be seen.
+__global__ void read_before_wait(dcuda::context context, findings*, unsigned* memory, int) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    unsigned* const inbox = piece_of(memory, 2, self);
+    const dcuda::window win = self.create_window(dcuda::world, inbox, sizeof(unsigned));
+    by_one_thread([&] { inbox[1] = 1; });
+    if (self.id() == 0) self.put_notify(win, 1, 0, sizeof(unsigned), inbox + 1, 0);
+    if (self.id() == 1) {
+        const volatile unsigned received = dcuda::detail::exec::is_leader() ? inbox[0] : 1;
+        (void)received;
+        self.wait_notifications(0, 1);
+    }
+    self.free_window(win);
+}
+
 // Writes `beyond` bytes behind a window's allocation, which AddressSanitizer reports.
 __global__ void overflow(dcuda::context context, findings*, unsigned* memory, int beyond) {
     __shared__ dcuda::state state;
@@ -200,6 +216,7 @@ constexpr litmus_case cases[] = {
     {"reply", windows, 2, 50},
     {"notified", maybe_notified, 2, 1},
     {"forgotten", maybe_notified, 2, 0},
+    {"early", read_before_wait, 2, 0},
     {"within", overflow, 2, 0, 256},
     {"beyond", overflow, 2, 1, 256},
 };

@@ -72,6 +72,14 @@ class LitmusTest(unittest.TestCase):
         self.assertIn("maybe_notified", output)  # the report points into the kernel
         self.assertNotEqual(status, 0)
 
+    @unittest.skipUnless(sanitizer == "thread", "needs ThreadSanitizer")
+    def test_read_before_the_wait(self):
+        """As users run it: small puts are stored at once, or there would be nothing to see."""
+        status, output = run("early", DCUDA_SMALL_PUT_BYTES="")
+        self.assertIn(RACE, output)
+        self.assertIn("read_before_wait", output)
+        self.assertNotEqual(status, 0)
+
     @unittest.skipUnless(sanitizer == "address", "needs AddressSanitizer")
     def test_write_behind_a_window(self):
         status, output = run("within")

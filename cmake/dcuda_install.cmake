@@ -3,6 +3,7 @@ include(CMakePackageConfigHelpers)
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/dcuda")
 
 install(DIRECTORY include/ DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+install(FILES LICENSE NOTICE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 set(installed_targets dcuda_device dcuda_host dcuda_dcuda)
 if(TARGET dcuda_checked)
     list(APPEND installed_targets dcuda_checked)

@@ -1,4 +1,6 @@
 // dcuda-info: what this build of dCUDA contains and what it finds on this machine.
+#include "support/command_line.hpp"
+
 #include "bootstrap/job.hpp"
 #include "dcuda/detail/protocol.hpp"
 #include "dcuda/host.hpp"
@@ -7,7 +9,6 @@
 #include "transport/network.hpp"
 #include "transport/peer.hpp"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -120,7 +121,7 @@ int print_devices() {
 
 int main(int argc, char** argv) try {
     CLI::App app{"Prints what this build of dCUDA contains and what it finds on this machine."};
-    CLI11_PARSE(app, argc, argv);
+    parse_or_exit(app, "dcuda-info", argc, argv);
     print_build();
 #if DCUDA_BACKEND_CUDA
     int devices = 0;

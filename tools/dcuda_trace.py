@@ -12,6 +12,8 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+VERSION = "0.1.0"  # as in include/dcuda/config.hpp
+
 # What a rank does in an operation. Outside of operations it computes.
 PUTTING = {"put", "put_notify", "notify", "flush"}
 WAITING = {"wait", "test"}
@@ -549,6 +551,7 @@ def plot(run, arguments):
 def main():
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # whoever reads the summary may have read enough
     parser = argparse.ArgumentParser(prog="dcuda-trace", description=__doc__.split("\n")[0])
+    parser.add_argument("--version", action="version", version=f"dcuda-trace {VERSION}")
     commands = parser.add_subparsers(dest="command", required=True)
     summary = commands.add_parser("summary", help="where the time went, who was waited for, the critical path")
     summary.add_argument("--json", action="store_true", help="for machines; all of it")

@@ -105,10 +105,27 @@ class LauncherTest(JobTest):
         self.assertIn("Exec format error", result.stderr)
 
     def test_usage_errors(self):
-        for arguments in ([], ["-n", "0", "true"], ["--env", "x", "true"], ["--grace", "soon", "true"]):
+        for arguments in ([], ["-n", "0", "true"], ["--env", "x", "true"], ["--grace", "soon", "true"],
+                          ["--no-such-option", "true"], ["-x", "true"], ["-np", "none", "true"]):
             result = subprocess.run([launcher, *arguments], capture_output=True, text=True, timeout=TIMEOUT)
             self.assertEqual(result.returncode, 2, arguments)
             self.assertNotEqual(result.stderr, "")
+
+    def test_version(self):
+        for tool in ("dcuda-run", "dcuda-trace"):
+            result = subprocess.run([os.path.join(os.path.dirname(launcher), tool), "--version"], capture_output=True,
+                                    text=True, timeout=TIMEOUT)
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            with open(os.path.join(os.path.dirname(__file__), "../../include/dcuda/config.hpp")) as file:
+                version = re.search(r'DCUDA_VERSION_STRING "(.*)"', file.read())[1]
+            self.assertEqual(result.stdout, f"{tool} {version}\n")
+
+    def test_number_of_processes_as_others_call_it(self):
+        for arguments in (["-np", "2"], ["--np", "2"], ["--prefix", "-np", "2"], ["-n2"]):
+            result = subprocess.run([launcher, *arguments, "sh", "-c", 'echo "$@"', "-np", "-np", "7"],
+                                    capture_output=True, text=True, timeout=TIMEOUT)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual(result.stdout.count("-np 7\n"), 2, result.stdout)
 
     # ---- input and output ----
 

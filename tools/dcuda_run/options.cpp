@@ -1,12 +1,13 @@
 #include "options.hpp"
 
-#include <CLI/CLI.hpp>
+#include "support/command_line.hpp"
 
 #include <cstdlib>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
 #include <sstream>
+#include <string_view>
 
 namespace launch {
 
@@ -17,6 +18,20 @@ namespace {
 constexpr const char* default_ssh = "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 "
                                     "-o ServerAliveCountMax=2 -o LogLevel=ERROR";
 
+// -np, as other launchers call it, becomes --np. What comes after the program is the program's.
+void accept_np(int argc, char** argv) {
+    static std::string replacement = "--np";
+    for (int i = 1; i < argc; ++i) {
+        const std::string_view word = argv[i];
+        if (!word.starts_with('-') || word == "--") return;
+        if (word == "-np") argv[i] = replacement.data();
+        const bool holds_value =
+            word.find('=') != word.npos || (word.starts_with("-n") && word.size() > 2 && word != "-np");
+        const bool takes_value = !holds_value && word != "--prefix" && word != "--stats";
+        if (takes_value) ++i;
+    }
+}
+
 } // namespace
 
 options parse_command_line(int argc, char** argv) {
@@ -24,7 +39,7 @@ options parse_command_line(int argc, char** argv) {
     int ranks = 0;
     std::string hosts, host_file, remote_path, trace, statistics;
     CLI::App app("Starts the processes of a dCUDA job, one per GPU, on this host or on others by ssh.", "dcuda-run");
-    app.add_option("-n", result.count,
+    app.add_option("-n,--np", result.count,
                    "Number of processes (default: with slots as many; else one per visible GPU, or 1)")
         ->check(CLI::Range(1, max_processes));
     app.add_option("--ranks", ranks, "Ranks per device (sets DCUDA_RANKS_PER_DEVICE)")->check(CLI::Range(1, 1048576));
@@ -60,13 +75,13 @@ options parse_command_line(int argc, char** argv) {
     app.prefix_command();
     app.footer("Then the program and its arguments, after -- if you like. The exit code is 0 if all processes end\n"
                "with 0, else that of the first that failed (128 + signal if a signal killed it).");
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::ParseError& problem) {
-        std::exit(app.exit(problem) == 0 ? 0 : 2);
-    }
+    accept_np(argc, argv);
+    parse_or_exit(app, "dcuda-run", argc, argv);
     result.command = app.remaining();
-    if (!result.command.empty() && result.command[0] == "--") result.command.erase(result.command.begin());
+    if (!result.command.empty() && result.command[0] == "--")
+        result.command.erase(result.command.begin());
+    else if (!result.command.empty() && result.command[0].starts_with('-'))
+        throw start_error(2, fmt::format("unknown option {}; see dcuda-run --help", result.command[0]));
     if (result.command.empty()) throw start_error(2, "no program given; see dcuda-run --help");
     for (const auto& variable : result.environment)
         if (variable.find('=') == variable.npos || variable[0] == '=')

@@ -1,7 +1,8 @@
 // dcuda-top: what the ranks of running programs do.
 #include "display.hpp"
 
-#include <CLI/CLI.hpp>
+#include "support/command_line.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -78,7 +79,7 @@ int main(int argc, char** argv) try {
     app.add_option("--wait", chosen.wait, "Seconds to wait for processes that do not answer (default 1)")
         ->check(CLI::Range(0.0, 3600.0));
     app.footer("Ends with 1 if it looked once and found nothing to show.");
-    CLI11_PARSE(app, argc, argv);
+    parse_or_exit(app, "dcuda-top", argc, argv);
     const bool terminal = isatty(STDOUT_FILENO) == 1 && !chosen.json;
     const bool once = chosen.once || (!terminal && interval->count() == 0);
     if (terminal && !once) fmt::print("\x1b[2J");

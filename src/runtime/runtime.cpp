@@ -8,6 +8,7 @@
 #include "runtime/progress.hpp"
 #include "runtime/report.hpp"
 #include "runtime/settings.hpp"
+#include "support/env.hpp"
 #include "support/host.hpp"
 #include "support/losses.hpp"
 #include "support/wire.hpp"
@@ -16,6 +17,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <new>
 #include <numeric>
 #include <thread>
@@ -90,6 +92,15 @@ std::string name_device() {
 #endif
 }
 
+// Once, by one process of the job: what is misspelled has no effect, and nothing else would say so.
+void warn_of_unknown_variables(const bootstrap::job& who) {
+    static std::once_flag done;
+    if (who.index != 0) return;
+    std::call_once(done, [] {
+        for (const std::string& sentence : support::unknown_variables()) fmt::print(stderr, "dcuda: {}\n", sentence);
+    });
+}
+
 // What programs catch is dcuda::error.
 template <class Action>
 auto with_memory_errors(const Action& action) {
@@ -108,6 +119,7 @@ public:
     explicit implementation(const settings& with)
         : settings_(with), job_(bootstrap::detect_job()), devices_(choose_device(job_)),
           control_(job_, fmt::format("{} {}", backend, DCUDA_VERSION_STRING), describe_who_waits_for) {
+        warn_of_unknown_variables(job_);
         link_ = std::make_unique<device_link>();
         find_paths();
         observation_ = std::make_unique<observation>(control_, settings_, node_count_ > 1);

@@ -2,11 +2,15 @@
 
 #include "support/check.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <numeric>
+#include <string_view>
 #include <strings.h>
+#include <unistd.h>
 
 namespace dcuda::support {
 
@@ -24,7 +28,96 @@ bool parse(const std::string& text, T& value) {
     fail(error_code::invalid_argument, "{}={}: expected {}", name, value, expected);
 }
 
+// All that the library, its tools and their launchers read.
+constexpr std::string_view known_variables[] = {
+    "DCUDA_ABORT_GRACE",
+    "DCUDA_BARRIER_ROW",
+    "DCUDA_BLAME_FD",
+    "DCUDA_CHECK",
+    "DCUDA_CHECK_SEED",
+    "DCUDA_CONNECT_TIMEOUT",
+    "DCUDA_COUNTER_START",
+    "DCUDA_DISABLE_PEER",
+    "DCUDA_ENERGY",
+    "DCUDA_FIBER_SEED",
+    "DCUDA_INTERFACE",
+    "DCUDA_JOB",
+    "DCUDA_LAUNCHER",
+    "DCUDA_LISTEN_FD",
+    "DCUDA_LOCAL_COUNT",
+    "DCUDA_LOCAL_INDEX",
+    "DCUDA_LOST_AFTER",
+    "DCUDA_MAILBOX_PACKETS",
+    "DCUDA_MAX_WINDOWS",
+    "DCUDA_NETWORK_INLINE_BYTES",
+    "DCUDA_NETWORK_RING_BYTES",
+    "DCUDA_POWERCAP",
+    "DCUDA_PROCESS_COUNT",
+    "DCUDA_PROCESS_INDEX",
+    "DCUDA_RANKS_PER_DEVICE",
+    "DCUDA_RENDEZVOUS",
+    "DCUDA_SILENT_AFTER",
+    "DCUDA_SMALL_PUT_BYTES",
+    "DCUDA_SSH",
+    "DCUDA_STACK_BYTES",
+    "DCUDA_STATS",
+    "DCUDA_TAGS",
+    "DCUDA_TOP",
+    "DCUDA_TRACE",
+    "DCUDA_TRACE_EVENTS",
+    "DCUDA_TRANSPORT",
+    "DCUDA_TRANSPORT_PATH",
+    "DCUDA_VERBS_DC",
+    "DCUDA_VERBS_DEVICE",
+    "DCUDA_VERBS_GID",
+    "DCUDA_VERBS_POOL",
+    "DCUDA_VERBS_RECEIVES",
+    "DCUDA_WAIT_TIMEOUT",
+    "DCUDA_WATCHDOG_INTERVAL",
+    "DCUDA_WATCH_LAUNCHER",
+};
+constexpr std::string_view foreign_prefixes[] = {"DCUDA_TEST_", "DCUDA_BUILD_",   "DCUDA_TRAFFIC_", "DCUDA_COMMIT",
+                                                 "DCUDA_FUZZ_", "DCUDA_NVSHMEM_", "DCUDA_NCCL_"};
+
+// How many letters must be left out, added or changed to make the one of the other.
+std::size_t distance(std::string_view a, std::string_view b) {
+    std::vector<std::size_t> row(b.size() + 1);
+    std::iota(row.begin(), row.end(), std::size_t{0});
+    for (std::size_t i = 0; i < a.size(); ++i) {
+        std::size_t corner = row[0]++;
+        for (std::size_t j = 0; j < b.size(); ++j) {
+            const std::size_t changed = corner + (a[i] != b[j] ? 1 : 0);
+            corner = row[j + 1];
+            row[j + 1] = std::min({changed, row[j + 1] + 1, row[j] + 1});
+        }
+    }
+    return row[b.size()];
+}
+
+std::string describe_unknown(std::string_view name) {
+    const auto* const nearest =
+        std::min_element(std::begin(known_variables), std::end(known_variables),
+                         [&](auto first, auto second) { return distance(name, first) < distance(name, second); });
+    const std::string hint = distance(name, *nearest) <= 4 ? fmt::format("; is {} meant?", *nearest)
+                                                           : std::string("; docs/guide/running.md has all");
+    return fmt::format("the environment variable {} is none of dCUDA's{}", name, hint);
+}
+
 } // namespace
+
+std::vector<std::string> unknown_variables() {
+    std::vector<std::string> found;
+    for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+        const std::string_view text = *entry, name = text.substr(0, text.find('='));
+        const auto begins_name = [&](std::string_view prefix) { return name.starts_with(prefix); };
+        if (!begins_name("DCUDA_") ||
+            std::any_of(std::begin(foreign_prefixes), std::end(foreign_prefixes), begins_name) ||
+            std::find(std::begin(known_variables), std::end(known_variables), name) != std::end(known_variables))
+            continue;
+        found.push_back(describe_unknown(name));
+    }
+    return found;
+}
 
 std::optional<std::string> env_string(const char* name) {
     const char* value = std::getenv(name);

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace dcuda::support {
 
@@ -18,5 +19,10 @@ std::optional<bool> env_flag(const char* name);
 
 // A number of seconds, 0 or more, such as "60" or "0.5".
 std::optional<double> env_seconds(const char* name);
+
+// A sentence for each variable of the environment that begins with DCUDA_ and that no part of dCUDA reads, such as one
+// that is misspelled; it names the variable that is most like it. Variables of the project's own tests and builds are
+// left out.
+std::vector<std::string> unknown_variables();
 
 } // namespace dcuda::support

@@ -285,6 +285,29 @@ class MisuseTest(unittest.TestCase):
                 self.expect(1, "nothing", f"invalid_argument: {variable}={value}: expected {expected}",
                             **{variable: value})
 
+    def test_unknown_variables(self):
+        output = self.expect(2, "nothing", "dcuda: the environment variable DCUDA_RANK_PER_DEVICE is none of dCUDA's; is "
+                             "DCUDA_RANKS_PER_DEVICE meant?\n", status=0, DCUDA_RANK_PER_DEVICE=3) or ""
+        self.assertEqual(output.count("none of dCUDA's"), 1)
+        self.expect(1, "nothing", "DCUDA_SOMETHING_QUITE_OTHER is none of dCUDA's; docs/guide/running.md has all\n", status=0,
+                    DCUDA_SOMETHING_QUITE_OTHER=1)
+
+    def test_all_variables_that_are_read_are_known(self):
+        """Whoever adds a variable adds it to the list, or users are warned of it."""
+        source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../src")
+        read = set()
+        for folder, _, names in os.walk(source):
+            for name in names:
+                with open(os.path.join(folder, name)) as file:
+                    read.update(re.findall(r'(?:env_\w+|getenv|seconds|integer)\((?:[^()"]*|"\w+", [^()"]*)"(DCUDA_[A-Z_]+)"',
+                                           file.read()))
+        self.assertIn("DCUDA_TAGS", read)
+        self.assertIn("DCUDA_WAIT_TIMEOUT", read)
+        with self.subTest(read=sorted(read)):
+            values = {**{name: "" for name in read}, "DCUDA_STACK_BYTES": "65536"}  # an empty one is none, but for this
+            output = self.expect(1, "nothing", status=0, **values) or ""
+            self.assertNotIn("none of dCUDA's", output)
+
     def test_malformed_arguments(self):
         expected = "expected --dcuda-ranks=N, --dcuda-tags=N, --dcuda-windows=N or --dcuda-wait-timeout=SECONDS"
         for argument in ("--dcuda-rank=4", "--dcuda-ranks", "--dcuda-"):

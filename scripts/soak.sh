@@ -5,7 +5,8 @@
 #   scripts/soak.sh <build directory> [OPERATIONS] [RECORD] [PATH...]
 #
 # OPERATIONS of each path: 1e9. RECORD: soak-<date>.json. PATHs: one (process), peer, shm, ofi:shm, ofi:tcp, mpi; all that the
-# build has. The first seed is drawn; SOAK_SEED sets it. SOAK_JOB: operations of a job, 2e7. Ends with 1 if anything failed.
+# build has. The first seed is drawn; SOAK_SEED sets it. SOAK_JOB: operations of a job, 2e7. Afterwards each fuzz target
+# (scripts/fuzz.sh) runs for SOAK_FUZZ seconds, 3600, if there is clang; 0: none. Ends with 1 if anything failed.
 set -euo pipefail
 if [ $# -lt 1 ] || [ ! -x "$1/bin/random_traffic" ]; then
     echo "Use: $0 <build directory> [OPERATIONS] [RECORD] [PATH...]; the directory must hold bin/random_traffic." >&2
@@ -28,6 +29,7 @@ build = os.path.abspath(build)
 try:
     wanted = int(float(rest[0])) if rest else 10**9
     job_operations = int(float(os.environ.get("SOAK_JOB", "2e7")))
+    fuzz_seconds = int(os.environ.get("SOAK_FUZZ", "3600"))
     seed = int(os.environ["SOAK_SEED"]) if "SOAK_SEED" in os.environ else random.randrange(10**9)
 except ValueError as problem:
     sys.exit(f"soak.sh: {problem}")
@@ -118,5 +120,15 @@ for path in paths:
         os.replace(record_path + ".tmp", record_path)
     print(f"{path}: {total['operations']} operations, {total['messages']} messages, {total['bytes']} bytes in {total['jobs']} jobs, "
           f"{total['seconds']:.0f} s: {len(total['failures'])} failures", flush=True)
-sys.exit(1 if any(total["failures"] for total in record["paths"]) else 0)
+fuzzed = True
+if fuzz_seconds > 0 and shutil.which("clang++"):
+    # The parsers and the control plane, each for so long.
+    done = subprocess.run(["scripts/fuzz.sh", str(fuzz_seconds)], cwd=source, capture_output=True, text=True)
+    lines = [line for line in done.stdout.splitlines() if re.match(r"(passed|failed): |\d+ passed", line)]
+    record["fuzzed"] = {"seconds_each": fuzz_seconds, "results": lines}
+    fuzzed = done.returncode == 0
+    print("\n".join(lines) if fuzzed else done.stdout + done.stderr, flush=True)
+    with open(record_path, "w") as file:
+        json.dump(record, file, indent=1)
+sys.exit(1 if not fuzzed or any(total["failures"] for total in record["paths"]) else 0)
 PYTHON

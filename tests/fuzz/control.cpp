@@ -110,7 +110,8 @@ void hub_clients(std::string_view input) {
     const std::string address = fmt::format("dcuda-fuzz-{}-{}", getpid(), ++number);
     const job who{0, 2, 0, 2, fmt::format("{}", random()), "fuzz"};
     auto [own, of_hub] = socket_pair();
-    hub meeting(who, "fuzz", {listen_at(address)}, std::move(of_hub), {20, 10});
+    hub meeting(who, "fuzz", {listen_at(address)}, std::move(of_hub),
+                {.connect = 20, .lost_after = 10, .silent_after = 0}, nullptr);
     const auto say_hello = [&](channel& process, int index) {
         process.send(frame{frame_type::hello, index, static_cast<std::uint64_t>(getpid()), 2, DCUDA_VERSION_STRING,
                            encode_parts({"fuzz", who.key, ""})});

@@ -33,8 +33,9 @@ void watchdog::poll(bool is_quiet) {
     std::uint64_t digest = 14695981039346656037u; // FNV-1a over what changes when a rank moves
     for (std::size_t rank = 0; rank < waits.size(); ++rank) {
         const auto what = static_cast<waiting>(waits[rank].what);
-        if (what == waiting::no) all_wait = false;
-        if (what != waiting::done && waits[rank].heartbeat == previous_[rank].heartbeat) all_looked_again = false;
+        // A rank is done when all ranks of the job have come to the end of the kernel: the rest are about to be.
+        if (what == waiting::no || what == waiting::done) all_wait = false;
+        if (waits[rank].heartbeat == previous_[rank].heartbeat) all_looked_again = false;
         for (const std::uint32_t word : {waits[rank].what, waits[rank].epoch, waits[rank].seen})
             digest = (digest ^ word) * 1099511628211u;
     }

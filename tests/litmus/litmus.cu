@@ -25,8 +25,8 @@ namespace {
 
 // notify_publish, notify_observe, without mailboxes; mail_publish, mail_observe with them: put data, then the
 // notification for it. The credit that goes back orders the receiver's reading before the next put, by the same tags.
-// `Straight`: the data goes straight into the window, and the message vouches for it.
-template <bool Straight>
+// `Direct`: the data is stored directly into the window, and the message releases it.
+template <bool Direct>
 __global__ void notified_puts(dcuda::context context, findings* found, unsigned* memory, int rounds) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
@@ -35,7 +35,7 @@ __global__ void notified_puts(dcuda::context context, findings* found, unsigned*
     const dcuda::window win = self.create_window(dcuda::world, inbox, 32 * sizeof(unsigned));
     for (int round = 0; round < rounds; ++round) {
         for_each_thread(32, [&](std::size_t i) { inbox[32 + i] = round + static_cast<unsigned>(i); });
-        if (Straight) {
+        if (Direct) {
             self.put(win, other, 0, 32 * sizeof(unsigned), inbox + 32);
             self.notify(other, dcuda::world, 0);
         } else {
@@ -48,7 +48,7 @@ __global__ void notified_puts(dcuda::context context, findings* found, unsigned*
     }
 }
 
-// mail_free, mail_reuse: puts in one direction, many more than the lane holds. Nothing goes back but credits.
+// mail_free, mail_reuse: puts in one direction, many more than the queue holds. Nothing goes back but credits.
 __global__ void one_way(dcuda::context context, findings* found, unsigned* memory, int rounds) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
@@ -62,8 +62,8 @@ __global__ void one_way(dcuda::context context, findings* found, unsigned* memor
     for_each_thread(16, [&](std::size_t i) { EXPECT_SAME(inbox[i], i + 1); });
 }
 
-// mail_free, mail_reuse: a put goes straight to where the target has placed one that came by mail. The lane never
-// fills.
+// mail_free, mail_reuse: after a flush a put is stored directly to where the target has placed one that came as a
+// message. The queue never fills.
 __global__ void crossing(dcuda::context context, findings* found, unsigned* memory, int rounds) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
@@ -73,6 +73,7 @@ __global__ void crossing(dcuda::context context, findings* found, unsigned* memo
     for_each_thread(4, [&](std::size_t i) { inbox[36 + i] = static_cast<unsigned>(i) + 1; });
     for (int round = 0; round < rounds && self.id() == 0; ++round) {
         self.put_notify(win, 1, 0, 4 * sizeof(unsigned), inbox + 32, 0);
+        self.flush(win);
         self.put(win, 1, 0, 4 * sizeof(unsigned), inbox + 36);
     }
     if (self.id() == 0) self.notify(1, dcuda::world, 0);

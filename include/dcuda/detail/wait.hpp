@@ -238,7 +238,7 @@ DCUDA_DEVICE bool take_predicted(const full_warp& warp, rank_state& state, const
     DCUDA_UNROLL
     for (unsigned i = 0; i != Rows; ++i)
         slots[i] = expected.payload + rings.packet(expected.begin.packets + warp.index + 32 * i);
-    packet head, parts[Rows + 1];
+    packet head, parts[Rows + 1] = {};
     DCUDA_NO_UNROLL
     for (unsigned looks = 0;; ++looks) {
         head = load_packet<order_tag::mail_observe>(expected.header, expected.begin.messages + 1);

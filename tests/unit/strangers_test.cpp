@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <fmt/format.h>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -270,6 +271,10 @@ TEST(Hub, SaysWhoHoldsTheMeetingPoint) {
 rlimit descriptor_limit(rlim_t count) { return {count, count}; }
 
 TEST(Hub, TellsThatItHasNoDescriptors) {
+    // The sanitizer's check of dynamic types opens a pipe, and takes an object for broken where it cannot.
+    const char* const sanitizer = std::getenv("DCUDA_TEST_SANITIZER");
+    if (sanitizer != nullptr && std::string(sanitizer) == "address")
+        GTEST_SKIP() << "a sanitizer needs descriptors itself";
     constexpr int count = 24;
     std::vector<child> children;
     for (int index = 0; index < count; ++index)

@@ -78,6 +78,9 @@ public:
     // The address of this host by which the others of the job reach it. Empty: there are no others.
     const std::string& local_address() const noexcept { return local_address_; }
 
+    // Seconds after which a process of another host that does not answer is lost (DCUDA_LOST_AFTER).
+    double lost_after() const noexcept { return lost_after_; }
+
     // Who is lost is known here after this time; with some to spare.
     std::chrono::milliseconds time_to_notice_loss() const {
         const double seconds = 1 + (local_address_.empty() ? 0 : lost_after_);

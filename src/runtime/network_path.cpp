@@ -35,8 +35,8 @@ network_path::network_path(bootstrap::control& control, device_link& link, const
     const auto open = [&](const std::string& name) {
         const std::size_t colon = std::min(name.find(':'), name.size());
         const std::string provider = colon < name.size() ? name.substr(colon + 1) : "";
-        networks_.push_back(transport::open_network(name.substr(0, colon),
-                                                    {control.index(), control.count(), provider, local_address}));
+        networks_.push_back(transport::open_network(
+            name.substr(0, colon), {control.index(), control.count(), provider, local_address, control.lost_after()}));
     };
     bool any_near = false, any_far = false;
     for (std::size_t i = 0; i < is_remote.size(); ++i)

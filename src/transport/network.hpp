@@ -39,6 +39,7 @@ struct network_request {
     int process_count;
     std::string provider;      // what the user wrote behind the name of the transport, "tcp" of "ofi:tcp"; may be empty
     std::string local_address; // of this host, as the other hosts reach it; empty: all processes are on this host
+    double lost_after = 10;    // seconds after which a process that no way leads to is lost
 };
 
 // A network library. Used by one thread at a time. All functions throw dcuda::error; one that concerns a process names

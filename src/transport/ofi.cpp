@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <deque>
 #include <map>
@@ -48,7 +50,7 @@ void check(long result, const char* what) {
 
 class ofi final : public network {
 public:
-    explicit ofi(const network_request& request) {
+    explicit ofi(const network_request& request) : lost_after_(request.lost_after) {
         const support::file_limit_as_error instead_of_signal; // shm makes a file
         find_provider(request);
         fid_fabric* fabric = nullptr;
@@ -113,8 +115,7 @@ public:
         const std::uint64_t target = where.address + offset;
         if (bytes <= info_->tx_attr->inject_size) {
             const auto result = fi_inject_writedata(endpoint_.get(), source, bytes, number, to, target, where.key);
-            if (result == -FI_EAGAIN) return false;
-            check_write(result, peer);
+            if (!is_taken(result, peer)) return false;
             sent_.push_back(token); // its source may change at once
             return true;
         }
@@ -123,12 +124,9 @@ public:
         context->token = token;
         const auto result = fi_writedata(endpoint_.get(), source, bytes, descriptor_of(source), number, to, target,
                                          where.key, &context->library);
-        if (result == -FI_EAGAIN) {
-            free_.push_back(context);
-            return false;
-        }
-        check_write(result, peer);
-        return true;
+        const bool taken = is_taken(result, peer);
+        if (!taken) free_.push_back(context);
+        return taken;
     }
 
     bool poll(network_event& event) override {
@@ -282,9 +280,29 @@ private:
         return taken;
     }
 
-    void check_write(long result, int peer) const {
-        support::require(result == 0, error_code::process_lost, "{}: cannot write to process {}: {}", name(), peer,
-                         fi_strerror(static_cast<int>(-result)));
+    // Whether the library has taken a write, which it says with this result; false: not now. A provider over sockets
+    // connects at the first write to a process (xnet_get_conn in libfabric's prov/tcp). Where that fails nothing was
+    // sent, so the write is made again: a link that is down for a moment takes the host's routes away.
+    bool is_taken(long result, int peer) {
+        if (result == 0) {
+            no_way_since_.erase(peer);
+            return true;
+        }
+        if (result == -FI_EAGAIN) return false;
+        const std::string cause = fi_strerror(static_cast<int>(-result));
+        support::require(is_no_way(result), error_code::process_lost, "{}: cannot write to process {}: {}", name(),
+                         peer, cause);
+        const auto now = std::chrono::steady_clock::now();
+        const auto [entry, is_first] = no_way_since_.try_emplace(peer, now);
+        support::require(now - entry->second < std::chrono::duration<double>(lost_after_), error_code::process_lost,
+                         "{}: cannot connect to process {} since {} s: {}", name(), peer, lost_after_, cause);
+        return false;
+    }
+
+    // What connect() says where the other host cannot be reached at present.
+    static bool is_no_way(long result) {
+        constexpr std::array<long, 5> results{-ENETUNREACH, -EHOSTUNREACH, -ENETDOWN, -EHOSTDOWN, -ETIMEDOUT};
+        return std::ranges::find(results, result) != results.end();
     }
 
     [[noreturn]] void report_error() {
@@ -308,6 +326,8 @@ private:
     std::vector<std::unique_ptr<operation>> operations_;
     owned<fid_ep> endpoint_; // closed first: until then it may write to all of these
     std::map<int, fi_addr_t> peers_;
+    std::map<int, std::chrono::steady_clock::time_point> no_way_since_; // peers that no connection could be made to
+    double lost_after_;
     std::map<const std::byte*, source_memory> sources_;
     std::vector<operation*> free_;
     std::deque<std::uint64_t> sent_; // injected

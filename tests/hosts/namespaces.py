@@ -55,6 +55,11 @@ class Hosts:
     def link(self, host, state):
         ip("-n", self.names[host], "link", "set", DEVICE, state)
 
+    def block(self, host, ports, blocked=True):
+        """From this host no way leads to these TCP ports of others, "7000-7999", until that is taken back."""
+        ip("-n", self.names[host], "rule", "add" if blocked else "del", "pref", "10", "ipproto", "tcp", "dport", ports,
+           "unreachable")
+
     def make_slow(self, delay_s, loss):
         """The link between two hosts delays all packets and loses some. Returns the process that relays them, which
         ends with its input and then prints how many came through and how many did not."""

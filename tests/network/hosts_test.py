@@ -12,7 +12,7 @@ import time
 import unittest
 
 sys.path.append(sys.argv[1])
-from job import JobTest  # noqa: E402
+from job import Job, JobTest  # noqa: E402
 from namespaces import Hosts, why_not  # noqa: E402
 
 dcuda_run, traffic, stress, put_notify, stencil, *mpirun = sys.argv[2:]
@@ -20,6 +20,9 @@ PROGRAMS = {"stress": [stress], "put_notify": [put_notify],
             "stencil": [stencil, "--nx", "33", "--ny", "40", "--nz", "4", "--iterations", "30", "--ranks", "3",
                         "--verify"]}
 TIMEOUT = 100
+PORTS = "23000-23999"  # that libfabric listens at, under the names that its provider has had
+PORT_SETTINGS = {f"FI_{provider}_PORT_{end}_RANGE": port for provider in ("NET", "TCP")
+                 for end, port in zip(("LOW", "HIGH"), PORTS.split("-"))}
 
 
 class HostsTest(JobTest):
@@ -105,6 +108,27 @@ class HostsTest(JobTest):
             over.set()
             thread.join()
         self.assertGreater(interruptions, 0)
+
+    def start_without_a_way(self, *arguments, **settings):
+        """Starts traffic between hosts whose control plane works, while no connection for data can be made."""
+        self.make_hosts(2)
+        for host in self.hosts.addresses:
+            self.hosts.block(host, PORTS)
+        job = Job(self.command(traffic, *arguments), DCUDA_TRANSPORT="ofi:tcp", **PORT_SETTINGS, **settings)
+        self.addCleanup(job.end)
+        return job
+
+    def test_first_connection_waits_for_a_way(self):
+        job = self.start_without_a_way("1000", "100")
+        time.sleep(2)
+        self.assertIsNone(job.process.poll(), job.output)
+        for host in self.hosts.addresses:
+            self.hosts.block(host, PORTS, False)
+        self.assertEqual(job.wait(TIMEOUT), 0, job.output)
+
+    def test_no_way_is_named(self):
+        job = self.start_without_a_way("1000", "100", DCUDA_LOST_AFTER="2")
+        self.check_end(job, r"cannot connect to process \d since 2 s: (Network is unreachable|No route to host)")
 
     def test_link_is_lost(self):
         self.make_hosts(2)

@@ -64,8 +64,8 @@ int run_program(const char* name, int argc, char** argv, arguments::command_line
         try {
             return work(here, *command.chosen);
         } catch (const agreed_error& reason) {
-            // Process 0 tells the reason and leaves. The others wait for it in vain, by which the launcher knows whose
-            // end is the cause of theirs.
+            // Process 0 tells the reason and leaves. It never comes to what the others wait for, by which the launcher
+            // knows whose end is the cause of theirs.
             if (here.first()) {
                 std::fprintf(stderr, "%s: %s\n", name, reason.what());
                 return 1;

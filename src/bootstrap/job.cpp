@@ -7,9 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <initializer_list>
-#include <iterator>
 #include <optional>
 #include <sstream>
 #include <sys/types.h>
@@ -48,7 +46,7 @@ int optional(std::initializer_list<const char*> names, long min, int otherwise) 
 // "pid.start_time" of the parent: one launcher process on this host, also after its pid is used again.
 std::string parent_identity() {
     const pid_t parent = getppid();
-    return fmt::format("{}.{}", parent, support::process_start(parent));
+    return fmt::format("{}.{}", parent, support::find_process(parent).start);
 }
 
 // Number of tasks on node `node` in SLURM's notation: "2(x3),1" means 2, 2, 2, 1.

@@ -1,6 +1,7 @@
 #include "bootstrap/launcher.hpp"
 
 #include "support/env.hpp"
+#include "support/host.hpp"
 
 #include <cstdio>
 #include <cstdlib>
@@ -40,17 +41,6 @@ bool is_marked(pid_t pid, const std::vector<std::string>& marks) {
     for (std::string each; std::getline(file, each, '\0');)
         for (const std::string& mark : marks) found += each == mark;
     return found == marks.size();
-}
-
-pid_t parent_of(pid_t pid) {
-    std::ifstream file(fmt::format("/proc/{}/stat", pid));
-    std::string text;
-    std::getline(file, text);
-    const auto end_of_name = text.rfind(')');
-    pid_t parent = 0;
-    char state = 0;
-    if (end_of_name != text.npos) std::sscanf(text.c_str() + end_of_name + 1, " %c %d", &state, &parent);
-    return parent;
 }
 
 std::string name_of(pid_t pid) {
@@ -99,14 +89,14 @@ launcher_watch::launcher_watch(const job& who) {
     pid_t child = getpid(), launcher = parent_at_start;
     while (launcher > 1 && is_marked(launcher, marks)) {
         child = launcher;
-        launcher = parent_of(launcher);
+        launcher = support::find_process(launcher).parent;
     }
     if (launcher > 1) {
         name_ = name_of(launcher);
         process_ = support::descriptor(static_cast<int>(syscall(SYS_pidfd_open, launcher, 0)));
         if (child == getpid()) parent_ = launcher;
         // It may have ended meanwhile, and another process have its number.
-        ended_ = (child == getpid() ? getppid() : parent_of(child)) != launcher;
+        ended_ = (child == getpid() ? getppid() : support::find_process(child).parent) != launcher;
     }
     if (who.launcher != "slurm" || who.local_index != 0) return;
     const int port = std::atoi(support::env_string("SLURM_SRUN_COMM_PORT").value_or("0").c_str());

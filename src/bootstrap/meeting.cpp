@@ -39,8 +39,8 @@ void check_holder(const std::string& address, const local_peer& holder) {
     if (holder.is_same_user) return;
     fail(error_code::bootstrap_failure,
          "the meeting point of this job (@{}) is held by pid {} of user {}: its name can be guessed from what the "
-         "launcher says; "
-         "give all processes the same DCUDA_JOB, 32 random hexadecimal digits (openssl rand -hex 16), and it cannot",
+         "launcher says; give all processes the same DCUDA_JOB, 32 random hexadecimal digits (openssl rand -hex 16), "
+         "and it cannot",
          address, holder.pid, holder.user);
 }
 
@@ -62,8 +62,7 @@ descriptor listen_at(const std::string& address) {
             fail(error_code::bootstrap_failure,
                  "the meeting point of this job (@{}) is in use by a live process: two processes claim index 0, or "
                  "another job runs with the same job key; start each job with its own launcher call, or give it a "
-                 "DCUDA_JOB "
-                 "of its own",
+                 "DCUDA_JOB of its own",
                  address);
         support::fail_errno(problem, "cannot name a local socket", error_code::bootstrap_failure);
     }

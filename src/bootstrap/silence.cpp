@@ -1,9 +1,10 @@
 #include "bootstrap/silence.hpp"
 
+#include "support/host.hpp"
+
 #include <algorithm>
 #include <cstdio>
 #include <fmt/format.h>
-#include <fstream>
 
 namespace dcuda::bootstrap {
 
@@ -50,12 +51,8 @@ std::vector<int> silence_watch::look() {
 }
 
 bool is_stopped(pid_t pid) {
-    std::ifstream file(fmt::format("/proc/{}/stat", pid));
-    std::string text;
-    std::getline(file, text);
-    const auto end_of_name = text.rfind(')');
-    if (end_of_name == text.npos || text.size() < end_of_name + 3) return false;
-    return text[end_of_name + 2] == 'T' || text[end_of_name + 2] == 't';
+    const char state = support::find_process(pid).state;
+    return state == 'T' || state == 't';
 }
 
 void tell_silence(const std::string& process, std::chrono::steady_clock::duration time, const std::string& waiting) {

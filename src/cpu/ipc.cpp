@@ -12,7 +12,7 @@
 #include "support/host.hpp"
 
 using namespace dcuda::detail::cpu;
-using dcuda::support::process_start;
+using dcuda::support::find_process;
 
 namespace {
 
@@ -55,7 +55,7 @@ char* map_arena(const handle_content& h) {
     void* p = MAP_FAILED;
     const off_t size = lseek(file, 0, SEEK_END);
     // Checked with the file open: from here on the pid cannot turn into another process's.
-    if (process_start(h.pid) == h.process_start && size >= 0 && static_cast<std::uint64_t>(size) >= h.arena_bytes)
+    if (find_process(h.pid).start == h.process_start && size >= 0 && static_cast<std::uint64_t>(size) >= h.arena_bytes)
         p = mmap(nullptr, h.arena_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
     close(file);
     return p == MAP_FAILED ? nullptr : static_cast<char*>(p);
@@ -90,7 +90,7 @@ cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* pointer) {
     const auto found = mine.find(pointer);
     if (!found || found->managed) return report(cudaErrorInvalidValue);
     const handle_content h{handle_magic, getpid(),
-                           mine.file(),  process_start(getpid()),
+                           mine.file(),  find_process(getpid()).start,
                            mine.bytes(), static_cast<std::uint64_t>(found->base - mine.base()),
                            found->bytes};
     *handle = {};
@@ -105,7 +105,7 @@ cudaError_t cudaIpcOpenMemHandle(void** pointer, cudaIpcMemHandle_t handle, unsi
     if (h.magic != handle_magic || h.offset > h.arena_bytes || h.bytes > h.arena_bytes - h.offset)
         return report(cudaErrorInvalidResourceHandle);
     if (h.pid == getpid()) return report(cudaErrorDeviceUninitialized); // CUDA: not in the process that made it
-    if (process_start(h.pid) != h.process_start)
+    if (find_process(h.pid).start != h.process_start)
         return report(cudaErrorInvalidResourceHandle); // that process has ended
 
     const std::lock_guard lock(table().mutex);

@@ -107,7 +107,7 @@ bool progress::serve_network() {
 }
 
 // The command with this number, if it has arrived.
-// ORDER command-observe: a packet's number vouches for its payload and for what the command refers to.
+// ORDER command-observe: who has seen a packet's number sees its payload, and what the command refers to.
 bool progress::take_command(std::uint32_t number, std::uint32_t* words) const {
     const packet* slot = state_.fields().ring.slots + std::size_t(number % ring_capacity) * packets_per_command;
     for (std::size_t part = 0; part < packets_per_command; ++part, words += 3) {

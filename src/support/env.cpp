@@ -79,7 +79,7 @@ constexpr std::string_view known_variables[] = {
 constexpr std::string_view foreign_prefixes[] = {"DCUDA_TEST_", "DCUDA_BUILD_",   "DCUDA_TRAFFIC_", "DCUDA_COMMIT",
                                                  "DCUDA_FUZZ_", "DCUDA_NVSHMEM_", "DCUDA_NCCL_"};
 
-// How many letters must be left out, added or changed to make the one of the other.
+// How many characters must be left out, added or changed to make the one of the other.
 std::size_t distance(std::string_view a, std::string_view b) {
     std::vector<std::size_t> row(b.size() + 1);
     std::iota(row.begin(), row.end(), std::size_t{0});

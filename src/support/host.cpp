@@ -26,16 +26,20 @@ std::string host_identity() {
     return std::string(name) + " " + boot;
 }
 
-std::uint64_t process_start(pid_t pid) {
+process_status find_process(pid_t pid) {
     std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
     const std::string text((std::istreambuf_iterator<char>(file)), {});
-    // The second field, the name in parentheses, may hold anything; the time is field 22, the 20th after it.
+    // The second field, the name in parentheses, may hold anything; state and parent follow it, and the time is field
+    // 22, the 20th after it.
     const auto end_of_name = text.rfind(')');
-    if (end_of_name == std::string::npos) return 0;
+    if (end_of_name == std::string::npos) return {};
     std::istringstream fields(text.substr(end_of_name + 1));
+    process_status found;
+    fields >> found.state >> found.parent;
     std::string field;
-    for (int i = 0; i < 20; ++i) fields >> field;
-    return fields ? std::stoull(field) : 0;
+    for (int i = 2; i < 19; ++i) fields >> field;
+    fields >> found.start;
+    return fields ? found : process_status{};
 }
 
 } // namespace dcuda::support

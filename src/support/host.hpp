@@ -11,8 +11,12 @@ namespace dcuda::support {
 // boots apart. Containers and namespaces with a name of their own count as hosts.
 std::string host_identity();
 
-// When the process was started, in clock ticks since the boot: a process number is used again, with another time. 0:
-// there is no such process.
-std::uint64_t process_start(pid_t pid);
+// What the system says of a process.
+struct process_status {
+    char state = 0;          // as ps shows it: R, S, T, Z, ...; 0: there is no such process
+    pid_t parent = 0;        // 0: outside of our namespace, or there is no such process
+    std::uint64_t start = 0; // clock ticks since the boot: a process number is used again, with another time
+};
+process_status find_process(pid_t pid);
 
 } // namespace dcuda::support

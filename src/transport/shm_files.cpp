@@ -27,7 +27,7 @@ std::uint64_t pid_namespace() {
 
 std::string choose_shm_name() {
     std::random_device random;
-    return fmt::format("dcuda-{}-{}-{}-{:08x}{:08x}", pid_namespace(), getpid(), support::process_start(getpid()),
+    return fmt::format("dcuda-{}-{}-{}-{:08x}{:08x}", pid_namespace(), getpid(), support::find_process(getpid()).start,
                        random(), random());
 }
 
@@ -45,7 +45,7 @@ void remove_shm_leftovers() {
         if (found != 3 || static_cast<std::size_t>(length) != name.size() || space != ours || start == 0) continue;
         struct stat about {};
         if (lstat(entry.path().c_str(), &about) != 0 || !S_ISREG(about.st_mode) || about.st_uid != geteuid()) continue;
-        if (support::process_start(pid) != start) unlink(entry.path().c_str());
+        if (support::find_process(pid).start != start) unlink(entry.path().c_str());
     }
 }
 

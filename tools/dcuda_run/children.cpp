@@ -1,5 +1,7 @@
 #include "children.hpp"
 
+#include "support/host.hpp"
+
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -31,16 +33,9 @@ void for_each_process(const Action& action) {
 // All processes whose ancestor is this one. Orphans among them are our children, because we are a subreaper.
 std::vector<pid_t> descendants(pid_t except) {
     std::vector<std::pair<pid_t, pid_t>> parents; // (process, its parent)
-    for_each_process([&](pid_t pid, const std::filesystem::path& folder) {
-        std::ifstream file(folder / "stat");
-        std::string text;
-        std::getline(file, text);
-        pid_t parent = 0;
-        char state = 0;
-        const auto end_of_name = text.rfind(')');
-        if (end_of_name == text.npos || std::sscanf(text.c_str() + end_of_name + 1, " %c %d", &state, &parent) != 2)
-            return;
-        if (state != 'Z' && state != 'X') parents.emplace_back(pid, parent);
+    for_each_process([&](pid_t pid, const std::filesystem::path&) {
+        const auto [state, parent, start] = dcuda::support::find_process(pid);
+        if (state != 0 && state != 'Z' && state != 'X') parents.emplace_back(pid, parent);
     });
     std::vector<pid_t> found{getpid()};
     for (std::size_t i = 0; i < found.size(); ++i)

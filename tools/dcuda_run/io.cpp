@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <fmt/format.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -40,13 +39,6 @@ pipe_ends make_mailbox() {
 }
 
 void set_nonblocking(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); }
-
-void allow_descriptors(std::size_t needed) {
-    rlimit limit{};
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return;
-    limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, needed);
-    setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 unique_fd create_output_file(const std::string& folder, int index, int stream) {
     const std::string path = fmt::format("{}/{}.{}", folder, index, stream == STDOUT_FILENO ? "out" : "err");

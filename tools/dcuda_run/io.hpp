@@ -54,9 +54,6 @@ pipe_ends make_mailbox();
 
 void set_nonblocking(int fd);
 
-// Lets this process have as many descriptors as it needs, if the system allows that many.
-void allow_descriptors(std::size_t needed);
-
 // DIR/3.out or DIR/3.err, empty.
 unique_fd create_output_file(const std::string& folder, int index, int stream);
 void create_output_folder(const std::string& folder);

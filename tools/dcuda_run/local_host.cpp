@@ -1,5 +1,7 @@
 #include "local_host.hpp"
 
+#include "support/descriptor.hpp"
+
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -85,7 +87,7 @@ int local_host::gpus() const { return visible_gpus(); }
 void local_host::prepare(const share& what) {
     share_ = what;
     // Two pipes of each process, and some of our own.
-    if (settings_.pipe_output) allow_descriptors(2 * static_cast<std::size_t>(what.count) + 64);
+    if (settings_.pipe_output) dcuda::support::allow_descriptors(2 * static_cast<std::size_t>(what.count) + 64);
     children_.mark(share_.key);
     program_ = find_program(share_.command[0]);
     if (!settings_.output_folder.empty()) create_output_folder(settings_.output_folder);

@@ -58,14 +58,6 @@ void run_then_sync(const F& f) {
     cpu::meet([](void* data) { (*static_cast<const F*>(data))(); }, nullptr, const_cast<F*>(&f));
 }
 
-// f runs once after all threads have arrived. The threads need not wait for its end: what f writes is ordered for the
-// block only by the next barrier.
-template <class F>
-void sync_then_run(const F& f) {
-    cpu::meet(
-        nullptr, [](void* data) { (*static_cast<const F*>(data))(); }, const_cast<F*>(&f));
-}
-
 // The threads take turns here: they meet, so that the moment of one of them is one of the whole rank.
 inline void align_turns() {
     if (!cpu::is_unwinding()) sync_block();

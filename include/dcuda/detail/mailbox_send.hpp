@@ -162,9 +162,9 @@ DCUDA_DEVICE void release_stores(rank_state& state, endpoint& own, scope reach) 
 
 // A message on its way out: all about it that can be found before it leaves.
 //
-// ORDER mail-publish -> mail-observe: each packet vouches for its own payload. What was stored into the target's
-// memory, or is in place, is released before the header leaves: fence, then the header's strong store, of one thread;
-// whoever sees the header acquires.
+// ORDER mail-publish -> mail-observe: a packet's number and payload are stored at once. What was stored into the
+// target's memory, or is in place, is released before the header leaves: fence, then the header's strong store, of one
+// thread; whoever sees the header acquires.
 struct outgoing_message {
     unsigned place; // of the connection
     packet* slot;   // of the header

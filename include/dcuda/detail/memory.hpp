@@ -430,7 +430,7 @@ enum class look_result { nothing, something, all };
 
 // Looks until look() has found all that is waited for. After something was found it looks again at once; after many
 // looks in vain it asks patience() whether to go on, and returns false when that says no. `looks` counts those in vain.
-// All threads of a team, with the same results. Whoever makes a difference rings the bell.
+// All threads of a group, with the same results. Whoever makes a difference rings the bell.
 template <class Look, class Patience>
 DCUDA_DEVICE bool look_until(const Look& look, const Patience& patience, const std::uint32_t* bell) {
 #if defined(__CUDA_ARCH__)

@@ -52,9 +52,9 @@ DCUDA_DEVICE bool reads_source(const rank_state& state, std::size_t bytes, const
 
 // The packets of a command, and those behind it, by the lead warp.
 //
-// ORDER command-publish: payload in packets vouches for itself. A source that the host will read, and payload that all
-// threads have stored behind the command, is completed to the system by one thread, after the block's barrier and
-// before the command leaves. ORDER slot-reuse: places behind commands are free when those are.
+// ORDER command-publish: number and payload of a packet are stored at once. A source that the host will read, and
+// payload that all threads have stored behind the command, is completed to the system by one thread, after the block's
+// barrier and before the command leaves. ORDER slot-reuse: places behind commands are free when those are.
 DCUDA_COLD void store_commands(lead_warp warp, shared_state shared, const outbound message, bool has_ticket,
                                std::uint32_t ticket) {
     rank_state& state = shared.get();

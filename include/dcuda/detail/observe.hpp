@@ -180,7 +180,7 @@ DCUDA_DEVICE operation_counters counters_of(event_kind kind, rank_counters& coun
 template <event_kind Kind>
 DCUDA_DEVICE void end_operation(rank_state& state, int tag = 0, int peer = 0, std::uint32_t window = 0,
                                 std::size_t bytes = 0) {
-    exec::align_turns(); // another thread may have been the team
+    exec::align_turns(); // another thread may have acted for the rank
     if (exec::is_leader()) {
         endpoint& own = books_of(state);
         const observer_view& to = state.device.observer;

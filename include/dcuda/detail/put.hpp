@@ -54,6 +54,15 @@ DCUDA_DEVICE unsigned post(const lead_warp& warp, rank_state& state, route way, 
     return static_cast<unsigned>(way) + post_turn * post(warp, state, put);
 }
 
+// Leaves the payload of the next message on this connection to all threads of the block; and what they do then.
+DCUDA_DEVICE unsigned post_payload(const lead_warp& warp, rank_state& state, const connection& path) {
+    return post(warp, state, route::packets_by_block, {nullptr, 0, path.queue, path.sent.packets, 0});
+}
+DCUDA_DEVICE void store_posted_payload(const rank_state& state, const posted_put& put, const send_request& request) {
+    store_payload(state, put.queue, put.position, request.source, static_cast<std::uint32_t>(request.bytes),
+                  exec::thread_index(), exec::block_threads());
+}
+
 // --- Targets -------------------------------------------------------------------------------------------------------
 
 // The window in the device's table; a slot with another id if there is no such window (any more).
@@ -164,8 +173,7 @@ public:
             !has_room(state, path, packets) || is_unaligned(content.source, content.payload_bytes()))
             return slow;
         message_.prepare(state, own, to.connection, content);
-        if (packets > 32)
-            return post(warp, state, route::packets_by_block, {nullptr, 0, path.queue, path.sent.packets, 0});
+        if (packets > 32) return post_payload(warp, state, path);
         number_ = warp.index < packets ? warp.index : no_packet;
         packets_ = path.queue + state.device.queues.packet(path.sent.packets + warp.index);
         left_ = content.payload_bytes() - warp.index * packet_payload_bytes;
@@ -235,9 +243,8 @@ DCUDA_COLD unsigned choose_route(lead_warp warp, shared_state shared, const send
     const bool in_place = place.target == request.source && request.bytes != 0;
     const std::uint32_t packets = in_place ? 0 : packets_for(static_cast<std::uint32_t>(request.bytes));
     const auto by_message = [&] {
-        return packets > 32 && exec::block_threads() > 32
-                   ? post(warp, state, route::packets_by_block, {nullptr, 0, path.queue, path.sent.packets, 0})
-                   : static_cast<unsigned>(route::packets);
+        return packets > 32 && exec::block_threads() > 32 ? post_payload(warp, state, path)
+                                                          : static_cast<unsigned>(route::packets);
     };
     if (request.notifies && !in_place && (request.bytes == 0 || request.bytes < to.small) &&
         find_room(warp, state, path, packets))
@@ -323,9 +330,7 @@ DCUDA_COLD void send_slowly(shared_state shared, const send_request request) {
     if (way == route::ended) exec::exit_thread();
     if (way == route::packets) return;
     const posted_put put = posted(state, decision / post_turn);
-    if (way == route::packets_by_block)
-        return store_payload(state, put.queue, put.position, request.source, static_cast<std::uint32_t>(request.bytes),
-                             exec::thread_index(), exec::block_threads());
+    if (way == route::packets_by_block) return store_posted_payload(state, put, request);
     if (way == route::proxied) {
         if (request.bytes != 0 || request.notifies)
             send_by_host(state, put, request.source, request.bytes, request.notifies ? request.tag : no_tag);
@@ -358,9 +363,7 @@ DCUDA_COLD void send_notified(shared_state shared, const send_request request) {
     const route way = route_of(decision);
     if (way == route::packets) return;
     if (way == route::slow) return exec::far(send_slowly)(state, request);
-    const posted_put put = posted(state, decision / post_turn);
-    store_payload(state, put.queue, put.position, request.source, static_cast<std::uint32_t>(request.bytes),
-                  exec::thread_index(), exec::block_threads());
+    store_posted_payload(state, posted(state, decision / post_turn), request);
 }
 
 DCUDA_DEVICE void put_notify(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes,

@@ -166,7 +166,6 @@ public:
 #if DCUDA_WARPS
     DCUDA_DEVICE Content& of(const lead_warp&) { return content_; }
 #endif
-    DCUDA_DEVICE const Content& peek() const { return content_; } // for tests
 
 private:
     Content content_;
@@ -330,8 +329,8 @@ DCUDA_COLD void report_timeout(lone_thread leader, shared_state shared, std::uin
                  ended.expected, state.device.wait_timeout_ns);
 }
 
-// Asked from time to time, after a look in vain at a word that holds `value`. False: the run has ended; state.ended
-// says so. The leader.
+// Asked from time to time, while a word holds `value`, which is not what is waited for. False: the run has ended;
+// state.ended says so. The leader.
 DCUDA_COLD bool has_not_ended(lone_thread leader, shared_state shared, std::uint32_t value) {
     rank_state& state = shared.get();
     current_wait& wait = state.own.of(leader).wait;

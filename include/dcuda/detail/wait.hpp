@@ -183,8 +183,8 @@ DCUDA_COLD unsigned await_notifications(lead_warp warp, shared_state shared, std
     return static_cast<unsigned>(enough ? wait_result::enough : wait_result::ended);
 }
 
-// The same by tests: whether as many have come. Now and then, as looks in vain cost others something, it also sees that
-// the run has ended, and tells sources what it has taken. The lead warp.
+// The same by tests: whether as many have come. Now and then, as an unsuccessful look costs others something, it also
+// sees that the run has ended, and tells sources what it has taken. The lead warp.
 DCUDA_COLD unsigned look_once(lead_warp warp, shared_state shared, std::uint32_t tag, std::uint32_t expected) {
     constexpr std::uint32_t tests_between = DCUDA_BACKEND_CUDA ? 16 : 1;
     rank_state& state = shared.get();

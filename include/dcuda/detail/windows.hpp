@@ -67,11 +67,8 @@ DCUDA_COLD bool open_window(lone_thread leader, shared_state shared, communicato
 DCUDA_DEVICE void check_window_memory(rank_state& state, const void* base, std::size_t bytes) {
 #if DCUDA_CHECKS
     if (bytes == 0 || exec::is_global_memory(base)) return;
-    exec::leader_then_sync([&](lone_thread leader) {
-        report_fault(leader, state, fault::memory, operation::create_window, 0, 0,
-                     static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(base)), bytes, 0);
-    });
-    exec::exit_thread();
+    report_and_leave(state, fault::memory, operation::create_window, 0, 0,
+                     static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(base)), bytes);
 #else
     (void)state, (void)base, (void)bytes;
 #endif
@@ -119,12 +116,7 @@ DCUDA_COLD void free_window(shared_state shared, window win) {
     // Nobody frees a window before this rank has come to the barrier, so all threads see the same.
     const window_slot slot = find_window(state, win);
 #if DCUDA_CHECKS
-    if (!win || slot.id != win.id) {
-        exec::leader_then_sync([&](lone_thread leader) {
-            report_fault(leader, state, fault::window, operation::free_window, win.id, 0, 0, 0, 0);
-        });
-        exec::exit_thread();
-    }
+    if (!win || slot.id != win.id) report_and_leave(state, fault::window, operation::free_window, win.id, 0, 0, 0);
 #endif
     const auto comm = static_cast<communicator>(slot.comm);
     exec::leader_then_sync([&](lone_thread leader) {

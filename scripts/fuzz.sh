@@ -37,9 +37,9 @@ fuzz() {
     local inputs=$build/corpus/$target found=$build/found
     mkdir -p "$inputs" "$found"
     log=$found/$target.log
-    # The hub is a thread, which must not wait for the others' turns. A run of 25 s hangs: the slowest take milliseconds.
+    # The control server is a thread, which must not wait for the others' turns. A run of 25 s hangs: the slowest take milliseconds.
     local turn=10
-    [ "$target" != hub_clients ] || turn=0
+    [ "$target" != server_clients ] || turn=0
     if DCUDA_FUZZ_TARGET=$target nice -n "$turn" "$program" "$inputs" "tests/fuzz/corpus/$target" -max_total_time="$seconds" -timeout=25 \
         -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$found/$target-" >"$log" 2>&1; then
         echo "passed: $target, $(sed -n 's/^stat::number_of_executed_units: //p' "$log") inputs"

@@ -111,7 +111,7 @@ void channel::flush() {
 }
 
 void channel::read_available() {
-    // Bounded, so that one busy peer cannot keep the hub from the others.
+    // Bounded, so that one busy peer cannot keep the control server from the others.
     for (int round = 0; round < 64 && !closed_; ++round) {
         const ssize_t got = recv(fd(), chunk_.get(), read_chunk_bytes, MSG_DONTWAIT);
         if (got > 0) {

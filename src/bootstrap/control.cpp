@@ -1,6 +1,6 @@
 #include "bootstrap/control.hpp"
 
-#include "bootstrap/hub.hpp"
+#include "bootstrap/control_server.hpp"
 #include "bootstrap/meeting.hpp"
 #include "bootstrap/rendezvous.hpp"
 #include "bootstrap/tcp.hpp"
@@ -28,9 +28,9 @@ constexpr std::chrono::milliseconds connect_pause{10};
 constexpr std::chrono::milliseconds max_connect_pause{500};
 constexpr std::chrono::seconds handshake_time{5};
 constexpr std::chrono::milliseconds pulse_interval{100}; // between two looks at the pulse
-constexpr std::chrono::seconds answer_slack{5};          // the hub's own deadline comes first, with a better message
+constexpr std::chrono::seconds answer_slack{5}; // the control server's own deadline comes first, with a better message
 constexpr std::chrono::seconds goodbye_time{1};
-constexpr std::size_t descriptors_per_process = 4; // of the job: of the hub up to 2, of a network up to 2
+constexpr std::size_t descriptors_per_process = 4; // of the job: of the control server up to 2, of a network up to 2
 constexpr std::size_t spare_descriptors = 512;     // of the program, and of strangers
 constexpr int most_tellers = 4; // if it is process 0 that does not answer: process 1, and of the next those that wait
 
@@ -58,7 +58,7 @@ std::pair<descriptor, descriptor> socket_pair() {
     return {descriptor(ends[0]), descriptor(ends[1])};
 }
 
-// Connects to the hub and makes sure that it is of this job. Null, and `why` set: not now.
+// Connects to the control server and makes sure that it is of this job. Null, and `why` set: not now.
 std::unique_ptr<channel> try_enter(const rendezvous& where, const door_key& key, clock::time_point deadline,
                                    std::string& why) {
     descriptor socket = try_connect_tcp(where.address, deadline, why);
@@ -95,7 +95,7 @@ control::control(const job& who, std::string_view identity, wait_description des
     silent_after_ = support::env_seconds("DCUDA_SILENT_AFTER").value_or(7);
     require(silent_after_ == 0 || (silent_after_ >= 0.1 && silent_after_ <= 1e6), error_code::invalid_argument,
             "DCUDA_SILENT_AFTER={}: expected 0.1 to 1000000 seconds, or 0", silent_after_);
-    if (silent_after_ > 0) hub_watch_ = std::make_unique<silence_watch>(1, silent_after_);
+    if (silent_after_ > 0) server_watch_ = std::make_unique<silence_watch>(1, silent_after_);
     const int generation = next_generation(job_.key);
     if (job_.is_on_one_host())
         connect_on_host(identity, generation);
@@ -130,17 +130,17 @@ control::~control() {
     } // out of memory: the others see the closed connection instead of the goodbye
 }
 
-void control::start_hub(std::string_view identity, entrance from) {
-    auto [mine, of_hub] = socket_pair();
-    hub_ = std::make_unique<hub>(job_, identity, std::move(from), std::move(of_hub),
-                                 time_limits{timeout_seconds_, lost_after_, silent_after_}, describe_);
+void control::start_server(std::string_view identity, entrance from) {
+    auto [mine, of_server] = socket_pair();
+    server_ = std::make_unique<control_server>(job_, identity, std::move(from), std::move(of_server),
+                                               time_limits{timeout_seconds_, lost_after_, silent_after_}, describe_);
     channel_ = std::make_unique<channel>(std::move(mine));
-    hub_pid_ = getpid();
+    server_pid_ = getpid();
 }
 
 void control::connect_on_host(std::string_view identity, int generation) {
     const std::string address = meeting_point(job_.key, generation);
-    if (job_.index == 0) return start_hub(identity, {listen_at(address)});
+    if (job_.index == 0) return start_server(identity, {listen_at(address)});
 
     const auto deadline = clock::now() + seconds(timeout_seconds_);
     descriptor socket;
@@ -153,7 +153,7 @@ void control::connect_on_host(std::string_view identity, int generation) {
         ::poll(nullptr, 0, static_cast<int>(connect_pause.count()));
     }
     const local_peer peer = peer_of(socket.get());
-    hub_pid_ = peer.pid;
+    server_pid_ = peer.pid;
     check_holder(address, peer);
     channel_ = std::make_unique<channel>(std::move(socket));
 }
@@ -162,7 +162,7 @@ void control::connect_across_hosts(std::string_view identity, int generation) {
     rendezvous where = find_rendezvous(job_, generation, timeout_seconds_);
     const door_key key(where.secret, generation);
     if (job_.index == 0) local_address_ = own_host_of(where.listener.get());
-    if (job_.index == 0) return start_hub(identity, {std::move(where.listener), key});
+    if (job_.index == 0) return start_server(identity, {std::move(where.listener), key});
 
     const auto deadline = clock::now() + seconds(timeout_seconds_);
     const auto enter = [&] {
@@ -197,21 +197,21 @@ void control::await_welcome() {
                 fail(error_code::bootstrap_failure, "{}", message->payload);
             }
             if (message->type != frame_type::welcome) continue;
-            hub_pid_ = static_cast<pid_t>(message->id);
-            hub_host_ = message->label;
+            server_pid_ = static_cast<pid_t>(message->id);
+            server_host_ = message->label;
             return;
         }
         check_pulse();
         check_launcher();
         if (failure_ && failure_->what == event::kind::aborted) throw_if_failed();
-        const std::string hub = hub_pid_ != 0 ? describe_process(0, hub_pid_, hub_host_) : "process 0";
-        require(!failure_, error_code::bootstrap_failure, "{} cannot be reached since {} s", hub, lost_after_);
+        const std::string server = server_pid_ != 0 ? describe_process(0, server_pid_, server_host_) : "process 0";
+        require(!failure_, error_code::bootstrap_failure, "{} cannot be reached since {} s", server, lost_after_);
         if (channel_->closed()) {
             tell_cause(job_, 0);
-            fail(error_code::bootstrap_failure, "{} ended unexpectedly while the job was starting", hub);
+            fail(error_code::bootstrap_failure, "{} ended unexpectedly while the job was starting", server);
         }
         require(clock::now() < deadline, error_code::bootstrap_failure,
-                "process {} of {}: {} does not answer; is it stopped?", job_.index, job_.count, hub);
+                "process {} of {}: {} does not answer; is it stopped?", job_.index, job_.count, server);
         wait_until(deadline);
     }
 }
@@ -233,8 +233,8 @@ class control::gather_wait {
 public:
     explicit gather_wait(control& from) : control_(from) {
         control_.in_gather_ = true;
-        if (control_.attention_ == 0 && control_.hub_watch_)
-            control_.next_beat_ = clock::now() + control_.hub_watch_->beat();
+        if (control_.attention_ == 0 && control_.server_watch_)
+            control_.next_beat_ = clock::now() + control_.server_watch_->beat();
     }
     ~gather_wait() {
         control_.in_gather_ = false;
@@ -257,7 +257,7 @@ std::vector<blob> control::allgather(std::string_view mine, std::string_view wha
             return result;
         }
         throw_if_failed();
-        wait_until(hub_watch_ ? std::optional(next_beat_) : std::nullopt);
+        wait_until(server_watch_ ? std::optional(next_beat_) : std::nullopt);
         read_available();
     }
 }
@@ -273,7 +273,7 @@ void control::send_gather(std::uint64_t id, std::string_view label, std::string_
     throw_if_failed();
     require(waiting_.try_emplace(id, label).second, error_code::invalid_argument, "{} is already in flight", label);
     if (channel_) {
-        if (hub_gone_) hub_closed();
+        if (server_gone_) server_closed();
         throw_if_failed();
         channel_->send(frame{frame_type::gather, job_.index, id, 0, std::string(label), blob(payload)});
     } else {
@@ -286,8 +286,8 @@ void control::post(int process, std::string_view payload) {
     require(process >= 0 && process < job_.count, error_code::invalid_argument,
             "a message to process {} of a job of {} processes", process, job_.count);
     throw_if_failed();
-    if (hub_gone_ && process != 0 && process != job_.index) {
-        hub_lost(fmt::format("finished while process {} sends a message to process {}", job_.index, process));
+    if (server_gone_ && process != 0 && process != job_.index) {
+        server_lost(fmt::format("finished while process {} sends a message to process {}", job_.index, process));
         throw_if_failed();
     }
     post_last(process, payload);
@@ -298,7 +298,7 @@ void control::post_last(int process, std::string_view payload) {
         frame message{frame_type::message, process, 0, 0, {}, blob(payload)};
         return receive(message);
     }
-    if (hub_gone_) return;
+    if (server_gone_) return;
     channel_->send(frame{frame_type::post, job_.index, 0, static_cast<std::uint64_t>(process), {}, blob(payload)});
 }
 
@@ -331,7 +331,7 @@ void control::report_quiet(std::uint64_t digest) {
 }
 
 void control::report_busy() {
-    // Only the change matters to the hub.
+    // Only the change matters to the control server.
     if (!std::exchange(reported_quiet_, false)) return;
     if (channel_)
         channel_->send(frame{frame_type::busy, job_.index});
@@ -343,11 +343,11 @@ void control::read_available() {
     channel_->flush();
     channel_->read_available();
     while (auto message = channel_->next()) {
-        if (const auto time = hub_watch_ ? hub_watch_->hear(0) : std::nullopt; time && job_.index <= most_tellers)
-            tell_answer(name_hub(), *time);
+        if (const auto time = server_watch_ ? server_watch_->hear(0) : std::nullopt; time && job_.index <= most_tellers)
+            tell_answer(name_server(), *time);
         receive(*message);
     }
-    if (channel_->closed()) hub_closed();
+    if (channel_->closed()) server_closed();
     check_pulse();
     check_launcher();
     beat();
@@ -367,45 +367,47 @@ void control::end_attention() {
 }
 
 void control::beat() {
-    if (hub_watch_ == nullptr || (attention_ == 0 && !in_gather_)) return;
+    if (server_watch_ == nullptr || (attention_ == 0 && !in_gather_)) return;
     const auto now = clock::now();
     if (now < next_beat_) return;
-    next_beat_ = now + hub_watch_->beat();
-    if (failure_ || hub_gone_) return;
-    if (!hub_watch_->attends(0)) hub_watch_->attend(0, true);
+    next_beat_ = now + server_watch_->beat();
+    if (failure_ || server_gone_) return;
+    if (!server_watch_->attends(0)) server_watch_->attend(0, true);
     channel_->send(frame{frame_type::attend, job_.index, 0, 1});
-    if (job_.index == 0 || hub_watch_->look().empty()) return; // the hub is a thread of process 0
-    hub_watch_->set_told(0);
+    if (job_.index == 0 || server_watch_->look().empty()) return; // the control server is a thread of process 0
+    server_watch_->set_told(0);
     if (job_.index > most_tellers) return;
     if (in_gather_)
-        tell_of_hub(fmt::format(" Process {} waits for it in {}.", job_.index,
-                                waiting_.empty() ? "a collective call" : waiting_.begin()->second));
+        tell_of_server(fmt::format(" Process {} waits for it in {}.", job_.index,
+                                   waiting_.empty() ? "a collective call" : waiting_.begin()->second));
     else
         events_.push_back({event::kind::asked, 0, {}, 0});
 }
 
 void control::end_beats() {
-    if (attention_ > 0 || in_gather_ || hub_watch_ == nullptr || !hub_watch_->attends(0)) return;
-    hub_watch_->attend(0, false);
-    if (!failure_ && !hub_gone_) channel_->send(frame{frame_type::attend, job_.index, 0, 0});
+    if (attention_ > 0 || in_gather_ || server_watch_ == nullptr || !server_watch_->attends(0)) return;
+    server_watch_->attend(0, false);
+    if (!failure_ && !server_gone_) channel_->send(frame{frame_type::attend, job_.index, 0, 0});
 }
 
 void control::answer(int process, std::string_view waits) {
     if (failure_ || channel_ == nullptr) return;
-    if (process == 0 && job_.index != 0 && hub_watch_ && hub_watch_->is_told(0)) {
+    if (process == 0 && job_.index != 0 && server_watch_ && server_watch_->is_told(0)) {
         std::vector<blob> known(static_cast<std::size_t>(job_.count));
         known[static_cast<std::size_t>(job_.index)] = waits;
         const std::string waiting = describe_ ? describe_(0, known) : "";
-        if (!waiting.empty() || job_.index == 1) tell_of_hub(waiting);
-    } else if (!hub_gone_) {
+        if (!waiting.empty() || job_.index == 1) tell_of_server(waiting);
+    } else if (!server_gone_) {
         channel_->send(frame{frame_type::waits, job_.index, 0, static_cast<std::uint64_t>(process), {}, blob(waits)});
     }
 }
 
-void control::tell_of_hub(const std::string& waiting) { tell_silence(name_hub(), hub_watch_->silence_of(0), waiting); }
+void control::tell_of_server(const std::string& waiting) {
+    tell_silence(name_server(), server_watch_->silence_of(0), waiting);
+}
 
-std::string control::name_hub() const {
-    return describe_process(0, hub_pid_, hub_host_.empty() ? host_name() : hub_host_);
+std::string control::name_server() const {
+    return describe_process(0, server_pid_, server_host_.empty() ? host_name() : server_host_);
 }
 
 // ---- what comes -----------------------------------------------------------------------------------------------------
@@ -434,7 +436,7 @@ void control::check_pulse() {
     pulse_->read_available();
     if (!pulse_->closed()) return;
     // Closed in good order, the other connection has something to say.
-    if (pulse_->is_unreachable()) hub_lost(fmt::format("cannot be reached since {} s", lost_after_));
+    if (pulse_->is_unreachable()) server_lost(fmt::format("cannot be reached since {} s", lost_after_));
     pulse_.reset();
 }
 
@@ -468,7 +470,7 @@ void control::receive(frame& message) {
         break;
     case frame_type::ask:
         if (in_gather_)
-            answer(message.process, {}); // the hub knows that it is
+            answer(message.process, {}); // the control server knows that it is
         else
             events_.push_back({event::kind::asked, 0, {}, message.process});
         break;
@@ -476,8 +478,8 @@ void control::receive(frame& message) {
         events_.push_back({event::kind::message, 0, {}, message.process, 0, 0, std::move(message.payload)});
         break;
     case frame_type::closing:
-        hub_gone_ = true;
-        if (!waiting_.empty()) hub_closed();
+        server_gone_ = true;
+        if (!waiting_.empty()) server_closed();
         break;
     default:
         break;
@@ -485,18 +487,19 @@ void control::receive(frame& message) {
 }
 
 // Process 0 finished or its connection ended. After a word of it that matters only to what still waits.
-void control::hub_closed() {
+void control::server_closed() {
     if (channel_->is_unreachable())
-        hub_lost(fmt::format("cannot be reached since {} s", lost_after_));
-    else if (!hub_gone_)
-        hub_lost("ended unexpectedly");
+        server_lost(fmt::format("cannot be reached since {} s", lost_after_));
+    else if (!server_gone_)
+        server_lost("ended unexpectedly");
     else if (!waiting_.empty())
-        hub_lost("finished while the others wait for it in " + waiting_.begin()->second);
+        server_lost("finished while the others wait for it in " + waiting_.begin()->second);
 }
 
-void control::hub_lost(const std::string& how) {
+void control::server_lost(const std::string& how) {
     if (failure_) return;
-    failure_ = event{event::kind::lost, 0, {}, 0, hub_pid_, 0, describe_process(0, hub_pid_, hub_host_) + ' ' + how};
+    failure_ =
+        event{event::kind::lost, 0, {}, 0, server_pid_, 0, describe_process(0, server_pid_, server_host_) + ' ' + how};
     note_failure();
 }
 

@@ -20,7 +20,7 @@
 namespace dcuda::bootstrap {
 
 class channel;
-class hub;
+class control_server;
 class stall_detector;
 struct entrance;
 struct frame;
@@ -32,7 +32,7 @@ struct event {
         gathered, // the gather `id` is complete: parts[i] is what process i gave
         aborted,  // `process` called abort(code, message); its own event comes back to it too
         lost,     // `process` (pid) ended without goodbye, finished while others wait for it, or cannot be reached
-        stalled,  // every process is quiet and nothing moves any more: stall_detector in hub.hpp has the rule
+        stalled,  // every process is quiet and nothing moves any more: see stall_detector in control_server.hpp
         message,  // `process` posted `message` to this one
         asked,    // `process` does not answer, and what ranks wait for will be told: answer()
     };
@@ -51,7 +51,7 @@ struct event {
 // no process has to call anything here for minutes.
 //
 // A process that attends, or waits in a collective call, and is not heard of for DCUDA_SILENT_AFTER seconds (default 7;
-// 0: never) is told of on standard error: by the hub, or by the others if it is process 0. The job goes on.
+// 0: never) is told of on standard error: by the control server, or by the others if it is process 0. The job goes on.
 //
 // If the launcher has ended, all processes get an aborted event with the code process_lost: nobody else would end them.
 //
@@ -103,14 +103,14 @@ public:
     // arrive in order; one to a process that has finished is dropped.
     void post(int process, std::string_view payload);
 
-    // The same in a job that has failed, too, as far as the hub is still there: for what remains to be said.
+    // The same in a job that has failed, too, as far as the control server is still there: for what remains to be said.
     void post_last(int process, std::string_view payload);
 
     // Non-blocking: the next event, if there is one.
     std::optional<event> poll();
 
-    // Tells all processes why this run ends. Of several, the first that reaches the hub wins. Never throws for a job
-    // that is already over.
+    // Tells all processes why this run ends. Of several, the first that reaches the control server wins. Never throws
+    // for a job that is already over.
     void abort(int code, std::string_view message);
 
     // While this lives the process calls poll() all the time.
@@ -140,7 +140,7 @@ public:
 private:
     class gather_wait;
     using clock = std::chrono::steady_clock;
-    void start_hub(std::string_view identity, entrance from);
+    void start_server(std::string_view identity, entrance from);
     void connect_on_host(std::string_view identity, int generation);
     void connect_across_hosts(std::string_view identity, int generation);
     void await_welcome();
@@ -151,14 +151,14 @@ private:
     void end_attention();
     void beat();
     void end_beats();
-    void tell_of_hub(const std::string& waiting);
-    std::string name_hub() const;
+    void tell_of_server(const std::string& waiting);
+    std::string name_server() const;
     std::string describe_launcher_end() const;
     void send_gather(std::uint64_t id, std::string_view label, std::string_view payload);
     void read_available();
     void receive(frame& message);
-    void hub_closed();
-    void hub_lost(const std::string& how);
+    void server_closed();
+    void server_lost(const std::string& how);
     void note_failure();
     void throw_if_failed() const;
 
@@ -166,12 +166,12 @@ private:
     mutable launcher_watch launcher_;
     double timeout_seconds_ = 60;
     double lost_after_ = 10;
-    std::unique_ptr<hub> hub_;         // process 0 of several
-    std::unique_ptr<channel> channel_; // to the hub; null in a job of one process
+    std::unique_ptr<control_server> server_; // process 0 of several
+    std::unique_ptr<channel> channel_;       // to the control server; null in a job of one process
     std::string local_address_;
-    std::unique_ptr<channel> pulse_; // over TCP, to the hub: carries nothing and tells when it is unreachable
+    std::unique_ptr<channel> pulse_; // over TCP: carries nothing and tells when the control server is unreachable
     mutable clock::time_point next_pulse_look_{};
-    std::unique_ptr<stall_detector> stalled_; // in a job of one process: the hub's part of the watchdog
+    std::unique_ptr<stall_detector> stalled_; // in a job of one process: the control server's part of the watchdog
     std::deque<event> events_;
     std::optional<event> failure_;
     std::map<std::uint64_t, std::string> waiting_; // gathers of this process in flight: label by id
@@ -179,15 +179,15 @@ private:
     std::uint64_t next_blocking_id_ = first_reserved_id;
     double silent_after_ = 7;
     wait_description describe_ = nullptr;
-    int attention_ = 0;                        // how many attend
-    bool in_gather_ = false;                   // a blocking one
-    std::unique_ptr<silence_watch> hub_watch_; // the hub is its only process; null: nobody is missed
+    int attention_ = 0;                           // how many attend
+    bool in_gather_ = false;                      // a blocking one
+    std::unique_ptr<silence_watch> server_watch_; // the control server is its only process; null: nobody is missed
     clock::time_point next_beat_{};
-    pid_t hub_pid_ = 0;
-    std::string hub_host_;           // over TCP
-    bool hub_gone_ = false;          // process 0 finished, in good order
+    pid_t server_pid_ = 0;
+    std::string server_host_;        // over TCP
+    bool server_gone_ = false;       // process 0 finished, in good order
     bool reported_quiet_ = false;    // the last sample was quiet
-    std::uint64_t sample_round_ = 0; // of the samples, as the hub counts them
+    std::uint64_t sample_round_ = 0; // of the samples, as the control server counts them
 };
 
 } // namespace dcuda::bootstrap

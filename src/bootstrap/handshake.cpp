@@ -55,9 +55,9 @@ handshake::handshake(side mine, const door_key& key) : mine_(mine), key_(key), c
 
 handshake::state handshake::advance(int fd) {
     if (expected_ == 0) {
-        const bool is_hub = mine_ == side::hub;
-        expected_ = is_hub ? challenge_bytes + crypto_auth_BYTES : greeting.size() + challenge_bytes;
-        if (is_hub) send(fd, std::string(greeting) + challenge_);
+        const bool is_server = mine_ == side::server;
+        expected_ = is_server ? challenge_bytes + crypto_auth_BYTES : greeting.size() + challenge_bytes;
+        if (is_server) send(fd, std::string(greeting) + challenge_);
     }
     while (state_ == state::going_on) {
         if (received_.size() == expected_) {
@@ -79,15 +79,15 @@ handshake::state handshake::advance(int fd) {
 // A whole message is here.
 handshake::state handshake::take(int fd) {
     const std::string message = std::exchange(received_, {});
-    if (mine_ == side::hub) {
+    if (mine_ == side::server) {
         other_challenge_ = message.substr(0, challenge_bytes);
         if (!is_answer_of(side::process, std::string_view(message).substr(challenge_bytes)))
             return refuse("does not have the job's secret");
-        if (!send(fd, answer_of(side::hub))) return state_;
+        if (!send(fd, answer_of(side::server))) return state_;
         return state_ = state::done;
     }
     if (!other_challenge_.empty())
-        return is_answer_of(side::hub, message) ? state_ = state::done : refuse("does not have the job's secret");
+        return is_answer_of(side::server, message) ? state_ = state::done : refuse("does not have the job's secret");
     if (!message.starts_with(greeting)) return refuse("is no process 0 of this version of dCUDA");
     other_challenge_ = message.substr(greeting.size());
     expected_ = crypto_auth_BYTES;
@@ -110,11 +110,12 @@ bool handshake::send(int fd, std::string_view bytes) {
     return false;
 }
 
-// It says who answers, so that an answer cannot be sent back as one's own.
+// It says who answers, so that an answer cannot be sent back as one's own. The word for the control server is part of
+// this version of the handshake.
 std::string handshake::answer_of(side who) const {
-    const bool is_hub = mine_ == side::hub;
-    const std::string text = std::string(who == side::hub ? "hub" : "process") +
-                             (is_hub ? challenge_ : other_challenge_) + (is_hub ? other_challenge_ : challenge_);
+    const bool is_server = mine_ == side::server;
+    const std::string text = std::string(who == side::server ? "hub" : "process") +
+                             (is_server ? challenge_ : other_challenge_) + (is_server ? other_challenge_ : challenge_);
     std::string result(crypto_auth_BYTES, '\0');
     crypto_auth(bytes_of(result), bytes_of(std::string_view(text)), text.size(), key_.data());
     return result;

@@ -26,14 +26,14 @@ std::string make_secret();
 // 32 hexadecimal digits, from which nobody learns the text, nor those of a similar one.
 std::string digest(std::string_view text);
 
-// The first bytes of a connection. The hub answers only who has answered before:
-//   hub      greeting (8 bytes), challenge (32)
+// The first bytes of a connection. The control server answers only who has answered before:
+//   server   greeting (8 bytes), challenge (32)
 //   process  challenge (32), answer to both (32)
-//   hub      answer to both (32)
+//   server   answer to both (32)
 // No side reads more bytes than these before it knows the other.
 class handshake {
 public:
-    enum class side { hub, process };
+    enum class side { server, process };
     enum class state { going_on, done, refused };
 
     handshake(side mine, const door_key& key);

@@ -23,7 +23,7 @@ using support::fail;
 using support::require;
 
 constexpr std::size_t max_key_bytes = 16 * 1024; // it travels in a hello
-constexpr long max_processes = 32767;            // docs/design/scale.md: more than one hub can serve
+constexpr long max_processes = 32767;            // docs/design/scale.md: more than one control server can serve
 
 bool has(const char* name) { return env_string(name).has_value(); }
 

@@ -354,7 +354,7 @@ void progress::finish() {
     }
     log_.flush();
     if (failure_) {
-        // All processes should tell the same story: the one that reached the hub first.
+        // All processes should tell the same story: the one that reached the control server first.
         const auto deadline = clock::now() + std::chrono::seconds(1);
         while (!failure_is_agreed_ && clock::now() < deadline)
             if (!serve_events()) yield_processor();

@@ -35,10 +35,10 @@ void require(bool condition, error_code code, fmt::format_string<Args...> format
     if (!condition) fail(code, format, std::forward<Args>(args)...);
 }
 
-// "hub.cpp:17"
+// "tcp.cpp:17"
 std::string short_location(const source_location& where);
 
-// "what: No such file or directory (errno 2, hub.cpp:17)" as an error of this code.
+// "what: No such file or directory (errno 2, tcp.cpp:17)" as an error of this code.
 [[noreturn]] void fail_errno(int number, std::string_view what, error_code code = error_code::out_of_resources,
                              source_location where = source_location::current());
 

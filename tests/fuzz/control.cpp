@@ -1,7 +1,7 @@
-// The control plane: what comes through the door, frames, what they hold, and the hub with a stranger and a member that
-// send anything.
+// The control plane: what comes through the door, frames, what they hold, and the control server with a stranger and a
+// member that send anything.
+#include "bootstrap/control_server.hpp"
 #include "bootstrap/handshake.hpp"
-#include "bootstrap/hub.hpp"
 #include "bootstrap/meeting.hpp"
 #include "bootstrap/rendezvous.hpp"
 #include "dcuda/config.hpp"
@@ -93,7 +93,7 @@ void records(std::string_view input) {
 void door(std::string_view input) {
     static const door_key key("00112233445566778899aabbccddeeff", 0);
     auto [other, ours] = socket_pair();
-    handshake one(!input.empty() && input[0] % 2 == 0 ? handshake::side::hub : handshake::side::process, key);
+    handshake one(!input.empty() && input[0] % 2 == 0 ? handshake::side::server : handshake::side::process, key);
     one.advance(ours.get());
     const int end = ours.get();
     send_in_pieces(other, input, [&] {
@@ -103,15 +103,15 @@ void door(std::string_view input) {
 
 // A job of two processes on one host, with a stranger who does not know its key. The first half of the input is what he
 // says before the job is complete, the other half what process 1 says afterwards. The job must meet all the same, and
-// the hub must serve process 0 to its end.
-void hub_clients(std::string_view input) {
+// the control server must serve process 0 to its end.
+void server_clients(std::string_view input) {
     static std::mt19937_64 random{std::random_device{}()};
     static unsigned number = 0;
     const std::string address = fmt::format("dcuda-fuzz-{}-{}", getpid(), ++number);
     const job who{0, 2, 0, 2, fmt::format("{}", random()), "fuzz"};
-    auto [own, of_hub] = socket_pair();
-    hub meeting(who, "fuzz", {listen_at(address)}, std::move(of_hub),
-                {.connect = 20, .lost_after = 10, .silent_after = 0}, nullptr);
+    auto [own, of_server] = socket_pair();
+    control_server server(who, "fuzz", {listen_at(address)}, std::move(of_server),
+                          {.connect = 20, .lost_after = 10, .silent_after = 0}, nullptr);
     const auto say_hello = [&](channel& process, int index) {
         process.send(frame{frame_type::hello, index, static_cast<std::uint64_t>(getpid()), 2, DCUDA_VERSION_STRING,
                            encode_parts({"fuzz", who.key, ""})});
@@ -122,7 +122,7 @@ void hub_clients(std::string_view input) {
             from.read_available();
             while (auto frame = from.next())
                 if (std::ranges::find(wanted, frame->type) != wanted.end()) return;
-            if (from.closed()) std::abort(); // the hub has ended
+            if (from.closed()) std::abort(); // the control server has ended
             pollfd one{from.fd(), POLLIN, 0};
             if (poll(&one, 1, 20'000) == 0) std::abort(); // it hangs
         }

@@ -20,7 +20,7 @@ constexpr std::pair<std::string_view, target*> targets[] = {
     {"parts", parts},
     {"records", records},
     {"door", door},
-    {"hub_clients", hub_clients},
+    {"server_clients", server_clients},
     {"agent", agent},
     {"snapshots", snapshots},
     {"launcher_store", launcher_store},

@@ -87,7 +87,7 @@ class HostsTest(unittest.TestCase):
         self.assertGreater(time.monotonic() - before, LOST_AFTER * 0.5)
         for index in (2, 3):
             self.assertRegex(said[index], rf"^process 0 \(pid \d+ on host a\) cannot be reached since {LOST_AFTER} s$")
-        # On the hub's own host another process comes by the address that goes with its link.
+        # On the control server's own host another process comes by the address that goes with its link.
         for index in (0, 1):
             self.assertRegex(said[index], r"^process [0123] \(pid \d+ on host [ab]\) cannot be reached since "
                                           rf"{LOST_AFTER} s$")
@@ -97,13 +97,13 @@ class HostsTest(unittest.TestCase):
     def test_lost_link_of_the_others(self):
         self.check_lost("watch", "b")
 
-    def test_lost_link_of_the_hub(self):
+    def test_lost_link_of_the_control_server(self):
         self.check_lost("watch", "a")
 
     def test_lost_link_of_the_others_with_data_on_the_way(self):
         self.check_lost("send", "b")
 
-    def test_lost_link_of_the_hub_with_data_on_the_way(self):
+    def test_lost_link_of_the_control_server_with_data_on_the_way(self):
         self.check_lost("send", "a")
 
     def test_packets_are_dropped_silently(self):

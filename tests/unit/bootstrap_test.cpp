@@ -1,6 +1,6 @@
 // The bootstrap between real processes: each test forks the processes of a job, gives each its part, and checks what
 // each of them found.
-#include "bootstrap/hub.hpp"
+#include "bootstrap/control_server.hpp"
 #include "bootstrap/meeting.hpp"
 #include "bootstrap/tcp.hpp"
 #include "dcuda/error.hpp"
@@ -56,8 +56,8 @@ job make_job(int index, int count, const std::string& suffix = "") {
     return result;
 }
 
-// A connection to the hub of this job that has said nothing yet, but has passed its door.
-channel connect_to_hub(const job& who) {
+// A connection to the control server of this job that has said nothing yet, but has passed its door.
+channel connect_to_server(const job& who) {
     descriptor socket;
     std::string why;
     const auto deadline = steady_clock::now() + 20s;
@@ -308,7 +308,8 @@ TEST_P(bootstrap_between, finished_process_0_is_missed) {
                      [&](int me) {
                          control plane(make_job(me, 3), "test");
                          if (me == 0) return;
-                         std::this_thread::sleep_for(me * 1s); // process 1 knows from the hub, process 2 without it
+                         std::this_thread::sleep_for(me *
+                                                     1s); // process 1 learns it from the server, process 2 does not
                          check_contains(error_of([&] { plane.barrier("the end"); }, error_code::process_lost),
                                         "process 0 (pid ");
                      }),
@@ -436,7 +437,7 @@ TEST_P(bootstrap_between, different_version) {
                          if (me == 0) {
                              message = error_of([&] { control(who, "test"); }, error_code::bootstrap_failure);
                          } else {
-                             auto link = connect_to_hub(who);
+                             auto link = connect_to_server(who);
                              link.send(frame{frame_type::hello, 1, 0, 2, "99.1", encode_parts({"test", who.key})});
                              std::optional<frame> answer;
                              while (!(answer = link.next()) && !link.closed()) link.read_available();
@@ -496,7 +497,7 @@ protected:
     bootstrap_over_tcp() : bootstrap_test(network::tcp) {}
 };
 
-// A connection to the hub's port that is no process's.
+// A connection to the control server's port that is no process's.
 descriptor connect_as_stranger() {
     std::string why;
     descriptor socket = try_connect_tcp(place->address, steady_clock::now() + 5s, why);
@@ -620,11 +621,11 @@ TEST_F(bootstrap_over_tcp, handshake_needs_one_key) {
     const auto meet = [](const door_key& one, const door_key& other) {
         int ends[2];
         EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-        const descriptor hub_end(ends[0]), process_end(ends[1]);
-        handshake hub_side(handshake::side::hub, one), process_side(handshake::side::process, other);
-        hub_side.advance(hub_end.get());
+        const descriptor server_end(ends[0]), process_end(ends[1]);
+        handshake server_side(handshake::side::server, one), process_side(handshake::side::process, other);
+        server_side.advance(server_end.get());
         process_side.advance(process_end.get());
-        const auto known = hub_side.advance(hub_end.get());
+        const auto known = server_side.advance(server_end.get());
         if (known == handshake::state::refused) return false;
         EXPECT_EQ(known, handshake::state::done);
         EXPECT_EQ(process_side.advance(process_end.get()), handshake::state::done);
@@ -637,17 +638,17 @@ TEST_F(bootstrap_over_tcp, handshake_needs_one_key) {
     EXPECT_NE(make_secret(), make_secret());
 }
 
-TEST_F(bootstrap_over_tcp, hub_without_the_secret_is_refused) {
+TEST_F(bootstrap_over_tcp, server_without_the_secret_is_refused) {
     const descriptor process_end = connect_as_stranger();
-    const descriptor hub_end(accept(place->listener.get(), nullptr, nullptr));
+    const descriptor server_end(accept(place->listener.get(), nullptr, nullptr));
     handshake door(handshake::side::process, door_key(secret, 0));
     // Its greeting, then what the process itself answers is sent back to it.
-    send_text(hub_end, "dcuda 1\n" + std::string(32, 'c'));
+    send_text(server_end, "dcuda 1\n" + std::string(32, 'c'));
     char answer[64];
     while (door.advance(process_end.get()) == handshake::state::going_on &&
-           recv(hub_end.get(), answer, sizeof answer, MSG_DONTWAIT) != sizeof answer)
+           recv(server_end.get(), answer, sizeof answer, MSG_DONTWAIT) != sizeof answer)
         std::this_thread::sleep_for(1ms);
-    send_text(hub_end, std::string(answer + 32, 32));
+    send_text(server_end, std::string(answer + 32, 32));
     while (door.advance(process_end.get()) == handshake::state::going_on) std::this_thread::sleep_for(1ms);
     EXPECT_EQ(door.advance(process_end.get()), handshake::state::refused);
     EXPECT_EQ(door.reason(), "does not have the job's secret");

@@ -175,7 +175,7 @@ TEST(Frames, WhatAHeaderSaysIsBounded) {
     EXPECT_LT(large.more_kilobytes, 200 * 1024); // not before it comes
 }
 
-// ---- the hub --------------------------------------------------------------------------------------------------------
+// ---- the control server ---------------------------------------------------------------------------------------------
 
 // The processes of a job, one of them a stranger, are forked: the test has no threads and no job of its own.
 const pid_t test_pid = getpid();
@@ -189,13 +189,13 @@ void meet(int index, int count) {
     check(plane.allgather(std::to_string(index), "here").size() == static_cast<std::size_t>(count), "all are here");
 }
 
-// A connection to the hub, by a process of the same user that is none of the job.
+// A connection to the control server, by a process of the same user that is none of the job.
 descriptor connect_as_stranger() {
     const auto deadline = steady_clock::now() + 20s;
     for (;;) {
         descriptor socket = try_connect(meeting_point(make_job(1, 2).key, 0));
         if (socket.get() >= 0) return socket;
-        check(steady_clock::now() < deadline, "the hub is there");
+        check(steady_clock::now() < deadline, "the control server is there");
         std::this_thread::sleep_for(1ms);
     }
 }

@@ -1,4 +1,4 @@
-#include "bootstrap/hub.hpp"
+#include "bootstrap/control_server.hpp"
 
 #include "bootstrap/meeting.hpp"
 #include "bootstrap/tcp.hpp"
@@ -81,10 +81,10 @@ stall_detector::verdict stall_detector::quiet(int process, std::uint64_t digest,
     return verdict::announce;
 }
 
-// ---- hub ------------------------------------------------------------------------------------------------------------
+// ---- control server -------------------------------------------------------------------------------------------------
 
-hub::hub(const job& who, std::string_view identity, entrance from, descriptor own, const time_limits& limits,
-         wait_description describe)
+control_server::control_server(const job& who, std::string_view identity, entrance from, descriptor own,
+                               const time_limits& limits, wait_description describe)
     : job_(who), identity_(identity), limits_(limits), entrance_(std::move(from)),
       wake_(check_errno(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), "cannot create an eventfd")),
       deadline_(clock::now() + std::chrono::milliseconds(static_cast<long>(std::min(limits.connect, 1e9) * 1000))),
@@ -105,18 +105,18 @@ hub::hub(const job& who, std::string_view identity, entrance from, descriptor ow
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-hub::~hub() {
+control_server::~control_server() {
     eventfd_write(wake_.get(), 1);
     thread_.join();
 }
 
-void hub::run() noexcept {
+void control_server::run() noexcept {
     try {
         serve();
     } catch (const std::exception& problem) {
         // Nobody can be served any more. The closed connections tell the rest, if this cannot be sent.
         try {
-            end_for(fmt::format("the hub in process 0 failed: {}", problem.what()));
+            end_for(fmt::format("the control server in process 0 failed: {}", problem.what()));
         } catch (...) {
         }
     }
@@ -125,7 +125,7 @@ void hub::run() noexcept {
 }
 
 // Tells all who are here why nothing goes on.
-void hub::end_for(const std::string& reason) {
+void control_server::end_for(const std::string& reason) {
     if (stage_ == stage::running)
         fail_job(event::kind::aborted, 0, static_cast<int>(error_code::out_of_resources), reason);
     else if (stage_ == stage::assembling)
@@ -137,13 +137,13 @@ void hub::end_for(const std::string& reason) {
     }
 }
 
-bool hub::may_leave() const {
+bool control_server::may_leave() const {
     if (!ending_) return false;
     const bool all_told = present_ == job_.count || refused_count_ >= job_.count;
     return (all_told && clients_.empty()) || clock::now() >= deadline_;
 }
 
-int hub::poll_timeout_ms() const {
+int control_server::poll_timeout_ms() const {
     auto next = stage_ == stage::assembling || ending_ ? deadline_ : clock::time_point::max();
     for (const auto& each : clients_)
         if (each->index < 0) next = std::min(next, each->deadline);
@@ -155,7 +155,7 @@ int hub::poll_timeout_ms() const {
     return static_cast<int>(std::clamp<long>(left, 0, 60'000));
 }
 
-void hub::serve() {
+void control_server::serve() {
     std::vector<pollfd> polled;
     while (!may_leave()) {
         const bool accepts = !short_since_ || clock::now() >= next_accept_;
@@ -191,7 +191,7 @@ void hub::serve() {
     broadcast({frame_type::closing});
 }
 
-void hub::accept_new() {
+void control_server::accept_new() {
     const int problem = accept_some(entrance_.listener, [this](descriptor socket) {
         enter(std::move(socket));
         return true;
@@ -201,7 +201,7 @@ void hub::accept_new() {
 }
 
 // Without descriptors a stranger goes, or the next process of the job must wait until there are some.
-void hub::cannot_accept(int problem) {
+void control_server::cannot_accept(int problem) {
     constexpr std::array passing{EMFILE, ENFILE, ENOBUFS, ENOMEM};
     if (std::ranges::find(passing, problem) == passing.end())
         support::fail_errno(problem, "cannot accept a process of the job");
@@ -214,7 +214,7 @@ void hub::cannot_accept(int problem) {
                            missing_processes(), std::strerror(problem), descriptors_));
 }
 
-void hub::enter(descriptor socket) {
+void control_server::enter(descriptor socket) {
     if (!entrance_.key) {
         const local_peer peer = peer_of(socket.get());
         if (!peer.is_same_user) return;
@@ -228,7 +228,7 @@ void hub::enter(descriptor socket) {
     set_up_connection(socket.get(), limits_.lost_after);
     auto fresh = std::make_unique<client>(client{channel(std::move(socket))});
     fresh->link.expect_payload(max_hello_bytes);
-    fresh->door.emplace(handshake::side::hub, *entrance_.key);
+    fresh->door.emplace(handshake::side::server, *entrance_.key);
     fresh->deadline = clock::now() + stranger_time;
     is_let_in(*fresh); // greets it; a quick one may even be in by now
     clients_.push_back(std::move(fresh));
@@ -236,7 +236,7 @@ void hub::enter(descriptor socket) {
 
 // Of those that have not said who they are, one must go. Any one: were it always the oldest, then whoever is a little
 // slower than others connect would never get in.
-bool hub::drop_a_stranger() {
+bool control_server::drop_a_stranger() {
     std::vector<std::size_t> strangers;
     for (std::size_t i = 0; i < clients_.size(); ++i)
         if (is_stranger(clients_[i])) strangers.push_back(i);
@@ -246,7 +246,7 @@ bool hub::drop_a_stranger() {
     return true;
 }
 
-void hub::drop_slow() {
+void control_server::drop_slow() {
     for (const auto& each : clients_)
         if (each->index < 0 && !each->gone && clock::now() >= each->deadline) {
             each->gone = true;
@@ -254,7 +254,7 @@ void hub::drop_slow() {
         }
 }
 
-void hub::read_from(client& from) {
+void control_server::read_from(client& from) {
     if (from.gone || !is_let_in(from)) return;
     from.link.read_available();
     while (!from.gone) {
@@ -265,7 +265,7 @@ void hub::read_from(client& from) {
     if (!from.gone && from.link.closed()) disconnected(from);
 }
 
-bool hub::is_let_in(client& from) {
+bool control_server::is_let_in(client& from) {
     if (!from.door) return true;
     const auto state = from.door->advance(from.link.fd());
     if (state == handshake::state::done) {
@@ -279,7 +279,7 @@ bool hub::is_let_in(client& from) {
     return state == handshake::state::done;
 }
 
-void hub::receive(client& from, frame& message) {
+void control_server::receive(client& from, frame& message) {
     if (message.type == frame_type::hello && from.index < 0) return receive_hello(from, message);
     if (message.type == frame_type::pulse && from.index < 0) return receive_pulse(from, message);
     if (!from.is_member()) return; // refused; it will go
@@ -329,7 +329,7 @@ void hub::receive(client& from, frame& message) {
     }
 }
 
-void hub::receive_hello(client& from, const frame& message) {
+void control_server::receive_hello(client& from, const frame& message) {
     auto reject = [&](const std::string& reason) {
         from.link.send(frame{frame_type::rejected, -1, 0, 0, {}, reason});
         ++refused_count_;
@@ -382,7 +382,7 @@ void hub::receive_hello(client& from, const frame& message) {
     start_if_complete();
 }
 
-void hub::receive_pulse(client& from, const frame& message) {
+void control_server::receive_pulse(client& from, const frame& message) {
     if (!entrance_.key) { // on one host no process has one
         from.gone = true;
         return;
@@ -397,7 +397,7 @@ void hub::receive_pulse(client& from, const frame& message) {
     start_if_complete();
 }
 
-void hub::start_if_complete() {
+void control_server::start_if_complete() {
     if (stage_ != stage::assembling || present_ < job_.count) return;
     if (entrance_.key) {
         if (pulses_ < job_.count - 1) return;
@@ -409,7 +409,7 @@ void hub::start_if_complete() {
     broadcast({frame_type::welcome, 0, static_cast<std::uint64_t>(members_[0].pid), 0, members_[0].host});
 }
 
-void hub::receive_gather(client& from, frame& message) {
+void control_server::receive_gather(client& from, frame& message) {
     if (failed_) return;
     auto [at, is_first] = gathers_.try_emplace(message.id);
     pending_gather& gather = at->second;
@@ -435,13 +435,13 @@ void hub::receive_gather(client& from, frame& message) {
 }
 
 // Also in a job that has failed: what its processes still have to tell each other.
-void hub::forward(const client& from, frame& message) {
+void control_server::forward(const client& from, frame& message) {
     for (const auto& each : clients_)
         if (each->is_member() && static_cast<std::uint64_t>(each->index) == message.number)
             each->link.send(frame{frame_type::message, from.index, 0, 0, {}, std::move(message.payload)});
 }
 
-void hub::disconnected(client& from) {
+void control_server::disconnected(client& from) {
     from.gone = true;
     if (from.index < 0 || stage_ == stage::refused || member_of(from).has_finished) return;
     if (from.is_pulse && !from.link.is_unreachable()) return; // its other connection tells the same
@@ -454,7 +454,7 @@ void hub::disconnected(client& from) {
         fail_job(event::kind::lost, from.index, 0, what);
 }
 
-void hub::check_finished(const pending_gather& gather) {
+void control_server::check_finished(const pending_gather& gather) {
     for (std::size_t i = 0; i < members_.size(); ++i)
         if (members_[i].has_finished && !gather.parts[i])
             return fail_job(
@@ -464,7 +464,7 @@ void hub::check_finished(const pending_gather& gather) {
 
 // ---- silence --------------------------------------------------------------------------------------------------------
 
-void hub::look_for_silence() {
+void control_server::look_for_silence() {
     if (stage_ != stage::running || failed_ || !silence_.is_on()) return;
     if (question_ && clock::now() >= question_->deadline) tell_of_silent();
     const std::vector<int> silent = silence_.look();
@@ -482,7 +482,7 @@ void hub::look_for_silence() {
     }
 }
 
-void hub::ask_about(int process, clock::duration time) {
+void control_server::ask_about(int process, clock::duration time) {
     silence_.set_told(process);
     question_ = question{process, time, clock::now() + std::min<clock::duration>(silence_.beat(), answer_time), 0,
                          std::vector<blob>(static_cast<std::size_t>(job_.count))};
@@ -494,13 +494,13 @@ void hub::ask_about(int process, clock::duration time) {
     if (question_->open == 0) tell_of_silent();
 }
 
-void hub::receive_answer(const client& from, frame& message) {
+void control_server::receive_answer(const client& from, frame& message) {
     if (!question_ || message.number != static_cast<std::uint64_t>(question_->silent)) return;
     question_->answers[static_cast<std::size_t>(from.index)] = std::move(message.payload);
     if (--question_->open == 0) tell_of_silent();
 }
 
-void hub::tell_of_silent() {
+void control_server::tell_of_silent() {
     const question asked = *std::exchange(question_, std::nullopt);
     std::string waiting = describe_ ? describe_(asked.silent, asked.answers) : "";
     for (const auto& [id, gather] : gathers_) {
@@ -511,20 +511,20 @@ void hub::tell_of_silent() {
     tell_silence(name_with_host(asked.silent), asked.time, waiting);
 }
 
-std::string hub::name_with_host(int process) const {
+std::string control_server::name_with_host(int process) const {
     const member& one = members_[static_cast<std::size_t>(process)];
     return describe_process(process, one.pid, one.host.empty() ? host_name() : one.host);
 }
 
 // ---- words ----------------------------------------------------------------------------------------------------------
 
-std::string hub::name(int process) const {
+std::string control_server::name(int process) const {
     const member& one = members_[static_cast<std::size_t>(process)];
     return describe_process(process, one.pid, one.host);
 }
 
 // The second half of the message that somebody is missing.
-std::string hub::how_they_meet() const {
+std::string control_server::how_they_meet() const {
     if (!entrance_.key) return ", and runs on this host";
     return fmt::format(
         " and that its host reaches this one{}",
@@ -533,7 +533,7 @@ std::string hub::how_they_meet() const {
                                       strangers_));
 }
 
-std::string hub::missing_processes() const {
+std::string control_server::missing_processes() const {
     constexpr int max_listed = 8;
     std::string list;
     int missing = 0;
@@ -543,7 +543,7 @@ std::string hub::missing_processes() const {
     return (missing == 1 ? "process " : "processes ") + list;
 }
 
-void hub::refuse(const std::string& reason, int culprit) {
+void control_server::refuse(const std::string& reason, int culprit) {
     stage_ = stage::refused;
     refusal_ = reason;
     for (const auto& each : clients_) {
@@ -553,14 +553,14 @@ void hub::refuse(const std::string& reason, int culprit) {
     }
 }
 
-void hub::fail_job(event::kind what, int process, int code, const std::string& message) {
+void control_server::fail_job(event::kind what, int process, int code, const std::string& message) {
     if (std::exchange(failed_, true)) return;
     const bool is_lost = what == event::kind::lost;
     broadcast({frame_type::failed, process, static_cast<std::uint64_t>(members_[static_cast<std::size_t>(process)].pid),
                static_cast<std::uint64_t>(code), is_lost ? "lost" : "aborted", message});
 }
 
-void hub::broadcast(const frame& message) {
+void control_server::broadcast(const frame& message) {
     const auto encoded = std::make_shared<const std::string>(encode(message));
     for (const auto& each : clients_)
         if (each->is_member()) each->link.send(encoded);

@@ -1,4 +1,4 @@
-// The hub: one thread in process 0 of a job, to which every process of the job is connected.
+// The control server: one thread in process 0 of a job, to which every process of the job is connected.
 #pragma once
 
 #include "bootstrap/channel.hpp"
@@ -48,14 +48,14 @@ struct time_limits {
     double silent_after = 0; // seconds without an answer from a process, after which that is told; 0: never
 };
 
-class hub {
+class control_server {
 public:
     // Starts the thread. `own` is the connection of process 0 itself.
-    hub(const job& who, std::string_view identity, entrance from, descriptor own, const time_limits& limits,
-        wait_description describe);
+    control_server(const job& who, std::string_view identity, entrance from, descriptor own, const time_limits& limits,
+                   wait_description describe);
 
     // Waits up to a second until all other processes are gone, so that what was sent last reaches them.
-    ~hub();
+    ~control_server();
 
 private:
     using clock = std::chrono::steady_clock;
@@ -131,7 +131,7 @@ private:
     const time_limits limits_;
     entrance entrance_;
     descriptor wake_;
-    clock::time_point deadline_; // assembling: for all to appear; afterwards: for this hub to end
+    clock::time_point deadline_; // assembling: for all to appear; afterwards: for this control server to end
     bool ending_ = false;
     stage stage_ = stage::assembling;
     std::string refusal_;

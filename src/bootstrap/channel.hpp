@@ -12,28 +12,28 @@ using support::descriptor;
 
 // "The server" is the control server.
 enum class frame_type : std::uint32_t {
-    hello,    // to the server: process, id = pid, number = count, label = version, payload = parts
-              // {identity, key, host}; over TCP, where the handshake has proved the key, it is empty
-    welcome,  // from the server: all processes are here; id = pid of process 0, label = its host
-    rejected, // from the server: the job cannot start, payload says why; process = whose fault it is, or -1
-    gather,   // to the server: id, label, payload
-    gathered, // from the server: id, payload = parts
-    abort,    // to the server: number = code, payload = message
-    failed,   // from the server: process, id = pid, number = code, label = "aborted" or "lost", payload = message
-    quiet,    // to the server: number = digest, id = round
-    busy,     // to the server
-    probe,    // from the server: number = round of the samples that count from now on
-    stalled,  // from the server
-    goodbye,  // to the server: this process is done
-    closing,  // from the server: process 0 is done
-    post,     // to the server: number = process that shall get it, payload
-    message,  // from the server: process = sender, payload
-    pulse,    // to the server, the only one of its connection: process
-    attend,   // to the server: number = 1: this process is here and will say so again soon; 0: it goes back to
-              // its program
-    heard,    // from the server, the answer to that
-    ask,      // from the server: what do ranks wait for? process = who is silent
-    waits,    // to the server: the answer, number = who is silent, payload
+    hello,      // to the server: process, id = pid, number = count, label = version, payload = parts
+                // {identity, key, host}; over TCP, where the handshake has proved the key, it is empty
+    welcome,    // from the server: all processes are here; id = pid of process 0, label = its host
+    rejected,   // from the server: the job cannot start, payload says why; process = whose fault it is, or -1
+    gather,     // to the server: id, label, payload
+    gathered,   // from the server: id, payload = parts
+    abort,      // to the server: number = code, payload = message
+    failed,     // from the server: process, id = pid, number = code, label = "aborted" or "lost", payload = message
+    quiet,      // to the server: number = digest, id = round
+    busy,       // to the server
+    probe,      // from the server: number = round of the samples that count from now on
+    stalled,    // from the server
+    goodbye,    // to the server: this process is done
+    closing,    // from the server: process 0 is done
+    post,       // to the server: number = process that shall get it, payload
+    message,    // from the server: process = sender, payload
+    keep_alive, // to the server, the only one of its connection: process
+    attend,     // to the server: number = 1: this process is here and will say so again soon; 0: it goes back to
+                // its program
+    heard,      // from the server, the answer to that
+    ask,        // from the server: what do ranks wait for? process = who is silent
+    waits,      // to the server: the answer, number = who is silent, payload
 };
 
 // The layout on the wire is the header of channel.cpp, then label, then payload. It and hello stay as they are in every

@@ -27,11 +27,11 @@ using clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds connect_pause{10};
 constexpr std::chrono::milliseconds max_connect_pause{500};
 constexpr std::chrono::seconds handshake_time{5};
-constexpr std::chrono::milliseconds pulse_interval{100}; // between two looks at the pulse
+constexpr std::chrono::milliseconds keep_alive_poll_interval{100}; // between two polls of the keep-alive connection
 constexpr std::chrono::seconds answer_slack{5}; // the control server's own deadline comes first, with a better message
 constexpr std::chrono::seconds goodbye_time{1};
 constexpr std::size_t descriptors_per_process = 4; // of the job: of the control server up to 2, of a network up to 2
-constexpr std::size_t spare_descriptors = 512;     // of the program, and of strangers
+constexpr std::size_t spare_descriptors = 512;     // of the program, and of unauthenticated peers
 constexpr int most_tellers = 4; // if it is process 0 that does not answer: process 1, and of the next those that wait
 
 clock::duration seconds(double value) {
@@ -59,17 +59,18 @@ std::pair<descriptor, descriptor> socket_pair() {
 }
 
 // Connects to the control server and makes sure that it is of this job. Null, and `why` set: not now.
-std::unique_ptr<channel> try_enter(const rendezvous& where, const door_key& key, clock::time_point deadline,
-                                   std::string& why) {
+std::unique_ptr<channel> try_connect_to_server(const rendezvous& where, const auth_key& key, clock::time_point deadline,
+                                               std::string& why) {
     descriptor socket = try_connect_tcp(where.address, deadline, why);
     if (socket.get() < 0) return nullptr;
-    handshake door(handshake::side::process, key);
+    handshake authentication(handshake::side::process, key);
     deadline = std::min(deadline, clock::now() + handshake_time);
     for (;;) {
-        const auto state = door.advance(socket.get());
+        const auto state = authentication.advance(socket.get());
         if (state == handshake::state::done) return std::make_unique<channel>(std::move(socket));
         if (state == handshake::state::refused || clock::now() >= deadline) {
-            why = "what listens there " + (state == handshake::state::refused ? door.reason() : "does not answer");
+            why = "what listens there " +
+                  (state == handshake::state::refused ? authentication.reason() : "does not answer");
             return nullptr;
         }
         pollfd one{socket.get(), POLLIN, 0};
@@ -119,8 +120,8 @@ control::~control() {
                 channel_->flush();
             }
             // TCP throws away what is under way if the socket is closed with something unread.
-            if (pulse_) channel_->end_sending();
-            while (pulse_ && !channel_->closed() && clock::now() < deadline) {
+            if (keep_alive_) channel_->end_sending();
+            while (keep_alive_ && !channel_->closed() && clock::now() < deadline) {
                 pollfd one{channel_->fd(), POLLIN, 0};
                 if (::poll(&one, 1, milliseconds_until(deadline)) < 0 && errno != EINTR) break;
                 channel_->read_available();
@@ -130,7 +131,7 @@ control::~control() {
     } // out of memory: the others see the closed connection instead of the goodbye
 }
 
-void control::start_server(std::string_view identity, entrance from) {
+void control::start_server(std::string_view identity, control_listener from) {
     auto [mine, of_server] = socket_pair();
     server_ = std::make_unique<control_server>(job_, identity, std::move(from), std::move(of_server),
                                                time_limits{timeout_seconds_, lost_after_, silent_after_}, describe_);
@@ -160,15 +161,15 @@ void control::connect_on_host(std::string_view identity, int generation) {
 
 void control::connect_across_hosts(std::string_view identity, int generation) {
     rendezvous where = find_rendezvous(job_, generation, timeout_seconds_);
-    const door_key key(where.secret, generation);
+    const auth_key key(where.secret, generation);
     if (job_.index == 0) local_address_ = own_host_of(where.listener.get());
     if (job_.index == 0) return start_server(identity, {std::move(where.listener), key});
 
     const auto deadline = clock::now() + seconds(timeout_seconds_);
-    const auto enter = [&] {
+    const auto connect_to_server = [&] {
         std::string why = "there was no time to try";
         for (auto pause = connect_pause;; pause = std::min(2 * pause, max_connect_pause)) {
-            if (auto link = try_enter(where, key, deadline, why)) return link;
+            if (auto link = try_connect_to_server(where, key, deadline, why)) return link;
             require(clock::now() < deadline, error_code::bootstrap_failure,
                     "process {} of {} on host {}: process 0 of the job did not appear at {} within {} s "
                     "(DCUDA_CONNECT_TIMEOUT): {}; check that it was started, has not failed before, that this host "
@@ -178,12 +179,12 @@ void control::connect_across_hosts(std::string_view identity, int generation) {
             ::poll(nullptr, 0, std::min(static_cast<int>(pause.count()), milliseconds_until(deadline)));
         }
     };
-    channel_ = enter();
+    channel_ = connect_to_server();
     local_address_ = own_host_of(channel_->fd());
     set_up_connection(channel_->fd(), lost_after_);
-    pulse_ = enter();
-    set_up_pulse(pulse_->fd(), lost_after_);
-    pulse_->send(frame{frame_type::pulse, job_.index});
+    keep_alive_ = connect_to_server();
+    set_up_keep_alive(keep_alive_->fd(), lost_after_);
+    keep_alive_->send(frame{frame_type::keep_alive, job_.index});
 }
 
 void control::await_welcome() {
@@ -201,7 +202,7 @@ void control::await_welcome() {
             server_host_ = message->label;
             return;
         }
-        check_pulse();
+        check_keep_alive();
         check_launcher();
         if (failure_ && failure_->what == event::kind::aborted) throw_if_failed();
         const std::string server = server_pid_ != 0 ? describe_process(0, server_pid_, server_host_) : "process 0";
@@ -220,11 +221,11 @@ void control::await_welcome() {
 void control::wait_until(std::optional<clock::time_point> deadline) const {
     std::array<pollfd, 3> polled{
         {{channel_->fd(), static_cast<short>(POLLIN | (channel_->has_unsent() ? POLLOUT : 0)), 0},
-         {pulse_ ? pulse_->fd() : -1, POLLIN, 0},
+         {keep_alive_ ? keep_alive_->fd() : -1, POLLIN, 0},
          {failure_ ? -1 : launcher_.fd(), POLLIN, 0}}};
     const int timeout_ms = deadline ? milliseconds_until(*deadline) : -1;
     if (::poll(polled.data(), polled.size(), timeout_ms) < 0 && errno != EINTR) support::fail_errno(errno, "poll");
-    if (polled[1].revents != 0) next_pulse_look_ = {};
+    if (polled[1].revents != 0) next_keep_alive_poll_ = {};
     if (polled[2].revents != 0) launcher_.look_again();
 }
 
@@ -348,7 +349,7 @@ void control::read_available() {
         receive(*message);
     }
     if (channel_->closed()) server_closed();
-    check_pulse();
+    check_keep_alive();
     check_launcher();
     beat();
 }
@@ -430,14 +431,14 @@ void control::check_launcher() {
     if (channel_) channel_->flush();
 }
 
-void control::check_pulse() {
-    if (!pulse_ || clock::now() < next_pulse_look_) return;
-    next_pulse_look_ = clock::now() + pulse_interval;
-    pulse_->read_available();
-    if (!pulse_->closed()) return;
+void control::check_keep_alive() {
+    if (!keep_alive_ || clock::now() < next_keep_alive_poll_) return;
+    next_keep_alive_poll_ = clock::now() + keep_alive_poll_interval;
+    keep_alive_->read_available();
+    if (!keep_alive_->closed()) return;
     // Closed in good order, the other connection has something to say.
-    if (pulse_->is_unreachable()) server_lost(fmt::format("cannot be reached since {} s", lost_after_));
-    pulse_.reset();
+    if (keep_alive_->is_unreachable()) server_lost(fmt::format("cannot be reached since {} s", lost_after_));
+    keep_alive_.reset();
 }
 
 void control::receive(frame& message) {

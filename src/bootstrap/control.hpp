@@ -22,7 +22,7 @@ namespace dcuda::bootstrap {
 class channel;
 class control_server;
 class stall_detector;
-struct entrance;
+struct control_listener;
 struct frame;
 
 using blob = std::string; // raw bytes
@@ -140,12 +140,12 @@ public:
 private:
     class gather_wait;
     using clock = std::chrono::steady_clock;
-    void start_server(std::string_view identity, entrance from);
+    void start_server(std::string_view identity, control_listener from);
     void connect_on_host(std::string_view identity, int generation);
     void connect_across_hosts(std::string_view identity, int generation);
     void await_welcome();
     void wait_until(std::optional<clock::time_point> deadline) const;
-    void check_pulse();
+    void check_keep_alive();
     void check_launcher();
     void begin_attention();
     void end_attention();
@@ -169,8 +169,8 @@ private:
     std::unique_ptr<control_server> server_; // process 0 of several
     std::unique_ptr<channel> channel_;       // to the control server; null in a job of one process
     std::string local_address_;
-    std::unique_ptr<channel> pulse_; // over TCP: carries nothing and tells when the control server is unreachable
-    mutable clock::time_point next_pulse_look_{};
+    std::unique_ptr<channel> keep_alive_; // over TCP: carries nothing and tells when the control server is unreachable
+    mutable clock::time_point next_keep_alive_poll_{};
     std::unique_ptr<stall_detector> stalled_; // in a job of one process: the control server's part of the watchdog
     std::deque<event> events_;
     std::optional<event> failure_;

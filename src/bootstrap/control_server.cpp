@@ -22,8 +22,8 @@ namespace {
 using support::check_errno;
 
 constexpr std::chrono::seconds linger{1};
-constexpr std::chrono::seconds stranger_time{5}; // for a connection to say who it is
-constexpr std::size_t max_strangers = 256;       // connections that have not
+constexpr std::chrono::seconds authentication_time{5}; // for a connection to say who it is
+constexpr std::size_t max_unauthenticated = 256;       // connections that have not
 constexpr std::uint64_t max_hello_bytes = 64 * 1024;
 constexpr std::chrono::milliseconds accept_pause{100}; // while no descriptor is left
 constexpr std::chrono::seconds shortage_time{2};       // after which none will be
@@ -83,9 +83,9 @@ stall_detector::verdict stall_detector::quiet(int process, std::uint64_t digest,
 
 // ---- control server -------------------------------------------------------------------------------------------------
 
-control_server::control_server(const job& who, std::string_view identity, entrance from, descriptor own,
+control_server::control_server(const job& who, std::string_view identity, control_listener from, descriptor own,
                                const time_limits& limits, wait_description describe)
-    : job_(who), identity_(identity), limits_(limits), entrance_(std::move(from)),
+    : job_(who), identity_(identity), limits_(limits), listener_(std::move(from)),
       wake_(check_errno(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), "cannot create an eventfd")),
       deadline_(clock::now() + std::chrono::milliseconds(static_cast<long>(std::min(limits.connect, 1e9) * 1000))),
       members_(static_cast<std::size_t>(who.count)), descriptors_(support::allow_descriptors(0)),
@@ -121,7 +121,7 @@ void control_server::run() noexcept {
         }
     }
     clients_.clear();
-    entrance_.listener = descriptor();
+    listener_.socket = descriptor();
 }
 
 // Tells all who are here why nothing goes on.
@@ -132,7 +132,8 @@ void control_server::end_for(const std::string& reason) {
         refuse(reason);
     const frame rejected{frame_type::rejected, -1, 0, 0, {}, reason};
     for (const auto& each : clients_) {
-        if (stage_ == stage::refused && each->index < 0 && !each->door) each->link.send(rejected); // before its hello
+        if (stage_ == stage::refused && each->index < 0 && !each->authentication)
+            each->link.send(rejected); // before its hello
         each->link.flush();
     }
 }
@@ -159,7 +160,7 @@ void control_server::serve() {
     std::vector<pollfd> polled;
     while (!may_leave()) {
         const bool accepts = !short_since_ || clock::now() >= next_accept_;
-        polled.assign({{wake_.get(), POLLIN, 0}, {accepts ? entrance_.listener.get() : -1, POLLIN, 0}});
+        polled.assign({{wake_.get(), POLLIN, 0}, {accepts ? listener_.socket.get() : -1, POLLIN, 0}});
         for (const auto& each : clients_)
             polled.push_back(
                 {each->link.fd(), static_cast<short>(POLLIN | (each->link.has_unsent() ? POLLOUT : 0)), 0});
@@ -179,10 +180,10 @@ void control_server::serve() {
             if (polled[i].revents & POLLOUT) each.link.flush();
             if (polled[i].revents & ~POLLOUT) read_from(each);
         }
-        drop_slow();
+        drop_overdue_peers();
         look_for_silence();
         std::erase_if(clients_, [](const auto& each) { return each->gone; });
-        if (polled[1].revents != 0 && entrance_.listener.get() >= 0) accept_new();
+        if (polled[1].revents != 0 && listener_.socket.get() >= 0) accept_new();
         if (stage_ == stage::assembling && clock::now() >= deadline_)
             refuse(fmt::format("{} of {} did not appear within {} s (DCUDA_CONNECT_TIMEOUT); check that every process "
                                "was started and got as far as this{}",
@@ -192,20 +193,20 @@ void control_server::serve() {
 }
 
 void control_server::accept_new() {
-    const int problem = accept_some(entrance_.listener, [this](descriptor socket) {
-        enter(std::move(socket));
+    const int problem = accept_some(listener_.socket, [this](descriptor socket) {
+        add_client(std::move(socket));
         return true;
     });
     if (problem != 0) return cannot_accept(problem);
     short_since_.reset();
 }
 
-// Without descriptors a stranger goes, or the next process of the job must wait until there are some.
+// Without descriptors an unauthenticated peer goes, or the next process of the job must wait until there are some.
 void control_server::cannot_accept(int problem) {
     constexpr std::array passing{EMFILE, ENFILE, ENOBUFS, ENOMEM};
     if (std::ranges::find(passing, problem) == passing.end())
         support::fail_errno(problem, "cannot accept a process of the job");
-    if (drop_a_stranger()) return;
+    if (drop_an_unauthenticated_peer()) return;
     const auto now = clock::now();
     next_accept_ = now + accept_pause;
     if (!short_since_) short_since_ = now;
@@ -214,8 +215,8 @@ void control_server::cannot_accept(int problem) {
                            missing_processes(), std::strerror(problem), descriptors_));
 }
 
-void control_server::enter(descriptor socket) {
-    if (!entrance_.key) {
+void control_server::add_client(descriptor socket) {
+    if (!listener_.key) {
         const local_peer peer = peer_of(socket.get());
         if (!peer.is_same_user) return;
         clients_.push_back(std::make_unique<client>(client{channel(std::move(socket)), peer.pid}));
@@ -223,39 +224,40 @@ void control_server::enter(descriptor socket) {
         return;
     }
     // Whoever can reach the socket can open connections: some descriptors must be left for the process itself.
-    const auto strangers = static_cast<std::size_t>(std::ranges::count_if(clients_, is_stranger));
-    if (strangers >= std::clamp<std::size_t>(descriptors_ / 4, 8, max_strangers)) drop_a_stranger();
+    const auto unauthenticated = static_cast<std::size_t>(std::ranges::count_if(clients_, is_unauthenticated));
+    if (unauthenticated >= std::clamp<std::size_t>(descriptors_ / 4, 8, max_unauthenticated))
+        drop_an_unauthenticated_peer();
     set_up_connection(socket.get(), limits_.lost_after);
     auto fresh = std::make_unique<client>(client{channel(std::move(socket))});
     fresh->link.expect_payload(max_hello_bytes);
-    fresh->door.emplace(handshake::side::server, *entrance_.key);
-    fresh->deadline = clock::now() + stranger_time;
-    is_let_in(*fresh); // greets it; a quick one may even be in by now
+    fresh->authentication.emplace(handshake::side::server, *listener_.key);
+    fresh->deadline = clock::now() + authentication_time;
+    authenticate(*fresh); // greets it; a quick one may even be in by now
     clients_.push_back(std::move(fresh));
 }
 
 // Of those that have not said who they are, one must go. Any one: were it always the oldest, then whoever is a little
 // slower than others connect would never get in.
-bool control_server::drop_a_stranger() {
-    std::vector<std::size_t> strangers;
+bool control_server::drop_an_unauthenticated_peer() {
+    std::vector<std::size_t> unauthenticated;
     for (std::size_t i = 0; i < clients_.size(); ++i)
-        if (is_stranger(clients_[i])) strangers.push_back(i);
-    if (strangers.empty()) return false;
-    clients_.erase(clients_.begin() + static_cast<std::ptrdiff_t>(strangers[random_() % strangers.size()]));
-    ++strangers_;
+        if (is_unauthenticated(clients_[i])) unauthenticated.push_back(i);
+    if (unauthenticated.empty()) return false;
+    clients_.erase(clients_.begin() + static_cast<std::ptrdiff_t>(unauthenticated[random_() % unauthenticated.size()]));
+    ++unauthenticated_;
     return true;
 }
 
-void control_server::drop_slow() {
+void control_server::drop_overdue_peers() {
     for (const auto& each : clients_)
         if (each->index < 0 && !each->gone && clock::now() >= each->deadline) {
             each->gone = true;
-            ++strangers_;
+            ++unauthenticated_;
         }
 }
 
 void control_server::read_from(client& from) {
-    if (from.gone || !is_let_in(from)) return;
+    if (from.gone || !authenticate(from)) return;
     from.link.read_available();
     while (!from.gone) {
         auto message = from.link.next();
@@ -265,23 +267,23 @@ void control_server::read_from(client& from) {
     if (!from.gone && from.link.closed()) disconnected(from);
 }
 
-bool control_server::is_let_in(client& from) {
-    if (!from.door) return true;
-    const auto state = from.door->advance(from.link.fd());
+bool control_server::authenticate(client& from) {
+    if (!from.authentication) return true;
+    const auto state = from.authentication->advance(from.link.fd());
     if (state == handshake::state::done) {
-        from.door.reset();
+        from.authentication.reset();
         from.deadline = clock::time_point::max(); // it belongs here, and may still be busy with its other connection
     }
     if (state == handshake::state::refused) {
         from.gone = true;
-        ++strangers_;
+        ++unauthenticated_;
     }
     return state == handshake::state::done;
 }
 
 void control_server::receive(client& from, frame& message) {
     if (message.type == frame_type::hello && from.index < 0) return receive_hello(from, message);
-    if (message.type == frame_type::pulse && from.index < 0) return receive_pulse(from, message);
+    if (message.type == frame_type::keep_alive && from.index < 0) return receive_keep_alive(from, message);
     if (!from.is_member()) return; // refused; it will go
     if (const auto time = silence_.hear(from.index)) tell_answer(name_with_host(from.index), *time);
     switch (message.type) {
@@ -345,10 +347,10 @@ void control_server::receive_hello(client& from, const frame& message) {
     }
     const int index = message.process;
     const std::string host = parts.size() > 2 ? parts[2] : "";
-    if (entrance_.key) from.pid = static_cast<pid_t>(message.id);
+    if (listener_.key) from.pid = static_cast<pid_t>(message.id);
     const std::string who = describe_process(index, from.pid, host);
     const bool is_valid = index >= 0 && index < job_.count;
-    const bool is_ours = entrance_.key || (parts.size() >= 2 && parts[1] == job_.key);
+    const bool is_ours = listener_.key || (parts.size() >= 2 && parts[1] == job_.key);
     std::string problem;
     if (message.label != DCUDA_VERSION_STRING)
         problem = fmt::format("{} uses dCUDA {}, process 0 uses dCUDA {}: run the same build everywhere", who,
@@ -382,27 +384,27 @@ void control_server::receive_hello(client& from, const frame& message) {
     start_if_complete();
 }
 
-void control_server::receive_pulse(client& from, const frame& message) {
-    if (!entrance_.key) { // on one host no process has one
+void control_server::receive_keep_alive(client& from, const frame& message) {
+    if (!listener_.key) { // on one host no process has one
         from.gone = true;
         return;
     }
     // Of two that claim an index, hello tells.
     if (message.process < 0 || message.process >= job_.count) return;
     from.index = message.process;
-    from.is_pulse = true;
-    set_up_pulse(from.link.fd(), limits_.lost_after);
-    if (std::exchange(member_of(from).has_pulse, true)) return;
-    ++pulses_;
+    from.is_keep_alive = true;
+    set_up_keep_alive(from.link.fd(), limits_.lost_after);
+    if (std::exchange(member_of(from).has_keep_alive, true)) return;
+    ++keep_alives_;
     start_if_complete();
 }
 
 void control_server::start_if_complete() {
     if (stage_ != stage::assembling || present_ < job_.count) return;
-    if (entrance_.key) {
-        if (pulses_ < job_.count - 1) return;
+    if (listener_.key) {
+        if (keep_alives_ < job_.count - 1) return;
         // Nobody else may come.
-        entrance_.listener = descriptor();
+        listener_.socket = descriptor();
         for (const auto& each : clients_) each->gone = each->gone || each->index < 0;
     }
     stage_ = stage::running;
@@ -444,7 +446,7 @@ void control_server::forward(const client& from, frame& message) {
 void control_server::disconnected(client& from) {
     from.gone = true;
     if (from.index < 0 || stage_ == stage::refused || member_of(from).has_finished) return;
-    if (from.is_pulse && !from.link.is_unreachable()) return; // its other connection tells the same
+    if (from.is_keep_alive && !from.link.is_unreachable()) return; // its other connection tells the same
     const std::string what = name(from.index) + (from.link.is_unreachable()
                                                      ? fmt::format(" cannot be reached since {} s", limits_.lost_after)
                                                      : " ended unexpectedly");
@@ -471,7 +473,7 @@ void control_server::look_for_silence() {
     if (!question_ && !silent.empty()) return ask_about(silent.front(), silence_.silence_of(silent.front()));
     // A process that the others wait for in a collective call may compute as long as it likes. Whether it is stopped
     // can be seen where the system shows it.
-    if (question_ || entrance_.key) return;
+    if (question_ || listener_.key) return;
     for (const auto& [id, gather] : gathers_) {
         const auto time = clock::now() - gather.begin;
         if (time < silence_.after()) continue;
@@ -525,12 +527,13 @@ std::string control_server::name(int process) const {
 
 // The second half of the message that somebody is missing.
 std::string control_server::how_they_meet() const {
-    if (!entrance_.key) return ", and runs on this host";
+    if (!listener_.key) return ", and runs on this host";
     return fmt::format(
         " and that its host reaches this one{}",
-        strangers_ == 0 ? ""
-                        : fmt::format("; {} connections were refused because they did not prove to belong to this job",
-                                      strangers_));
+        unauthenticated_ == 0
+            ? ""
+            : fmt::format("; {} connections were refused because they did not prove to belong to this job",
+                          unauthenticated_));
 }
 
 std::string control_server::missing_processes() const {

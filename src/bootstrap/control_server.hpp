@@ -36,10 +36,10 @@ private:
     bool is_announced_ = false; // this round was begun because all seemed to stand still
 };
 
-// Where the processes come in.
-struct entrance {
-    descriptor listener{};
-    std::optional<door_key> key{}; // over TCP: what each must prove to have; on one host the system says who it is
+// The socket to which the processes of the job connect, and how they prove that they belong to it.
+struct control_listener {
+    descriptor socket{};
+    std::optional<auth_key> key{}; // over TCP: what each must prove to have; on one host the system says who it is
 };
 
 struct time_limits {
@@ -51,8 +51,8 @@ struct time_limits {
 class control_server {
 public:
     // Starts the thread. `own` is the connection of process 0 itself.
-    control_server(const job& who, std::string_view identity, entrance from, descriptor own, const time_limits& limits,
-                   wait_description describe);
+    control_server(const job& who, std::string_view identity, control_listener from, descriptor own,
+                   const time_limits& limits, wait_description describe);
 
     // Waits up to a second until all other processes are gone, so that what was sent last reaches them.
     ~control_server();
@@ -63,20 +63,22 @@ private:
     struct client {
         channel link;
         pid_t pid = 0;
-        std::optional<handshake> door{};                       // over TCP, until it has passed
-        clock::time_point deadline = clock::time_point::max(); // by when it must have passed
-        int index = -1;                                        // known after hello or pulse
-        bool is_pulse = false;
+        std::optional<handshake> authentication{};             // over TCP, until it has succeeded
+        clock::time_point deadline = clock::time_point::max(); // by when it must have succeeded
+        int index = -1;                                        // known after hello or keep_alive
+        bool is_keep_alive = false;
         bool gone = false;
-        bool is_member() const { return index >= 0 && !is_pulse && !gone; }
+        bool is_member() const { return index >= 0 && !is_keep_alive && !gone; }
     };
     struct member {
         pid_t pid = 0; // 0: not here yet
         std::string host{};
-        bool has_pulse = false;
+        bool has_keep_alive = false;
         bool has_finished = false;
     };
-    static bool is_stranger(const std::unique_ptr<client>& each) { return each->index < 0 && each->door; }
+    static bool is_unauthenticated(const std::unique_ptr<client>& each) {
+        return each->index < 0 && each->authentication;
+    }
     struct pending_gather {
         std::string label;
         std::vector<std::optional<blob>> parts;
@@ -98,16 +100,16 @@ private:
     bool may_leave() const;
     int poll_timeout_ms() const;
     void accept_new();
-    void enter(descriptor socket);
-    bool drop_a_stranger();
+    void add_client(descriptor socket);
+    bool drop_an_unauthenticated_peer();
     void cannot_accept(int problem);
     void end_for(const std::string& reason);
-    void drop_slow();
+    void drop_overdue_peers();
     void read_from(client& from);
-    bool is_let_in(client& from);
+    bool authenticate(client& from);
     void receive(client& from, frame& message);
     void receive_hello(client& from, const frame& message);
-    void receive_pulse(client& from, const frame& message);
+    void receive_keep_alive(client& from, const frame& message);
     void start_if_complete();
     void receive_gather(client& from, frame& message);
     void forward(const client& from, frame& message);
@@ -129,7 +131,7 @@ private:
     const job job_;
     const std::string identity_;
     const time_limits limits_;
-    entrance entrance_;
+    control_listener listener_;
     descriptor wake_;
     clock::time_point deadline_; // assembling: for all to appear; afterwards: for this control server to end
     bool ending_ = false;
@@ -139,13 +141,13 @@ private:
     std::vector<std::unique_ptr<client>> clients_;
     std::vector<member> members_;     // by index
     int present_ = 0;                 // processes that said hello
-    int pulses_ = 0;                  // of them over TCP, all but process 0
+    int keep_alives_ = 0;             // of them over TCP, all but process 0
     int refused_count_ = 0;           // connections that were told the refusal
-    int strangers_ = 0;               // connections that did not prove to have the key
+    int unauthenticated_ = 0;         // connections that did not prove to have the key
     const std::size_t descriptors_;   // that this process may have
     clock::time_point next_accept_{}; // no descriptor was left for another connection: nobody is accepted up to here,
     std::optional<clock::time_point> short_since_; // since when that is so
-    std::minstd_rand random_;                      // which stranger goes
+    std::minstd_rand random_;                      // which unauthenticated peer goes
     std::map<std::uint64_t, pending_gather> gathers_;
     stall_detector stalled_;
     silence_watch silence_;

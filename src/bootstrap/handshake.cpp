@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view greeting = "dcuda 1\n"; // the number is that of the handshake's own version
 constexpr std::size_t challenge_bytes = 32;
-static_assert(door_key::size == crypto_auth_KEYBYTES);
+static_assert(auth_key::size == crypto_auth_KEYBYTES);
 
 const unsigned char* bytes_of(std::string_view text) { return reinterpret_cast<const unsigned char*>(text.data()); }
 unsigned char* bytes_of(std::string& text) { return reinterpret_cast<unsigned char*>(text.data()); }
@@ -29,7 +29,7 @@ void start_sodium() {
 
 } // namespace
 
-door_key::door_key(std::string_view secret, int generation) {
+auth_key::auth_key(std::string_view secret, int generation) {
     start_sodium();
     const std::string text = fmt::format("dcuda control plane {} {}", generation, secret);
     crypto_generichash(bytes_.data(), bytes_.size(), bytes_of(text), text.size(), nullptr, 0);
@@ -49,7 +49,7 @@ std::string digest(std::string_view text) {
     return digits_of(result);
 }
 
-handshake::handshake(side mine, const door_key& key) : mine_(mine), key_(key), challenge_(challenge_bytes, '\0') {
+handshake::handshake(side mine, const auth_key& key) : mine_(mine), key_(key), challenge_(challenge_bytes, '\0') {
     randombytes_buf(challenge_.data(), challenge_.size());
 }
 

@@ -1,5 +1,5 @@
 // How two processes of a job over several hosts know each other: each proves that it has the job's secret, by answering
-// the other's challenge. The secret does not travel, and nothing that travels opens the door a second time.
+// the other's challenge. The secret does not travel, and nothing that travels is accepted a second time.
 #pragma once
 
 #include <array>
@@ -10,9 +10,9 @@
 namespace dcuda::bootstrap {
 
 // What challenges are answered with. It differs between the control planes that a job sets up one after another.
-class door_key {
+class auth_key {
 public:
-    door_key(std::string_view secret, int generation);
+    auth_key(std::string_view secret, int generation);
     static constexpr std::size_t size = 32;
     const unsigned char* data() const noexcept { return bytes_.data(); }
 
@@ -36,7 +36,7 @@ public:
     enum class side { server, process };
     enum class state { going_on, done, refused };
 
-    handshake(side mine, const door_key& key);
+    handshake(side mine, const auth_key& key);
 
     // Goes as far as it can without blocking. Call it once at the start and whenever the socket is readable.
     state advance(int fd);
@@ -52,7 +52,7 @@ private:
     state take(int fd);
 
     const side mine_;
-    const door_key key_;
+    const auth_key key_;
     std::string challenge_;       // mine
     std::string other_challenge_; // empty: not here yet
     std::string received_;

@@ -264,7 +264,7 @@ void set_up_connection(int fd, double lost_after) {
     set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 127, "TCP_KEEPCNT");
 }
 
-void set_up_pulse(int fd, double lost_after) {
+void set_up_keep_alive(int fd, double lost_after) {
     set_up_connection(fd, lost_after);
     set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(lost_after * 1000), "TCP_USER_TIMEOUT");
 }

@@ -33,7 +33,7 @@ void set_up_connection(int fd, double lost_after);
 // The same for a connection on which nothing is sent: it ends with an error when the other host has not answered for
 // that many seconds. The kernels do both, so that it does not matter what the processes are at. (A connection with data
 // cannot have this: it would end also when a process that lives does not read.)
-void set_up_pulse(int fd, double lost_after);
+void set_up_keep_alive(int fd, double lost_after);
 
 // This host's addresses but loopback; with an interface (its name or an address of it) those of this one. Throws
 // error(invalid_argument) if the interface does not exist.

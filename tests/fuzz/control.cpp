@@ -1,4 +1,4 @@
-// The control plane: what comes through the door, frames, what they hold, and the control server with a stranger and a
+// The control plane: handshakes, frames, what they hold, and the control server with a stranger and a
 // member that send anything.
 #include "bootstrap/control_server.hpp"
 #include "bootstrap/handshake.hpp"
@@ -90,8 +90,8 @@ void records(std::string_view input) {
     }
 }
 
-void door(std::string_view input) {
-    static const door_key key("00112233445566778899aabbccddeeff", 0);
+void authentication(std::string_view input) {
+    static const auth_key key("00112233445566778899aabbccddeeff", 0);
     auto [other, ours] = socket_pair();
     handshake one(!input.empty() && input[0] % 2 == 0 ? handshake::side::server : handshake::side::process, key);
     one.advance(ours.get());

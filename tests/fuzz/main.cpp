@@ -1,4 +1,4 @@
-// The entrance of libFuzzer: DCUDA_FUZZ_TARGET names what is fuzzed.
+// The entry point of libFuzzer: DCUDA_FUZZ_TARGET names what is fuzzed.
 #include "target.hpp"
 
 #include <csignal>
@@ -19,7 +19,7 @@ constexpr std::pair<std::string_view, target*> targets[] = {
     {"frames", frames},
     {"parts", parts},
     {"records", records},
-    {"door", door},
+    {"authentication", authentication},
     {"server_clients", server_clients},
     {"agent", agent},
     {"snapshots", snapshots},

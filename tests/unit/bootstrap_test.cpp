@@ -56,7 +56,7 @@ job make_job(int index, int count, const std::string& suffix = "") {
     return result;
 }
 
-// A connection to the control server of this job that has said nothing yet, but has passed its door.
+// A connection to the control server of this job that has said nothing yet, but has proved to have the secret.
 channel connect_to_server(const job& who) {
     descriptor socket;
     std::string why;
@@ -66,8 +66,8 @@ channel connect_to_server(const job& who) {
         std::this_thread::sleep_for(1ms);
     }
     if (place) {
-        handshake door(handshake::side::process, door_key(secret, 0));
-        while (door.advance(socket.get()) == handshake::state::going_on) std::this_thread::sleep_for(1ms);
+        handshake authentication(handshake::side::process, auth_key(secret, 0));
+        while (authentication.advance(socket.get()) == handshake::state::going_on) std::this_thread::sleep_for(1ms);
     }
     return channel(std::move(socket));
 }
@@ -540,9 +540,9 @@ TEST_F(bootstrap_over_tcp, strangers_do_not_disturb) {
             check(steady_clock::now() - before < 3s, "garbage is refused at once");
 
             const descriptor wrong = connect_as_stranger();
-            handshake door(handshake::side::process, door_key("another secret", 0));
-            while (door.advance(wrong.get()) == handshake::state::going_on) std::this_thread::sleep_for(1ms);
-            check(door.advance(wrong.get()) == handshake::state::refused, "refused");
+            handshake authentication(handshake::side::process, auth_key("another secret", 0));
+            while (authentication.advance(wrong.get()) == handshake::state::going_on) std::this_thread::sleep_for(1ms);
+            check(authentication.advance(wrong.get()) == handshake::state::refused, "refused");
 
             check(read_until_closed(half, 10s) <= greeting_bytes, "half a hello is not answered");
             check(read_until_closed(silent.back(), 10s) <= greeting_bytes, "silence is not answered");
@@ -618,7 +618,7 @@ TEST_F(bootstrap_over_tcp, wrong_places) {
 }
 
 TEST_F(bootstrap_over_tcp, handshake_needs_one_key) {
-    const auto meet = [](const door_key& one, const door_key& other) {
+    const auto meet = [](const auth_key& one, const auth_key& other) {
         int ends[2];
         EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
         const descriptor server_end(ends[0]), process_end(ends[1]);
@@ -631,9 +631,9 @@ TEST_F(bootstrap_over_tcp, handshake_needs_one_key) {
         EXPECT_EQ(process_side.advance(process_end.get()), handshake::state::done);
         return true;
     };
-    EXPECT_TRUE(meet(door_key(secret, 0), door_key(secret, 0)));
-    EXPECT_FALSE(meet(door_key(secret, 0), door_key(secret, 1)));
-    EXPECT_FALSE(meet(door_key(secret, 0), door_key(make_secret(), 0)));
+    EXPECT_TRUE(meet(auth_key(secret, 0), auth_key(secret, 0)));
+    EXPECT_FALSE(meet(auth_key(secret, 0), auth_key(secret, 1)));
+    EXPECT_FALSE(meet(auth_key(secret, 0), auth_key(make_secret(), 0)));
     EXPECT_EQ(make_secret().size(), 32u);
     EXPECT_NE(make_secret(), make_secret());
 }
@@ -641,17 +641,17 @@ TEST_F(bootstrap_over_tcp, handshake_needs_one_key) {
 TEST_F(bootstrap_over_tcp, server_without_the_secret_is_refused) {
     const descriptor process_end = connect_as_stranger();
     const descriptor server_end(accept(place->listener.get(), nullptr, nullptr));
-    handshake door(handshake::side::process, door_key(secret, 0));
+    handshake authentication(handshake::side::process, auth_key(secret, 0));
     // Its greeting, then what the process itself answers is sent back to it.
     send_text(server_end, "dcuda 1\n" + std::string(32, 'c'));
     char answer[64];
-    while (door.advance(process_end.get()) == handshake::state::going_on &&
+    while (authentication.advance(process_end.get()) == handshake::state::going_on &&
            recv(server_end.get(), answer, sizeof answer, MSG_DONTWAIT) != sizeof answer)
         std::this_thread::sleep_for(1ms);
     send_text(server_end, std::string(answer + 32, 32));
-    while (door.advance(process_end.get()) == handshake::state::going_on) std::this_thread::sleep_for(1ms);
-    EXPECT_EQ(door.advance(process_end.get()), handshake::state::refused);
-    EXPECT_EQ(door.reason(), "does not have the job's secret");
+    while (authentication.advance(process_end.get()) == handshake::state::going_on) std::this_thread::sleep_for(1ms);
+    EXPECT_EQ(authentication.advance(process_end.get()), handshake::state::refused);
+    EXPECT_EQ(authentication.reason(), "does not have the job's secret");
 }
 
 TEST_P(bootstrap_between, stopped_process_is_not_lost) {

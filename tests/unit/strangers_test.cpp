@@ -133,7 +133,7 @@ struct frame_header {
     std::uint64_t id = 0, number = 0, payload_bytes = 0;
 };
 constexpr auto hello = static_cast<std::uint32_t>(frame_type::hello),
-               pulse = static_cast<std::uint32_t>(frame_type::pulse);
+               keep_alive = static_cast<std::uint32_t>(frame_type::keep_alive);
 
 void send_header(int socket, const frame_header& header) {
     check(send(socket, &header, sizeof header, MSG_NOSIGNAL) == sizeof header, "sent");
@@ -205,7 +205,7 @@ bool closes(const descriptor& socket) {
     return poll(&one, 1, 10'000) == 1 && (one.revents & POLLHUP) != 0;
 }
 
-TEST(Hub, NoFrameOfAStrangerEndsTheJob) {
+TEST(ControlServer, NoFrameOfAStrangerEndsTheJob) {
     int told[2];
     ASSERT_EQ(pipe(told), 0);
     const std::vector<child> children = [&] {
@@ -226,7 +226,7 @@ TEST(Hub, NoFrameOfAStrangerEndsTheJob) {
             attack({.type = hello, .process = 1, .payload_bytes = std::uint64_t{1} << 35});
             attack({.type = hello, .process = 1, .label_bytes = UINT32_MAX});
             attack({.type = hello, .process = 1, .payload_bytes = 16}, std::string(16, '\xff'));
-            attack({.type = pulse, .process = 1});
+            attack({.type = keep_alive, .process = 1});
             attack({.magic = 0x12345678});
             // Of another version, and without the job's key: it hears of the version, and the job goes on.
             channel other(connect_as_stranger());
@@ -243,7 +243,7 @@ TEST(Hub, NoFrameOfAStrangerEndsTheJob) {
 }
 
 // Another user has guessed where a job will meet, and is there before.
-TEST(Hub, SaysWhoHoldsTheMeetingPoint) {
+TEST(ControlServer, SaysWhoHoldsTheMeetingPoint) {
     if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
     int told[2];
     ASSERT_EQ(pipe(told), 0);
@@ -270,7 +270,7 @@ TEST(Hub, SaysWhoHoldsTheMeetingPoint) {
 
 rlimit descriptor_limit(rlim_t count) { return {count, count}; }
 
-TEST(Hub, TellsThatItHasNoDescriptors) {
+TEST(ControlServer, TellsThatItHasNoDescriptors) {
     // The sanitizer's check of dynamic types opens a pipe, and takes an object for broken where it cannot.
     const char* const sanitizer = std::getenv("DCUDA_TEST_SANITIZER");
     if (sanitizer != nullptr && std::string(sanitizer) == "address")
@@ -288,7 +288,7 @@ TEST(Hub, TellsThatItHasNoDescriptors) {
     expect_all(children, ok);
 }
 
-TEST(Hub, TakesTheDescriptorsThatItNeeds) {
+TEST(ControlServer, TakesTheDescriptorsThatItNeeds) {
     constexpr int count = 24;
     std::vector<child> children;
     for (int index = 0; index < count; ++index)
@@ -302,7 +302,7 @@ TEST(Hub, TakesTheDescriptorsThatItNeeds) {
 
 // Connections that are held open at the TCP port of a process 0 that may have few descriptors: the job meets all the
 // same.
-TEST(Hub, StrangersDoNotTakeAllDescriptors) {
+TEST(ControlServer, StrangersDoNotTakeAllDescriptors) {
     constexpr int count = 3;
     descriptor listener = listen_tcp("127.0.0.1:0");
     const std::string address = address_of(listener);

@@ -1,7 +1,7 @@
 #include "bootstrap/control.hpp"
 
 #include "bootstrap/control_server.hpp"
-#include "bootstrap/meeting.hpp"
+#include "bootstrap/local_socket.hpp"
 #include "bootstrap/rendezvous.hpp"
 #include "bootstrap/tcp.hpp"
 #include "dcuda/config.hpp"
@@ -140,12 +140,12 @@ void control::start_server(std::string_view identity, control_listener from) {
 }
 
 void control::connect_on_host(std::string_view identity, int generation) {
-    const std::string address = meeting_point(job_.key, generation);
-    if (job_.index == 0) return start_server(identity, {listen_at(address)});
+    const std::string address = local_socket_name(job_.key, generation);
+    if (job_.index == 0) return start_server(identity, {listen_local(address)});
 
     const auto deadline = clock::now() + seconds(timeout_seconds_);
     descriptor socket;
-    while ((socket = try_connect(address)).get() < 0) {
+    while ((socket = try_connect_local(address)).get() < 0) {
         require(clock::now() < deadline, error_code::bootstrap_failure,
                 "process {} of {}: process 0 of the job did not appear within {} s (DCUDA_CONNECT_TIMEOUT); check that "
                 "it was started, has not failed before, and runs on this host and in the same container",

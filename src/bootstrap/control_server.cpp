@@ -1,6 +1,6 @@
 #include "bootstrap/control_server.hpp"
 
-#include "bootstrap/meeting.hpp"
+#include "bootstrap/local_socket.hpp"
 #include "bootstrap/tcp.hpp"
 #include "dcuda/config.hpp"
 #include "support/check.hpp"
@@ -187,7 +187,7 @@ void control_server::serve() {
         if (stage_ == stage::assembling && clock::now() >= deadline_)
             refuse(fmt::format("{} of {} did not appear within {} s (DCUDA_CONNECT_TIMEOUT); check that every process "
                                "was started and got as far as this{}",
-                               missing_processes(), job_.count, limits_.connect, how_they_meet()));
+                               missing_processes(), job_.count, limits_.connect, connection_hint()));
     }
     broadcast({frame_type::closing});
 }
@@ -526,7 +526,7 @@ std::string control_server::name(int process) const {
 }
 
 // The second half of the message that somebody is missing.
-std::string control_server::how_they_meet() const {
+std::string control_server::connection_hint() const {
     if (!listener_.key) return ", and runs on this host";
     return fmt::format(
         " and that its host reaches this one{}",

@@ -122,7 +122,7 @@ private:
     std::string name_with_host(int process) const;
     member& member_of(const client& each) { return members_[static_cast<std::size_t>(each.index)]; }
     std::string name(int process) const;
-    std::string how_they_meet() const;
+    std::string connection_hint() const;
     std::string missing_processes() const;
     void refuse(const std::string& reason, int culprit = -1);
     void fail_job(event::kind what, int process, int code, const std::string& message);

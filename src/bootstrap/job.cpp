@@ -75,7 +75,7 @@ std::string job_secret() {
 }
 
 // DCUDA_RENDEZVOUS. Without a host, such as ":29555", the one that torchrun names: the host of process 0.
-std::string meeting_place() {
+std::string given_rendezvous() {
     const std::string result = env_string("DCUDA_RENDEZVOUS").value_or("");
     if (!result.starts_with(':')) return result;
     const auto host = env_string("MASTER_ADDR");
@@ -203,7 +203,7 @@ job detect_job() {
     job result = read_job(launcher);
     result.launcher = launcher;
     const std::string secret = job_secret();
-    // Where the processes of one host meet is made of the key: with a secret in it, nobody can be there before.
+    // The name of the local socket of a job is made of the key: with a secret in it, nobody can take that name before.
     if (launcher != "dcuda-run" && !secret.empty()) result.key += ' ' + secret;
     result.key = fmt::format("{} {} {}", geteuid(), launcher, result.key);
     require(result.key.size() <= max_key_bytes, error_code::invalid_argument,
@@ -214,7 +214,7 @@ job detect_job() {
             "the variables of {} contradict each other: process {} of {}, on this host process {} of {}", launcher,
             result.index, result.count, result.local_index, result.local_count);
     if (!result.is_on_one_host()) {
-        result.rendezvous = meeting_place();
+        result.rendezvous = given_rendezvous();
         result.secret = secret;
     }
     return result;

@@ -65,7 +65,7 @@ std::string choose_address(const job& who, launcher_store& store, const std::str
 
 rendezvous by_store(const job& who, launcher_store& store, int generation) {
     const std::string host_key = fmt::format("dcuda-host-{}", generation);
-    const std::string place_key = fmt::format("dcuda-place-{}", generation);
+    const std::string address_key = fmt::format("dcuda-address-{}", generation);
     const std::string interface = support::env_string("DCUDA_INTERFACE").value_or("");
     store.put(host_key, describe_host(who.index == 0 ? interface : ""));
     store.fence();
@@ -77,22 +77,22 @@ rendezvous by_store(const job& who, launcher_store& store, int generation) {
             result.listener = listen_tcp(host.find(':') == std::string::npos ? host + ":0" : "[" + host + "]:0");
             result.address = address_of(result.listener);
             result.secret = make_secret();
-            store.put(place_key, result.address + ' ' + result.secret);
+            store.put(address_key, result.address + ' ' + result.secret);
         } catch (const error& problem) {
-            store.put(place_key, std::string("! ") + problem.what());
+            store.put(address_key, std::string("! ") + problem.what());
             store.fence();
             throw;
         }
     }
     store.fence();
     if (who.index != 0) {
-        const std::string place = store.get(0, place_key);
-        require(!place.starts_with('!'), error_code::bootstrap_failure, "{}",
-                place.substr(std::min<std::size_t>(2, place.size())));
-        const auto parts = words(place);
+        const std::string stored = store.get(0, address_key);
+        require(!stored.starts_with('!'), error_code::bootstrap_failure, "{}",
+                stored.substr(std::min<std::size_t>(2, stored.size())));
+        const auto parts = words(stored);
         require(parts.size() == 2, error_code::bootstrap_failure,
-                "the launcher's store has no meeting place of process 0, but {} words in {} characters", parts.size(),
-                place.size()); // one of which may be the secret
+                "the launcher's store has no address of process 0, but {} words in {} characters", parts.size(),
+                stored.size()); // one of which may be the secret
         result.address = parts[0];
         result.secret = parts[1];
     }

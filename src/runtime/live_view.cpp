@@ -1,6 +1,6 @@
 #include "runtime/live_view.hpp"
 
-#include "bootstrap/meeting.hpp"
+#include "bootstrap/local_socket.hpp"
 #include "bootstrap/tcp.hpp"
 #include "dcuda/config.hpp"
 #include "support/check.hpp"
@@ -77,7 +77,7 @@ live_view::live_view(const bootstrap::job& job, std::string device_name) {
     about_.processes = job.count;
     about_.processes_here = job.local_count;
     try {
-        listener_ = bootstrap::listen_at(live_address(geteuid(), getpid()));
+        listener_ = bootstrap::listen_local(live_address(geteuid(), getpid()));
     } catch (const error&) {
         // Another runtime of this process has the name, or there are no descriptors left: then this one is not seen.
     }

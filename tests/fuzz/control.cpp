@@ -2,7 +2,7 @@
 // member that send anything.
 #include "bootstrap/control_server.hpp"
 #include "bootstrap/handshake.hpp"
-#include "bootstrap/meeting.hpp"
+#include "bootstrap/local_socket.hpp"
 #include "bootstrap/rendezvous.hpp"
 #include "dcuda/config.hpp"
 #include "dcuda/detail/protocol.hpp"
@@ -110,7 +110,7 @@ void server_clients(std::string_view input) {
     const std::string address = fmt::format("dcuda-fuzz-{}-{}", getpid(), ++number);
     const job who{0, 2, 0, 2, fmt::format("{}", random()), "fuzz"};
     auto [own, of_server] = socket_pair();
-    control_server server(who, "fuzz", {listen_at(address)}, std::move(of_server),
+    control_server server(who, "fuzz", {listen_local(address)}, std::move(of_server),
                           {.connect = 20, .lost_after = 10, .silent_after = 0}, nullptr);
     const auto say_hello = [&](channel& process, int index) {
         process.send(frame{frame_type::hello, index, static_cast<std::uint64_t>(getpid()), 2, DCUDA_VERSION_STRING,
@@ -129,9 +129,9 @@ void server_clients(std::string_view input) {
     };
     const std::string_view before = input.substr(0, input.size() / 2), after = input.substr(before.size());
     {
-        const descriptor stranger = try_connect(address);
+        const descriptor stranger = try_connect_local(address);
         send_in_pieces(stranger, before, [] {});
-        channel zero(std::move(own)), one(try_connect(address));
+        channel zero(std::move(own)), one(try_connect_local(address));
         say_hello(zero, 0);
         say_hello(one, 1);
         wait_for(zero, {frame_type::welcome});

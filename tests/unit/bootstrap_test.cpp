@@ -1,7 +1,7 @@
 // The bootstrap between real processes: each test forks the processes of a job, gives each its part, and checks what
 // each of them found.
 #include "bootstrap/control_server.hpp"
-#include "bootstrap/meeting.hpp"
+#include "bootstrap/local_socket.hpp"
 #include "bootstrap/tcp.hpp"
 #include "dcuda/error.hpp"
 #include "support/check.hpp"
@@ -62,7 +62,8 @@ channel connect_to_server(const job& who) {
     std::string why;
     const auto deadline = steady_clock::now() + 20s;
     while (socket.get() < 0) {
-        socket = place ? try_connect_tcp(who.rendezvous, deadline, why) : try_connect(meeting_point(who.key, 0));
+        socket =
+            place ? try_connect_tcp(who.rendezvous, deadline, why) : try_connect_local(local_socket_name(who.key, 0));
         std::this_thread::sleep_for(1ms);
     }
     if (place) {
@@ -871,9 +872,10 @@ TEST_F(detect, torchrun) {
     expect_error(error_code::invalid_argument, "too long to name it by");
 }
 
-TEST(meeting_points, one_tells_nothing_of_another) {
-    EXPECT_EQ(meeting_point("a key", 0), meeting_point("a key", 0));
-    const std::string names[] = {meeting_point("a key", 0), meeting_point("a key", 1), meeting_point("a kez", 0)};
+TEST(local_socket_names, one_tells_nothing_of_another) {
+    EXPECT_EQ(local_socket_name("a key", 0), local_socket_name("a key", 0));
+    const std::string names[] = {local_socket_name("a key", 0), local_socket_name("a key", 1),
+                                 local_socket_name("a kez", 0)};
     for (const std::string& name : names) {
         EXPECT_EQ(name.size(), fmt::format("dcuda-{}-", geteuid()).size() + 32);
         EXPECT_EQ(name.find("key"), std::string::npos);

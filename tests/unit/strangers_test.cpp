@@ -1,6 +1,6 @@
 // Those who knock at a job's sockets and do not belong to it.
 #include "bootstrap/control.hpp"
-#include "bootstrap/meeting.hpp"
+#include "bootstrap/local_socket.hpp"
 #include "bootstrap/rendezvous.hpp"
 #include "bootstrap/tcp.hpp"
 #include "runtime/live_view.hpp"
@@ -41,9 +41,9 @@ bool is_closed(const descriptor& socket) {
 }
 
 TEST(AcceptSome, AFewAtATime) {
-    const descriptor listener = listen_at(name_of_this_test());
+    const descriptor listener = listen_local(name_of_this_test());
     std::vector<descriptor> callers;
-    for (int i = 0; i < 3 * most_accepted + 2; ++i) callers.push_back(try_connect(name_of_this_test()));
+    for (int i = 0; i < 3 * most_accepted + 2; ++i) callers.push_back(try_connect_local(name_of_this_test()));
     std::vector<int> counts;
     for (int call = 0; call < 5; ++call) {
         int count = 0;
@@ -54,9 +54,9 @@ TEST(AcceptSome, AFewAtATime) {
 }
 
 TEST(AcceptSome, NoMoreThanAreWanted) {
-    const descriptor listener = listen_at(name_of_this_test());
+    const descriptor listener = listen_local(name_of_this_test());
     std::vector<descriptor> callers, accepted;
-    for (int i = 0; i < 5; ++i) callers.push_back(try_connect(name_of_this_test()));
+    for (int i = 0; i < 5; ++i) callers.push_back(try_connect_local(name_of_this_test()));
     const auto take = [&](descriptor socket) {
         accepted.push_back(std::move(socket));
         return accepted.size() < 3;
@@ -79,7 +79,7 @@ public:
         own_ = descriptor(); // so that the end of the test is the end of this
         if (setuid(65534) != 0) _exit(1);
         std::vector<descriptor> sockets;
-        for (int i = 0; i < connections; ++i) sockets.push_back(try_connect(address));
+        for (int i = 0; i < connections; ++i) sockets.push_back(try_connect_local(address));
         for (int closed = 0; write(there.get(), &closed, sizeof closed) > 0;) {
             char question = 0;
             if (read(there.get(), &question, 1) != 1) break;
@@ -193,7 +193,7 @@ void meet(int index, int count) {
 descriptor connect_as_stranger() {
     const auto deadline = steady_clock::now() + 20s;
     for (;;) {
-        descriptor socket = try_connect(meeting_point(make_job(1, 2).key, 0));
+        descriptor socket = try_connect_local(local_socket_name(make_job(1, 2).key, 0));
         if (socket.get() >= 0) return socket;
         check(steady_clock::now() < deadline, "the control server is there");
         std::this_thread::sleep_for(1ms);
@@ -243,14 +243,14 @@ TEST(ControlServer, NoFrameOfAStrangerEndsTheJob) {
 }
 
 // Another user has guessed where a job will meet, and is there before.
-TEST(ControlServer, SaysWhoHoldsTheMeetingPoint) {
+TEST(ControlServer, SaysWhoHoldsTheLocalSocket) {
     if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
     int told[2];
     ASSERT_EQ(pipe(told), 0);
-    const std::string address = meeting_point(make_job(0, 2).key, 0);
+    const std::string address = local_socket_name(make_job(0, 2).key, 0);
     const child stranger([&] {
         check(setuid(65534) == 0, "another user");
-        const descriptor listener = listen_at(address);
+        const descriptor listener = listen_local(address);
         check(write(told[1], "x", 1) == 1, "told");
         pause();
     });
@@ -399,7 +399,7 @@ TEST(Secrets, AreNotShownInErrors) {
            "PMI: the launcher answers \"cmd=what rc=0\" to");
     expect(error_over_pmi("cmd=put_result rc=0", "cmd=get_result rc=0 value=10.0.0.1:5|" + secret + "|more",
                           [](const job& who) { find_rendezvous(who, 0, 5); }),
-           "no meeting place of process 0, but 3 words in 48 characters");
+           "no address of process 0, but 3 words in 48 characters");
 }
 
 } // namespace

@@ -1,6 +1,6 @@
 #include "processes.hpp"
 
-#include "bootstrap/meeting.hpp"
+#include "bootstrap/local_socket.hpp"
 #include "dcuda/error.hpp"
 
 #include <algorithm>
@@ -143,7 +143,7 @@ void ask(std::vector<process>& whom, std::chrono::milliseconds patience) {
     for (process& each : whom) {
         dcuda::support::descriptor socket;
         try {
-            socket = dcuda::bootstrap::try_connect(dcuda::live_address(each.user, each.pid));
+            socket = dcuda::bootstrap::try_connect_local(dcuda::live_address(each.user, each.pid));
         } catch (const dcuda::error& problem) {
             each.problem = problem.what();
             continue;

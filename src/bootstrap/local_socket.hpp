@@ -1,4 +1,4 @@
-// Where the processes of a job on one host meet: a local socket.
+// Local sockets, by which the processes of one host reach each other.
 #pragma once
 
 #include "bootstrap/channel.hpp"
@@ -7,10 +7,11 @@
 
 namespace dcuda::bootstrap {
 
-// Where the processes of a job meet. A process may set up control planes one after another; each has its own address.
-std::string meeting_point(const std::string& job_key, int generation);
-descriptor listen_at(const std::string& address);   // throws error(bootstrap_failure)
-descriptor try_connect(const std::string& address); // empty: nobody listens there now
+// The name of the socket at which the control server of a job on one host listens. A process may set up control planes
+// one after another; each has its own name.
+std::string local_socket_name(const std::string& job_key, int generation);
+descriptor listen_local(const std::string& address);      // throws error(bootstrap_failure)
+descriptor try_connect_local(const std::string& address); // empty: nobody listens there now
 
 // Accepts those who wait at a socket, in their order, and gives each to `take`, until that returns false; but only a
 // few at a time: whoever connects again and again must not keep a thread from its work, so it comes back after that.

@@ -1,4 +1,4 @@
-#include "bootstrap/meeting.hpp"
+#include "bootstrap/local_socket.hpp"
 
 #include "bootstrap/handshake.hpp"
 #include "support/check.hpp"
@@ -19,7 +19,7 @@ namespace {
 using support::check_errno;
 using support::fail;
 
-sockaddr_un local_address(const std::string& address, socklen_t& length) {
+sockaddr_un socket_address_of(const std::string& address, socklen_t& length) {
     sockaddr_un result{};
     result.sun_family = AF_UNIX;
     // A leading zero byte: an abstract name, which vanishes with its socket and leaves no file behind.
@@ -38,29 +38,30 @@ descriptor open_socket() {
 void check_holder(const std::string& address, const local_peer& holder) {
     if (holder.is_same_user) return;
     fail(error_code::bootstrap_failure,
-         "the meeting point of this job (@{}) is held by pid {} of user {}: its name can be guessed from what the "
+         "the local socket of this job (@{}) is held by pid {} of user {}: its name can be guessed from what the "
          "launcher says; give all processes the same DCUDA_JOB, 32 random hexadecimal digits (openssl rand -hex 16), "
          "and it cannot",
          address, holder.pid, holder.user);
 }
 
-std::string meeting_point(const std::string& job_key, int generation) {
+std::string local_socket_name(const std::string& job_key, int generation) {
     // A digest: the key can be long, and every user can list the names of the sockets, but shall not guess the next
     // one.
     return fmt::format("dcuda-{}-{}", geteuid(), digest(fmt::format("{} {}", job_key, generation)));
 }
 
-descriptor listen_at(const std::string& address) {
+descriptor listen_local(const std::string& address) {
     descriptor listener = open_socket();
     socklen_t length = 0;
-    const sockaddr_un where = local_address(address, length);
+    const sockaddr_un where = socket_address_of(address, length);
     if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&where), length) != 0) {
         const int problem = errno;
-        if (const descriptor other = problem == EADDRINUSE ? try_connect(address) : descriptor(); other.get() >= 0)
+        if (const descriptor other = problem == EADDRINUSE ? try_connect_local(address) : descriptor();
+            other.get() >= 0)
             check_holder(address, peer_of(other.get()));
         if (problem == EADDRINUSE)
             fail(error_code::bootstrap_failure,
-                 "the meeting point of this job (@{}) is in use by a live process: two processes claim index 0, or "
+                 "the local socket of this job (@{}) is in use by a live process: two processes claim index 0, or "
                  "another job runs with the same job key; start each job with its own launcher call, or give it a "
                  "DCUDA_JOB of its own",
                  address);
@@ -70,10 +71,10 @@ descriptor listen_at(const std::string& address) {
     return listener;
 }
 
-descriptor try_connect(const std::string& address) {
+descriptor try_connect_local(const std::string& address) {
     descriptor socket = open_socket();
     socklen_t length = 0;
-    const sockaddr_un where = local_address(address, length);
+    const sockaddr_un where = socket_address_of(address, length);
     if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&where), length) != 0) {
         // EAGAIN: so many processes connect now that the queue is full.
         if (errno == ECONNREFUSED || errno == ENOENT || errno == EAGAIN || errno == EINTR) return descriptor();
@@ -90,7 +91,7 @@ int accept_some(const descriptor& listener, const std::function<bool(descriptor)
             continue;
         }
         if (errno == EAGAIN) return 0;
-        // Over TCP, errors of a connection that has not come yet are told here, too.
+        // Over TCP, accept4 reports errors of a connection that has not come yet, too.
         constexpr std::array passing{EINTR,       ECONNABORTED, EPROTO,       ENETDOWN,
                                      ENETUNREACH, EHOSTDOWN,    EHOSTUNREACH, ETIMEDOUT};
         if (std::ranges::find(passing, errno) == passing.end()) return errno;

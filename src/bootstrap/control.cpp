@@ -32,7 +32,7 @@ constexpr std::chrono::seconds answer_slack{5}; // the control server's own dead
 constexpr std::chrono::seconds goodbye_time{1};
 constexpr std::size_t descriptors_per_process = 4; // of the job: of the control server up to 2, of a network up to 2
 constexpr std::size_t spare_descriptors = 512;     // of the program, and of unauthenticated peers
-constexpr int most_tellers = 4; // if it is process 0 that does not answer: process 1, and of the next those that wait
+constexpr int most_reporters = 4; // if it is process 0 that does not answer: process 1, and of the next those that wait
 
 clock::duration seconds(double value) {
     return std::chrono::milliseconds(static_cast<long>(std::min(value, 1e9) * 1000));
@@ -194,7 +194,7 @@ void control::await_welcome() {
         channel_->read_available();
         while (auto message = channel_->next()) {
             if (message->type == frame_type::rejected || message->type == frame_type::failed) {
-                if (message->process >= 0) tell_cause(job_, message->process);
+                if (message->process >= 0) report_cause(job_, message->process);
                 fail(error_code::bootstrap_failure, "{}", message->payload);
             }
             if (message->type != frame_type::welcome) continue;
@@ -208,7 +208,7 @@ void control::await_welcome() {
         const std::string server = server_pid_ != 0 ? describe_process(0, server_pid_, server_host_) : "process 0";
         require(!failure_, error_code::bootstrap_failure, "{} cannot be reached since {} s", server, lost_after_);
         if (channel_->closed()) {
-            tell_cause(job_, 0);
+            report_cause(job_, 0);
             fail(error_code::bootstrap_failure, "{} ended unexpectedly while the job was starting", server);
         }
         require(clock::now() < deadline, error_code::bootstrap_failure,
@@ -226,7 +226,7 @@ void control::wait_until(std::optional<clock::time_point> deadline) const {
     const int timeout_ms = deadline ? milliseconds_until(*deadline) : -1;
     if (::poll(polled.data(), polled.size(), timeout_ms) < 0 && errno != EINTR) support::fail_errno(errno, "poll");
     if (polled[1].revents != 0) next_keep_alive_poll_ = {};
-    if (polled[2].revents != 0) launcher_.look_again();
+    if (polled[2].revents != 0) launcher_.poll_again();
 }
 
 // A blocking gather: a process that is in it attends, but says so only if it takes long.
@@ -344,8 +344,9 @@ void control::read_available() {
     channel_->flush();
     channel_->read_available();
     while (auto message = channel_->next()) {
-        if (const auto time = server_watch_ ? server_watch_->hear(0) : std::nullopt; time && job_.index <= most_tellers)
-            tell_answer(name_server(), *time);
+        if (const auto time = server_watch_ ? server_watch_->hear(0) : std::nullopt;
+            time && job_.index <= most_reporters)
+            report_answer(name_server(), *time);
         receive(*message);
     }
     if (channel_->closed()) server_closed();
@@ -375,12 +376,12 @@ void control::beat() {
     if (failure_ || server_gone_) return;
     if (!server_watch_->attends(0)) server_watch_->attend(0, true);
     channel_->send(frame{frame_type::attend, job_.index, 0, 1});
-    if (job_.index == 0 || server_watch_->look().empty()) return; // the control server is a thread of process 0
-    server_watch_->set_told(0);
-    if (job_.index > most_tellers) return;
+    if (job_.index == 0 || server_watch_->poll().empty()) return; // the control server is a thread of process 0
+    server_watch_->set_reported(0);
+    if (job_.index > most_reporters) return;
     if (in_gather_)
-        tell_of_server(fmt::format(" Process {} waits for it in {}.", job_.index,
-                                   waiting_.empty() ? "a collective call" : waiting_.begin()->second));
+        report_silent_server(fmt::format(" Process {} waits for it in {}.", job_.index,
+                                         waiting_.empty() ? "a collective call" : waiting_.begin()->second));
     else
         events_.push_back({event::kind::asked, 0, {}, 0});
 }
@@ -393,18 +394,18 @@ void control::end_beats() {
 
 void control::answer(int process, std::string_view waits) {
     if (failure_ || channel_ == nullptr) return;
-    if (process == 0 && job_.index != 0 && server_watch_ && server_watch_->is_told(0)) {
+    if (process == 0 && job_.index != 0 && server_watch_ && server_watch_->is_reported(0)) {
         std::vector<blob> known(static_cast<std::size_t>(job_.count));
         known[static_cast<std::size_t>(job_.index)] = waits;
         const std::string waiting = describe_ ? describe_(0, known) : "";
-        if (!waiting.empty() || job_.index == 1) tell_of_server(waiting);
+        if (!waiting.empty() || job_.index == 1) report_silent_server(waiting);
     } else if (!server_gone_) {
         channel_->send(frame{frame_type::waits, job_.index, 0, static_cast<std::uint64_t>(process), {}, blob(waits)});
     }
 }
 
-void control::tell_of_server(const std::string& waiting) {
-    tell_silence(name_server(), server_watch_->silence_of(0), waiting);
+void control::report_silent_server(const std::string& waiting) {
+    report_silence(name_server(), server_watch_->silence_of(0), waiting);
 }
 
 std::string control::name_server() const {
@@ -506,7 +507,7 @@ void control::server_lost(const std::string& how) {
 
 void control::note_failure() {
     events_.push_back(*failure_);
-    tell_cause(job_, failure_->process);
+    report_cause(job_, failure_->process);
 }
 
 void control::throw_if_failed() const {

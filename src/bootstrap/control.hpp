@@ -34,7 +34,7 @@ struct event {
         lost,     // `process` (pid) ended without goodbye, finished while others wait for it, or cannot be reached
         stalled,  // every process is quiet and nothing moves any more: see stall_detector in control_server.hpp
         message,  // `process` posted `message` to this one
-        asked,    // `process` does not answer, and what ranks wait for will be told: answer()
+        asked,    // `process` does not answer, and answer() shall report what ranks wait for
     };
     kind what = kind::gathered;
     std::uint64_t id = 0;
@@ -51,7 +51,7 @@ struct event {
 // no process has to call anything here for minutes.
 //
 // A process that attends, or waits in a collective call, and is not heard of for DCUDA_SILENT_AFTER seconds (default 7;
-// 0: never) is told of on standard error: by the control server, or by the others if it is process 0. The job goes on.
+// 0: never) is reported on standard error: by the control server, or by the others if it is process 0. The job goes on.
 //
 // If the launcher has ended, all processes get an aborted event with the code process_lost: nobody else would end them.
 //
@@ -109,8 +109,8 @@ public:
     // Non-blocking: the next event, if there is one.
     std::optional<event> poll();
 
-    // Tells all processes why this run ends. Of several, the first that reaches the control server wins. Never throws
-    // for a job that is already over.
+    // Reports to all processes why this run ends. Of several, the first that reaches the control server wins. Never
+    // throws for a job that is already over.
     void abort(int code, std::string_view message);
 
     // While this lives the process calls poll() all the time.
@@ -151,7 +151,7 @@ private:
     void end_attention();
     void beat();
     void end_beats();
-    void tell_of_server(const std::string& waiting);
+    void report_silent_server(const std::string& waiting);
     std::string name_server() const;
     std::string describe_launcher_end() const;
     void send_gather(std::uint64_t id, std::string_view label, std::string_view payload);
@@ -169,7 +169,7 @@ private:
     std::unique_ptr<control_server> server_; // process 0 of several
     std::unique_ptr<channel> channel_;       // to the control server; null in a job of one process
     std::string local_address_;
-    std::unique_ptr<channel> keep_alive_; // over TCP: carries nothing and tells when the control server is unreachable
+    std::unique_ptr<channel> keep_alive_; // over TCP: carries nothing and shows when the control server is unreachable
     mutable clock::time_point next_keep_alive_poll_{};
     std::unique_ptr<stall_detector> stalled_; // in a job of one process: the control server's part of the watchdog
     std::deque<event> events_;

@@ -114,7 +114,7 @@ void control_server::run() noexcept {
     try {
         serve();
     } catch (const std::exception& problem) {
-        // Nobody can be served any more. The closed connections tell the rest, if this cannot be sent.
+        // Nobody can be served any more. The closed connections show the rest, if this cannot be sent.
         try {
             end_for(fmt::format("the control server in process 0 failed: {}", problem.what()));
         } catch (...) {
@@ -140,8 +140,8 @@ void control_server::end_for(const std::string& reason) {
 
 bool control_server::may_leave() const {
     if (!ending_) return false;
-    const bool all_told = present_ == job_.count || refused_count_ >= job_.count;
-    return (all_told && clients_.empty()) || clock::now() >= deadline_;
+    const bool all_informed = present_ == job_.count || refused_count_ >= job_.count;
+    return (all_informed && clients_.empty()) || clock::now() >= deadline_;
 }
 
 int control_server::poll_timeout_ms() const {
@@ -149,7 +149,7 @@ int control_server::poll_timeout_ms() const {
     for (const auto& each : clients_)
         if (each->index < 0) next = std::min(next, each->deadline);
     if (short_since_) next = std::min(next, next_accept_);
-    if (stage_ == stage::running && !failed_) next = std::min(next, silence_.next_look());
+    if (stage_ == stage::running && !failed_) next = std::min(next, silence_.next_poll());
     if (question_) next = std::min(next, question_->deadline);
     if (next == clock::time_point::max()) return -1;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - clock::now()).count();
@@ -181,7 +181,7 @@ void control_server::serve() {
             if (polled[i].revents & ~POLLOUT) read_from(each);
         }
         drop_overdue_peers();
-        look_for_silence();
+        check_for_silence();
         std::erase_if(clients_, [](const auto& each) { return each->gone; });
         if (polled[1].revents != 0 && listener_.socket.get() >= 0) accept_new();
         if (stage_ == stage::assembling && clock::now() >= deadline_)
@@ -285,7 +285,7 @@ void control_server::receive(client& from, frame& message) {
     if (message.type == frame_type::hello && from.index < 0) return receive_hello(from, message);
     if (message.type == frame_type::keep_alive && from.index < 0) return receive_keep_alive(from, message);
     if (!from.is_member()) return; // refused; it will go
-    if (const auto time = silence_.hear(from.index)) tell_answer(name_with_host(from.index), *time);
+    if (const auto time = silence_.hear(from.index)) report_answer(name_with_host(from.index), *time);
     switch (message.type) {
     case frame_type::gather:
         receive_gather(from, message);
@@ -389,7 +389,7 @@ void control_server::receive_keep_alive(client& from, const frame& message) {
         from.gone = true;
         return;
     }
-    // Of two that claim an index, hello tells.
+    // Which of two processes claims an index wrongly, hello finds out.
     if (message.process < 0 || message.process >= job_.count) return;
     from.index = message.process;
     from.is_keep_alive = true;
@@ -436,7 +436,7 @@ void control_server::receive_gather(client& from, frame& message) {
     broadcast({frame_type::gathered, -1, message.id, 0, {}, encode_parts(parts)});
 }
 
-// Also in a job that has failed: what its processes still have to tell each other.
+// Also in a job that has failed: what its processes still have to send each other.
 void control_server::forward(const client& from, frame& message) {
     for (const auto& each : clients_)
         if (each->is_member() && static_cast<std::uint64_t>(each->index) == message.number)
@@ -446,7 +446,7 @@ void control_server::forward(const client& from, frame& message) {
 void control_server::disconnected(client& from) {
     from.gone = true;
     if (from.index < 0 || stage_ == stage::refused || member_of(from).has_finished) return;
-    if (from.is_keep_alive && !from.link.is_unreachable()) return; // its other connection tells the same
+    if (from.is_keep_alive && !from.link.is_unreachable()) return; // its other connection reports the same
     const std::string what = name(from.index) + (from.link.is_unreachable()
                                                      ? fmt::format(" cannot be reached since {} s", limits_.lost_after)
                                                      : " ended unexpectedly");
@@ -466,10 +466,10 @@ void control_server::check_finished(const pending_gather& gather) {
 
 // ---- silence --------------------------------------------------------------------------------------------------------
 
-void control_server::look_for_silence() {
+void control_server::check_for_silence() {
     if (stage_ != stage::running || failed_ || !silence_.is_on()) return;
-    if (question_ && clock::now() >= question_->deadline) tell_of_silent();
-    const std::vector<int> silent = silence_.look();
+    if (question_ && clock::now() >= question_->deadline) report_silent_process();
+    const std::vector<int> silent = silence_.poll();
     if (!question_ && !silent.empty()) return ask_about(silent.front(), silence_.silence_of(silent.front()));
     // A process that the others wait for in a collective call may compute as long as it likes. Whether it is stopped
     // can be seen where the system shows it.
@@ -479,13 +479,13 @@ void control_server::look_for_silence() {
         if (time < silence_.after()) continue;
         for (int process = 1; process < job_.count; ++process)
             if (!gather.parts[static_cast<std::size_t>(process)] && !silence_.attends(process) &&
-                !silence_.is_told(process) && is_stopped(members_[static_cast<std::size_t>(process)].pid))
+                !silence_.is_reported(process) && is_stopped(members_[static_cast<std::size_t>(process)].pid))
                 return ask_about(process, time);
     }
 }
 
 void control_server::ask_about(int process, clock::duration time) {
-    silence_.set_told(process);
+    silence_.set_reported(process);
     question_ = question{process, time, clock::now() + std::min<clock::duration>(silence_.beat(), answer_time), 0,
                          std::vector<blob>(static_cast<std::size_t>(job_.count))};
     for (const auto& each : clients_) {
@@ -493,16 +493,16 @@ void control_server::ask_about(int process, clock::duration time) {
         each->link.send(frame{frame_type::ask, process});
         ++question_->open;
     }
-    if (question_->open == 0) tell_of_silent();
+    if (question_->open == 0) report_silent_process();
 }
 
 void control_server::receive_answer(const client& from, frame& message) {
     if (!question_ || message.number != static_cast<std::uint64_t>(question_->silent)) return;
     question_->answers[static_cast<std::size_t>(from.index)] = std::move(message.payload);
-    if (--question_->open == 0) tell_of_silent();
+    if (--question_->open == 0) report_silent_process();
 }
 
-void control_server::tell_of_silent() {
+void control_server::report_silent_process() {
     const question asked = *std::exchange(question_, std::nullopt);
     std::string waiting = describe_ ? describe_(asked.silent, asked.answers) : "";
     for (const auto& [id, gather] : gathers_) {
@@ -510,7 +510,7 @@ void control_server::tell_of_silent() {
         waiting += fmt::format(" {} wait{} for it in {}.", name_processes(gather.parts), gather.arrived == 1 ? "s" : "",
                                gather.label);
     }
-    tell_silence(name_with_host(asked.silent), asked.time, waiting);
+    report_silence(name_with_host(asked.silent), asked.time, waiting);
 }
 
 std::string control_server::name_with_host(int process) const {

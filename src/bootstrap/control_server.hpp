@@ -45,7 +45,7 @@ struct control_listener {
 struct time_limits {
     double connect = 60;     // seconds for all processes to appear
     double lost_after = 10;  // over TCP: seconds without an answer from another host
-    double silent_after = 0; // seconds without an answer from a process, after which that is told; 0: never
+    double silent_after = 0; // seconds without an answer from a process, after which that is reported; 0: never
 };
 
 class control_server {
@@ -115,10 +115,10 @@ private:
     void forward(const client& from, frame& message);
     void disconnected(client& from);
     void check_finished(const pending_gather& gather);
-    void look_for_silence();
+    void check_for_silence();
     void ask_about(int process, clock::duration time);
     void receive_answer(const client& from, frame& message);
-    void tell_of_silent();
+    void report_silent_process();
     std::string name_with_host(int process) const;
     member& member_of(const client& each) { return members_[static_cast<std::size_t>(each.index)]; }
     std::string name(int process) const;
@@ -142,7 +142,7 @@ private:
     std::vector<member> members_;     // by index
     int present_ = 0;                 // processes that said hello
     int keep_alives_ = 0;             // of them over TCP, all but process 0
-    int refused_count_ = 0;           // connections that were told the refusal
+    int refused_count_ = 0;           // connections that the refusal was sent to
     int unauthenticated_ = 0;         // connections that did not prove to have the key
     const std::size_t descriptors_;   // that this process may have
     clock::time_point next_accept_{}; // no descriptor was left for another connection: nobody is accepted up to here,

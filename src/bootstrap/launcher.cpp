@@ -19,8 +19,8 @@ namespace dcuda::bootstrap {
 
 namespace {
 
-constexpr std::chrono::milliseconds look_interval{250};
-constexpr std::chrono::seconds port_look_interval{2}; // which reads the list of all sockets
+constexpr std::chrono::milliseconds poll_interval{250};
+constexpr std::chrono::seconds port_poll_interval{2}; // which reads the list of all sockets
 
 // Before main, so that hardly a launcher is gone already.
 const pid_t parent_at_start = getppid();
@@ -66,7 +66,7 @@ bool has_listener(int port) {
 
 } // namespace
 
-void tell_cause(const job& who, int process) {
+void report_cause(const job& who, int process) {
     const auto variable = support::env_string("DCUDA_BLAME_FD");
     int fd = -1;
     unsigned long inode = 0;
@@ -105,8 +105,8 @@ launcher_watch::launcher_watch(const job& who) {
 
 bool launcher_watch::has_ended() {
     const auto now = clock::now();
-    if (ended_ || now < next_look_) return ended_;
-    next_look_ = now + look_interval;
+    if (ended_ || now < next_poll_) return ended_;
+    next_poll_ = now + poll_interval;
     ended_ = has_ended_now();
     return ended_;
 }
@@ -115,8 +115,8 @@ bool launcher_watch::has_ended_now() {
     pollfd one{process_.get(), POLLIN, 0};
     if (process_.get() >= 0 && poll(&one, 1, 0) > 0) return true;
     if (parent_ != 0 && getppid() != parent_) return true;
-    if (srun_port_ == 0 || next_look_ < next_port_look_) return false;
-    next_port_look_ = next_look_ + port_look_interval;
+    if (srun_port_ == 0 || next_poll_ < next_port_poll_) return false;
+    next_port_poll_ = next_poll_ + port_poll_interval;
     if (has_listener(srun_port_)) return false;
     name_ = fmt::format("srun (which listened at port {})", srun_port_);
     return true;

@@ -14,7 +14,7 @@ namespace {
 using support::fail;
 using support::require;
 
-rendezvous as_told(const job& who, int generation) {
+rendezvous given_rendezvous(const job& who, int generation) {
     require(!who.secret.empty(), error_code::bootstrap_failure,
             "DCUDA_RENDEZVOUS={} says where the processes of this job meet, but DCUDA_JOB is not set: give all of them "
             "the same 32 random hexadecimal digits, by which they know each other",
@@ -63,7 +63,7 @@ std::string choose_address(const job& who, launcher_store& store, const std::str
          host_name());
 }
 
-rendezvous by_store(const job& who, launcher_store& store, int generation) {
+rendezvous stored_rendezvous(const job& who, launcher_store& store, int generation) {
     const std::string host_key = fmt::format("dcuda-host-{}", generation);
     const std::string address_key = fmt::format("dcuda-address-{}", generation);
     const std::string interface = support::env_string("DCUDA_INTERFACE").value_or("");
@@ -102,7 +102,7 @@ rendezvous by_store(const job& who, launcher_store& store, int generation) {
 } // namespace
 
 rendezvous find_rendezvous(const job& who, int generation, double timeout_seconds) {
-    if (!who.rendezvous.empty()) return as_told(who, generation);
+    if (!who.rendezvous.empty()) return given_rendezvous(who, generation);
     auto store = open_pmix_store(who, timeout_seconds);
     if (!store) store = open_pmi_store(who, timeout_seconds);
     require(store != nullptr, error_code::bootstrap_failure,
@@ -111,7 +111,7 @@ rendezvous find_rendezvous(const job& who, int generation, double timeout_second
             "MPICH's mpiexec), or give all processes DCUDA_RENDEZVOUS=host:port, where process 0 shall listen, and "
             "DCUDA_JOB, 32 random hexadecimal digits",
             who.local_count, who.count);
-    return by_store(who, *store, generation);
+    return stored_rendezvous(who, *store, generation);
 }
 
 } // namespace dcuda::bootstrap

@@ -23,8 +23,8 @@ bool silence_watch::any_attends() const {
 }
 
 void silence_watch::attend(int process, bool attends) {
-    // Looks may have been long ago, when nobody did.
-    if (attends && !any_attends()) looked_ = clock::now();
+    // The last poll may have been long ago, when no process attended.
+    if (attends && !any_attends()) last_poll_ = clock::now();
     of(process).attends = attends;
     of(process).heard = clock::now();
 }
@@ -32,20 +32,20 @@ void silence_watch::attend(int process, bool attends) {
 std::optional<silence_watch::clock::duration> silence_watch::hear(int process) {
     state& one = of(process);
     const auto before = std::exchange(one.heard, clock::now());
-    if (!std::exchange(one.told, false)) return std::nullopt;
+    if (!std::exchange(one.reported, false)) return std::nullopt;
     return one.heard - before;
 }
 
-std::vector<int> silence_watch::look() {
+std::vector<int> silence_watch::poll() {
     std::vector<int> silent;
     const auto now = clock::now();
-    if (!any_attends() || now < looked_ + beat() / 2) return silent;
-    if (now > looked_ + 3 * beat())
+    if (!any_attends() || now < last_poll_ + beat() / 2) return silent;
+    if (now > last_poll_ + 3 * beat())
         for (state& each : processes_) each.heard = now;
-    looked_ = now;
+    last_poll_ = now;
     for (std::size_t i = 0; i < processes_.size(); ++i) {
         const state& one = processes_[i];
-        if (one.attends && !one.told && now >= one.heard + after_) silent.push_back(static_cast<int>(i));
+        if (one.attends && !one.reported && now >= one.heard + after_) silent.push_back(static_cast<int>(i));
     }
     return silent;
 }
@@ -55,12 +55,12 @@ bool is_stopped(pid_t pid) {
     return state == 'T' || state == 't';
 }
 
-void tell_silence(const std::string& process, std::chrono::steady_clock::duration time, const std::string& waiting) {
+void report_silence(const std::string& process, std::chrono::steady_clock::duration time, const std::string& waiting) {
     std::fprintf(stderr, "dcuda: %s has not answered for %.3g s; is it stopped?%s The run goes on when it does.\n",
                  process.c_str(), in_seconds(time), waiting.c_str());
 }
 
-void tell_answer(const std::string& process, std::chrono::steady_clock::duration time) {
+void report_answer(const std::string& process, std::chrono::steady_clock::duration time) {
     std::fprintf(stderr, "dcuda: %s answers again, after %.3g s\n", process.c_str(), in_seconds(time));
 }
 

@@ -1,4 +1,5 @@
-// Processes that do not answer: stopped, frozen, or kept from running by something else. They are told of, and no more.
+// Processes that do not answer: stopped, frozen, or kept from running by something else. They are reported, and no
+// more.
 #pragma once
 
 #include <chrono>
@@ -29,22 +30,22 @@ public:
     void attend(int process, bool attends);
     bool attends(int process) const { return of(process).attends; }
 
-    // It has said something. The time since it had before, if its silence was told of.
+    // The process has said something. Returns the time since it did so before, if its silence was reported.
     std::optional<clock::duration> hear(int process);
 
-    // When to look again, at the latest.
-    clock::time_point next_look() const { return any_attends() ? looked_ + beat() : clock::time_point::max(); }
+    // The latest time for the next poll.
+    clock::time_point next_poll() const { return any_attends() ? last_poll_ + beat() : clock::time_point::max(); }
 
-    // Processes of whose silence nobody has been told. Who was stopped himself cannot tell, and begins anew.
-    std::vector<int> look();
+    // Processes whose silence was not reported yet. A process that was stopped itself cannot know, and begins anew.
+    std::vector<int> poll();
 
     clock::duration silence_of(int process) const { return clock::now() - of(process).heard; }
-    bool is_told(int process) const { return of(process).told; }
-    void set_told(int process) { of(process).told = true; }
+    bool is_reported(int process) const { return of(process).reported; }
+    void set_reported(int process) { of(process).reported = true; }
 
 private:
     struct state {
-        bool attends = false, told = false;
+        bool attends = false, reported = false;
         clock::time_point heard{};
     };
     state& of(int process) { return processes_[static_cast<std::size_t>(process)]; }
@@ -53,7 +54,7 @@ private:
 
     clock::duration after_;
     std::vector<state> processes_;
-    clock::time_point looked_{};
+    clock::time_point last_poll_{};
 };
 
 // Whether the system has stopped this process of this host, or a debugger has.
@@ -61,7 +62,7 @@ bool is_stopped(pid_t pid);
 
 // "process 1 (pid 42 on host b) has not answered for 7 s; is it stopped?", with who waits for it, as a line on standard
 // error; and that it answers again.
-void tell_silence(const std::string& process, std::chrono::steady_clock::duration time, const std::string& waiting);
-void tell_answer(const std::string& process, std::chrono::steady_clock::duration time);
+void report_silence(const std::string& process, std::chrono::steady_clock::duration time, const std::string& waiting);
+void report_answer(const std::string& process, std::chrono::steady_clock::duration time);
 
 } // namespace dcuda::bootstrap

@@ -27,8 +27,8 @@ void device_log::print(std::string& line) {
     line += '\n';
     const int problem = support::write_to_output(line);
     if (problem != 0 && !std::exchange(is_lossy_, true))
-        support::tell_loss(fmt::format("what the ranks of process {} log cannot be written to standard output: {}",
-                                       process_, std::strerror(problem)));
+        support::report_loss(fmt::format("what the ranks of process {} log cannot be written to standard output: {}",
+                                         process_, std::strerror(problem)));
     line.clear();
 }
 

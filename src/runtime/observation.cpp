@@ -298,7 +298,7 @@ void observation::finish(const std::function<void()>& save) {
     try {
         save();
     } catch (const std::exception& problem) {
-        support::tell_loss(
+        support::report_loss(
             fmt::format("process {}: what was observed of run {} is lost: {}", control_.index(), run_, problem.what()));
     }
 }
@@ -493,7 +493,7 @@ void observation::write(const std::vector<observed_part>& parts) {
     try {
         trace_->append(parts);
     } catch (const error& problem) {
-        support::tell_loss(fmt::format("{}; it ends before run {}", problem.what(), run_));
+        support::report_loss(fmt::format("{}; it ends before run {}", problem.what(), run_));
         trace_.reset();
     }
 }
@@ -534,7 +534,8 @@ void observation::write_statistics() {
     if (statistics_file_ != stderr) std::rewind(statistics_file_);
     const bool written = std::fwrite(text.data(), 1, text.size(), statistics_file_) == text.size();
     if (std::fflush(statistics_file_) == 0 && written) return;
-    support::tell_loss(fmt::format("the statistics {} cannot be written: {}", statistics_path_, std::strerror(errno)));
+    support::report_loss(
+        fmt::format("the statistics {} cannot be written: {}", statistics_path_, std::strerror(errno)));
     if (statistics_file_ == stderr) return;
     // Rather nothing than a part of them.
     __fpurge(statistics_file_);

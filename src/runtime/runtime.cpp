@@ -506,7 +506,7 @@ runtime::runtime(options requested)
 runtime::~runtime() {
     const int problem = support::write_to_output({});
     if (problem != 0)
-        support::tell_loss(
+        support::report_loss(
             fmt::format("what this program prints cannot be written to standard output: {}", std::strerror(problem)));
 }
 

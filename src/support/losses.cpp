@@ -27,7 +27,7 @@ sigset_t only_file_limit() {
 
 } // namespace
 
-void tell_loss(std::string_view what) {
+void report_loss(std::string_view what) {
     [[maybe_unused]] static const int registered = on_exit(fail_instead, nullptr);
     const std::string line = "dcuda: " + std::string(what) + "\n";
     std::fwrite(line.data(), 1, line.size(), stderr);

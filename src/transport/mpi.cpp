@@ -62,7 +62,7 @@ bool is_cuda_aware() {
 #if defined(MPIX_CUDA_AWARE_SUPPORT)
     return MPIX_Query_cuda_support() == 1;
 #else
-    return false; // the library does not tell
+    return false; // the library does not say
 #endif
 }
 

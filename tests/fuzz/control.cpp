@@ -29,15 +29,15 @@ std::pair<descriptor, descriptor> socket_pair() {
     return {descriptor(ends[0]), descriptor(ends[1])};
 }
 
-// Sends it in pieces of growing size, and lets the other side look after each. False: it is gone, or takes no more.
-bool send_in_pieces(const descriptor& socket, std::string_view input, const std::function<void()>& look) {
+// Sends it in pieces of growing size, and lets the other side respond after each. False: it is gone, or takes no more.
+bool send_in_pieces(const descriptor& socket, std::string_view input, const std::function<void()>& respond) {
     for (std::size_t size = 1; !input.empty(); size = size * 3 + 1) {
         const std::string_view piece = input.substr(0, size);
         if (send(socket.get(), piece.data(), piece.size(), MSG_DONTWAIT | MSG_NOSIGNAL) !=
             static_cast<ssize_t>(piece.size()))
             return false;
         input.remove_prefix(piece.size());
-        look();
+        respond();
     }
     return true;
 }

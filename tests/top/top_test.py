@@ -104,13 +104,13 @@ class TopTest(unittest.TestCase):
                     self.assertAlmostEqual(rate["bytes_per_second"], 4 * rate["messages_per_second"])
             self.assertRegex(run_top("--once", *job.pids()).stdout,
                              r"\n    local \S+ k?M? ?messages/s, \S+ [kM]?B/s; peer \S+ k? ?messages/s, \S+ k?B/s\n")
-            # Nothing moves any more: from one look to the next.
+            # Nothing moves any more: from one poll to the next.
             watcher = subprocess.Popen([top, "--json", "--interval", "0.3", *map(str, job.pids())], text=True,
                                        stdout=subprocess.PIPE)
-            looks = [json.loads(watcher.stdout.readline()) for _ in range(2)]
+            polls = [json.loads(watcher.stdout.readline()) for _ in range(2)]
             watcher.kill()
             watcher.communicate()
-            self.assertEqual(looks[1]["jobs"][0]["seen"][0]["rates"]["local"],
+            self.assertEqual(polls[1]["jobs"][0]["seen"][0]["rates"]["local"],
                              {"messages_per_second": 0, "bytes_per_second": 0})
 
     def test_a_process_that_does_not_answer(self):

@@ -119,7 +119,7 @@ TEST(LiveView, OneCallDropsAFewStrangers) {
         const int now = stranger.ask_for_closed();
         EXPECT_LE(now - closed, most_accepted);
         closed = now;
-        std::this_thread::sleep_for(1ms); // it looks every 20 ms only
+        std::this_thread::sleep_for(1ms); // it polls every 20 ms only
     }
 }
 
@@ -331,10 +331,10 @@ TEST(ControlServer, StrangersDoNotTakeAllDescriptors) {
     const child stranger([&] {
         listener = descriptor();
         std::vector<descriptor> held;
-        for (bool is_told = false;; is_told = true) { // until it is killed
+        for (bool is_reported = false;; is_reported = true) { // until it is killed
             std::string why;
             for (int i = 0; i < 100; ++i) held.push_back(try_connect_tcp(address, steady_clock::now() + 1s, why));
-            if (!is_told) check(write(told[1], "xx", 2) == 2, "told");
+            if (!is_reported) check(write(told[1], "xx", 2) == 2, "told");
             if (held.size() > 500) held.erase(held.begin(), held.begin() + 100);
         }
     });

@@ -82,21 +82,21 @@ void channel::send(const message& what) {
     next_ping_ = clock::now() + ping_interval;
 }
 
-// Who was stopped himself for a while cannot tell that the other side was silent.
-void channel::look() {
+// A process that was itself stopped for a while cannot know that the other side was silent.
+void channel::note_poll() {
     const auto now = clock::now();
-    if (now > looked_ + 2 * ping_interval) heard_ = now;
-    looked_ = now;
+    if (now > last_poll_ + 2 * ping_interval) heard_ = now;
+    last_poll_ = now;
 }
 
 bool channel::silent() {
-    look();
+    note_poll();
     return clock::now() > heard_ + silence_limit;
 }
 
 void channel::watch(event_loop& loop) {
     if (closed()) return;
-    look();
+    note_poll();
     if (clock::now() >= next_ping_) {
         next_ping_ = clock::now() + ping_interval;
         if (out_.empty()) send({"ping"}); // else the other side hears from us anyway, or is gone

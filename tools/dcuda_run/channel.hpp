@@ -50,7 +50,7 @@ public:
 
 private:
     void take_messages();
-    void look();
+    void note_poll();
 
     int in_;
     sink out_;
@@ -59,7 +59,7 @@ private:
     std::string problem_;
     std::string input_;
     std::deque<message> arrived_;
-    clock::time_point heard_ = clock::now(), looked_ = heard_, next_ping_ = heard_ + ping_interval;
+    clock::time_point heard_ = clock::now(), last_poll_ = heard_, next_ping_ = heard_ + ping_interval;
 };
 
 } // namespace launch

@@ -45,17 +45,17 @@ std::vector<pid_t> descendants(pid_t except) {
     return found;
 }
 
-// What the guard is told.
+// A message to the guard.
 struct notice {
     enum class kind : int { started, gone, key } what; // a group; a group that has no members any more; the job's key
     pid_t group;
     char key[64];
 };
 
-void tell(const unique_fd& guard, notice::kind what, pid_t group, std::string_view key = {}) {
+void notify_guard(const unique_fd& guard, notice::kind what, pid_t group, std::string_view key = {}) {
     notice text{what, group, {}};
     key.copy(text.key, sizeof text.key - 1);
-    [[maybe_unused]] const auto told = write(guard.get(), &text, sizeof text);
+    [[maybe_unused]] const auto written = write(guard.get(), &text, sizeof text);
 }
 
 // Kills the processes that have this in the environment with which they were started. True if there were any.
@@ -82,9 +82,9 @@ void guard_job(int notices) {
     for (pid_t group : groups) kill(-group, SIGKILL);
     if (variable.empty()) return;
     // Repeated, since one of them may start another just now.
-    int rounds_in_vain = 0;
-    for (int round = 0; round < 1000 && rounds_in_vain < 2; ++round) {
-        rounds_in_vain = kill_marked(variable) ? 0 : rounds_in_vain + 1;
+    int empty_rounds = 0;
+    for (int round = 0; round < 1000 && empty_rounds < 2; ++round) {
+        empty_rounds = kill_marked(variable) ? 0 : empty_rounds + 1;
         poll(nullptr, 0, 2);
     }
 }
@@ -92,7 +92,7 @@ void guard_job(int notices) {
 // In the new process: does not return.
 [[noreturn]] void become(const child& what, const sigset_t& mask, int failure) {
     auto fail = [&] {
-        [[maybe_unused]] const auto told = write(failure, &errno, sizeof errno);
+        [[maybe_unused]] const auto written = write(failure, &errno, sizeof errno);
         _exit(exit_not_executable);
     };
     for (int to = 0; to < 3; ++to)
@@ -147,7 +147,7 @@ void children::start_guard() {
     _exit(0);
 }
 
-void children::mark(const std::string& key) { tell(guard_pipe_, notice::kind::key, 0, key); }
+void children::mark(const std::string& key) { notify_guard(guard_pipe_, notice::kind::key, 0, key); }
 
 pid_t children::start(const child& what) {
     auto failure = make_pipe();
@@ -162,7 +162,7 @@ pid_t children::start(const child& what) {
     }
     setpgid(pid, pid); // both sides do it, whoever comes first
     failure.write.reset();
-    tell(guard_pipe_, notice::kind::started, pid);
+    notify_guard(guard_pipe_, notice::kind::started, pid);
     int problem = 0;
     if (read(failure.read.get(), &problem, sizeof problem) == sizeof problem)
         throw start_error(problem == ENOENT ? exit_not_found : exit_not_executable,
@@ -186,7 +186,7 @@ std::vector<std::pair<pid_t, int>> children::reap() {
 void children::forget_empty_groups() {
     std::erase_if(ended_, [&](pid_t group) {
         if (kill(-group, 0) == 0 || errno != ESRCH) return false;
-        tell(guard_pipe_, notice::kind::gone, group);
+        notify_guard(guard_pipe_, notice::kind::gone, group);
         return true;
     });
 }

@@ -114,8 +114,8 @@ listener listen_for_others(const std::string& host, const std::string& interface
     local_address at = choose(host, interface);
     auto* address = reinterpret_cast<sockaddr*>(&at.address);
     unique_fd socket(::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    // The job may listen here again while connections that came before its first process looked still exist; they have
-    // what the socket had then.
+    // The job may listen here again while connections that came before its first process accepts any still exist;
+    // they have what the socket had then.
     const int on = 1;
     setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     // No port is given, so the system chooses one.

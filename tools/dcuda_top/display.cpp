@@ -25,7 +25,7 @@ struct rate {
     double messages, bytes;
 };
 
-// Since the look before, or since the run began.
+// Since the poll before, or since the run began.
 std::vector<rate> rates_of(const process& of) {
     std::vector<rate> rates;
     const snapshot& now = *of.seen;

@@ -21,7 +21,7 @@ struct options {
     double interval = 1, wait = 1; // seconds
 };
 
-std::vector<top::process> look(const options& chosen) {
+std::vector<top::process> poll_processes(const options& chosen) {
     auto found = top::find_processes();
     std::erase_if(found, [&](const top::process& each) {
         if (!chosen.pids.empty())
@@ -72,19 +72,19 @@ int main(int argc, char** argv) try {
     app.add_flag("--all", chosen.all_users, "Show the programs of all users (root only: others get no answer)");
     app.add_flag("--ranks", chosen.ranks, "A line for each rank, instead of one for all that wait for the same thing");
     app.add_flag("--once", chosen.once,
-                 "Look once (what it does anyway if its output is no terminal and no --interval is given)");
-    app.add_flag("--json", chosen.json, "Print JSON, a line for each look");
-    auto* interval = app.add_option("--interval", chosen.interval, "Seconds between two looks (default 1)")
+                 "Poll once (what it does anyway if its output is no terminal and no --interval is given)");
+    app.add_flag("--json", chosen.json, "Print JSON, a line for each poll");
+    auto* interval = app.add_option("--interval", chosen.interval, "Seconds between two polls (default 1)")
                          ->check(CLI::Range(0.1, 86400.0));
     app.add_option("--wait", chosen.wait, "Seconds to wait for processes that do not answer (default 1)")
         ->check(CLI::Range(0.0, 3600.0));
-    app.footer("Ends with 1 if it looked once and found nothing to show.");
+    app.footer("Ends with 1 if it polled once and found nothing to show.");
     parse_or_exit(app, "dcuda-top", argc, argv);
     const bool terminal = isatty(STDOUT_FILENO) == 1 && !chosen.json;
     const bool once = chosen.once || (!terminal && interval->count() == 0);
     if (terminal && !once) fmt::print("\x1b[2J");
     for (std::vector<top::process> last, found;; last = std::move(found)) {
-        found = look(chosen);
+        found = poll_processes(chosen);
         for (top::process& each : found)
             for (top::process& earlier : last)
                 if (each.seen && earlier.seen && earlier.pid == each.pid && earlier.seen->run == each.seen->run)

@@ -16,7 +16,7 @@ struct process {
     std::string program;
     std::optional<dcuda::snapshot> seen{}; // empty: `problem` says why
     std::string problem{};
-    std::optional<dcuda::snapshot> before{}; // an earlier look at the same run: rates count from there
+    std::optional<dcuda::snapshot> before{}; // an earlier poll of the same run: rates count from there
 };
 
 // Those that let themselves be watched, by their process id.

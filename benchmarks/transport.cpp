@@ -169,7 +169,7 @@ private:
         network_event event{};
         if (!network_->poll(event)) {
             sched_yield();
-        } else if (event.what == network_event::kind::sent) {
+        } else if (event.type == network_event::kind::sent) {
             --in_flight_;
             --in_flight_of_[event.number];
         } else {

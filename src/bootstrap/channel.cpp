@@ -64,24 +64,24 @@ blob encode_parts(const std::vector<blob>& parts) {
 
 std::vector<blob> decode_parts(const blob& encoded) {
     std::vector<blob> parts;
-    for (std::size_t at = 0; at < encoded.size();) {
+    for (std::size_t position = 0; position < encoded.size();) {
         std::uint64_t size = 0;
-        const std::size_t left = encoded.size() - at;
-        if (left >= sizeof size) std::memcpy(&size, encoded.data() + at, sizeof size);
+        const std::size_t left = encoded.size() - position;
+        if (left >= sizeof size) std::memcpy(&size, encoded.data() + position, sizeof size);
         if (left < sizeof size || size > left - sizeof size)
             fail(error_code::bootstrap_failure, "a malformed message of {} B on the control plane", encoded.size());
-        parts.push_back(encoded.substr(at + sizeof size, size));
-        at += sizeof size + size;
+        parts.push_back(encoded.substr(position + sizeof size, size));
+        position += sizeof size + size;
     }
     return parts;
 }
 
-std::string describe_place(pid_t pid, const std::string& host) {
+std::string describe_pid(pid_t pid, const std::string& host) {
     return host.empty() ? fmt::format("pid {}", pid) : fmt::format("pid {} on host {}", pid, host);
 }
 
 std::string describe_process(int process, pid_t pid, const std::string& host) {
-    return fmt::format("process {} ({})", process, describe_place(pid, host));
+    return fmt::format("process {} ({})", process, describe_pid(pid, host));
 }
 
 // ---- channel --------------------------------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ std::string encode(const frame& message);
 blob encode_parts(const std::vector<blob>& parts);
 std::vector<blob> decode_parts(const blob& encoded); // throws error(bootstrap_failure) if malformed
 
-std::string describe_place(pid_t pid, const std::string& host);                // "pid 77 on host b", or "pid 77"
+std::string describe_pid(pid_t pid, const std::string& host);                  // "pid 77 on host b", or "pid 77"
 std::string describe_process(int process, pid_t pid, const std::string& host); // "process 3 (pid 77 on host b)"
 
 // Frames over a stream socket. Nothing here blocks; what the socket does not take waits in memory.

@@ -58,10 +58,10 @@ std::pair<descriptor, descriptor> socket_pair() {
     return {descriptor(ends[0]), descriptor(ends[1])};
 }
 
-// Connects to the control server and makes sure that it is of this job. Null, and `why` set: not now.
-std::unique_ptr<channel> try_connect_to_server(const rendezvous& where, const auth_key& key, clock::time_point deadline,
-                                               std::string& why) {
-    descriptor socket = try_connect_tcp(where.address, deadline, why);
+// Connects to the control server and makes sure that it is of this job. Null, and `reason` set: not now.
+std::unique_ptr<channel> try_connect_to_server(const rendezvous& target, const auth_key& key,
+                                               clock::time_point deadline, std::string& reason) {
+    descriptor socket = try_connect_tcp(target.address, deadline, reason);
     if (socket.get() < 0) return nullptr;
     handshake authentication(handshake::side::process, key);
     deadline = std::min(deadline, clock::now() + handshake_time);
@@ -69,8 +69,8 @@ std::unique_ptr<channel> try_connect_to_server(const rendezvous& where, const au
         const auto state = authentication.advance(socket.get());
         if (state == handshake::state::done) return std::make_unique<channel>(std::move(socket));
         if (state == handshake::state::refused || clock::now() >= deadline) {
-            why = "what listens there " +
-                  (state == handshake::state::refused ? authentication.reason() : "does not answer");
+            reason = "what listens there " +
+                     (state == handshake::state::refused ? authentication.reason() : "does not answer");
             return nullptr;
         }
         pollfd one{socket.get(), POLLIN, 0};
@@ -80,8 +80,8 @@ std::unique_ptr<channel> try_connect_to_server(const rendezvous& where, const au
 
 } // namespace
 
-control::control(const job& who, std::string_view identity, wait_description describe)
-    : job_(who), launcher_(who), describe_(describe) {
+control::control(const job& own_job, std::string_view identity, wait_description describe)
+    : job_(own_job), launcher_(own_job), describe_(describe) {
     require(job_.count >= 1 && job_.index >= 0 && job_.index < job_.count, error_code::invalid_argument,
             "a job cannot have process {} of {}", job_.index, job_.count);
     if (job_.count == 1) {
@@ -131,11 +131,11 @@ control::~control() {
     } // out of memory: the others see the closed connection instead of the goodbye
 }
 
-void control::start_server(std::string_view identity, control_listener from) {
-    auto [mine, of_server] = socket_pair();
-    server_ = std::make_unique<control_server>(job_, identity, std::move(from), std::move(of_server),
+void control::start_server(std::string_view identity, control_listener listener) {
+    auto [own_end, server_end] = socket_pair();
+    server_ = std::make_unique<control_server>(job_, identity, std::move(listener), std::move(server_end),
                                                time_limits{timeout_seconds_, lost_after_, silent_after_}, describe_);
-    channel_ = std::make_unique<channel>(std::move(mine));
+    channel_ = std::make_unique<channel>(std::move(own_end));
     server_pid_ = getpid();
 }
 
@@ -160,21 +160,21 @@ void control::connect_on_host(std::string_view identity, int generation) {
 }
 
 void control::connect_across_hosts(std::string_view identity, int generation) {
-    rendezvous where = find_rendezvous(job_, generation, timeout_seconds_);
-    const auth_key key(where.secret, generation);
-    if (job_.index == 0) local_address_ = own_host_of(where.listener.get());
-    if (job_.index == 0) return start_server(identity, {std::move(where.listener), key});
+    rendezvous target = find_rendezvous(job_, generation, timeout_seconds_);
+    const auth_key key(target.secret, generation);
+    if (job_.index == 0) local_address_ = own_host_of(target.listener.get());
+    if (job_.index == 0) return start_server(identity, {std::move(target.listener), key});
 
     const auto deadline = clock::now() + seconds(timeout_seconds_);
     const auto connect_to_server = [&] {
-        std::string why = "there was no time to try";
+        std::string reason = "there was no time to try";
         for (auto pause = connect_pause;; pause = std::min(2 * pause, max_connect_pause)) {
-            if (auto link = try_connect_to_server(where, key, deadline, why)) return link;
+            if (auto link = try_connect_to_server(target, key, deadline, reason)) return link;
             require(clock::now() < deadline, error_code::bootstrap_failure,
                     "process {} of {} on host {}: process 0 of the job did not appear at {} within {} s "
                     "(DCUDA_CONNECT_TIMEOUT): {}; check that it was started, has not failed before, that this host "
                     "reaches it there, and that both have the same DCUDA_JOB if you set it",
-                    job_.index, job_.count, host_name(), where.address, timeout_seconds_, why);
+                    job_.index, job_.count, host_name(), target.address, timeout_seconds_, reason);
             require(!launcher_.has_ended(), error_code::process_lost, "{}", describe_launcher_end());
             ::poll(nullptr, 0, std::min(static_cast<int>(pause.count()), milliseconds_until(deadline)));
         }
@@ -204,7 +204,7 @@ void control::await_welcome() {
         }
         check_keep_alive();
         check_launcher();
-        if (failure_ && failure_->what == event::kind::aborted) throw_if_failed();
+        if (failure_ && failure_->type == event::kind::aborted) throw_if_failed();
         const std::string server = server_pid_ != 0 ? describe_process(0, server_pid_, server_host_) : "process 0";
         require(!failure_, error_code::bootstrap_failure, "{} cannot be reached since {} s", server, lost_after_);
         if (channel_->closed()) {
@@ -232,7 +232,7 @@ void control::wait_until(std::optional<clock::time_point> deadline) const {
 // A blocking gather: a process that is in it attends, but says so only if it takes long.
 class control::gather_wait {
 public:
-    explicit gather_wait(control& from) : control_(from) {
+    explicit gather_wait(control& plane) : control_(plane) {
         control_.in_gather_ = true;
         if (control_.attention_ == 0 && control_.server_watch_)
             control_.next_beat_ = clock::now() + control_.server_watch_->beat();
@@ -246,9 +246,9 @@ private:
     control& control_;
 };
 
-std::vector<blob> control::allgather(std::string_view mine, std::string_view what) {
+std::vector<blob> control::allgather(std::string_view own_part, std::string_view subject) {
     const std::uint64_t id = next_blocking_id_++;
-    send_gather(id, what, mine);
+    send_gather(id, subject, own_part);
     const gather_wait waiting(*this);
     for (;;) {
         // A result that has arrived is good, even if the job has failed since.
@@ -263,7 +263,7 @@ std::vector<blob> control::allgather(std::string_view mine, std::string_view wha
     }
 }
 
-void control::barrier(std::string_view what) { allgather({}, what); }
+void control::barrier(std::string_view subject) { allgather({}, subject); }
 
 void control::start_gather(std::uint64_t id, std::string_view payload) {
     require(id < first_reserved_id, error_code::invalid_argument, "gather id {} is in the reserved range", id);
@@ -423,10 +423,10 @@ std::string control::describe_launcher_end() const {
 void control::check_launcher() {
     if (failure_ || !launcher_.has_ended()) return;
     const int code = static_cast<int>(error_code::process_lost);
-    const std::string why = describe_launcher_end();
-    abort(code, why);
+    const std::string reason = describe_launcher_end();
+    abort(code, reason);
     if (!failure_) {
-        failure_ = event{event::kind::aborted, 0, {}, job_.index, getpid(), code, why};
+        failure_ = event{event::kind::aborted, 0, {}, job_.index, getpid(), code, reason};
         note_failure();
     }
     if (channel_) channel_->flush();
@@ -498,10 +498,10 @@ void control::server_closed() {
         server_lost("finished while the others wait for it in " + waiting_.begin()->second);
 }
 
-void control::server_lost(const std::string& how) {
+void control::server_lost(const std::string& description) {
     if (failure_) return;
-    failure_ =
-        event{event::kind::lost, 0, {}, 0, server_pid_, 0, describe_process(0, server_pid_, server_host_) + ' ' + how};
+    const std::string message = describe_process(0, server_pid_, server_host_) + ' ' + description;
+    failure_ = event{event::kind::lost, 0, {}, 0, server_pid_, 0, message};
     note_failure();
 }
 
@@ -512,7 +512,7 @@ void control::note_failure() {
 
 void control::throw_if_failed() const {
     if (!failure_) return;
-    if (failure_->what == event::kind::lost) throw error(error_code::process_lost, failure_->message);
+    if (failure_->type == event::kind::lost) throw error(error_code::process_lost, failure_->message);
     const bool is_error_code = failure_->code >= 0 && failure_->code <= static_cast<int>(error_code::kernel_failure);
     throw error(is_error_code ? static_cast<error_code>(failure_->code) : error_code::process_lost,
                 failure_->process == job_.index

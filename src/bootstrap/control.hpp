@@ -36,7 +36,7 @@ struct event {
         message,  // `process` posted `message` to this one
         asked,    // `process` does not answer, and answer() shall report what ranks wait for
     };
-    kind what = kind::gathered;
+    kind type = kind::gathered;
     std::uint64_t id = 0;
     std::vector<blob> parts{};
     int process = -1;
@@ -64,7 +64,7 @@ public:
     // version must be equal everywhere. Throws error(bootstrap_failure), on all processes that can be reached, if
     // somebody is missing after DCUDA_CONNECT_TIMEOUT seconds (default 60), or if the processes disagree. `describe`:
     // null, or how to say who waits for a process that does not answer; another thread may call it.
-    control(const job& who, std::string_view identity, wait_description describe = nullptr);
+    control(const job& own_job, std::string_view identity, wait_description describe = nullptr);
 
     // Says goodbye; never throws. In process 0 it waits up to a second for the goodbyes of the others.
     ~control();
@@ -87,12 +87,12 @@ public:
         return std::chrono::milliseconds(static_cast<std::int64_t>(1000 * seconds));
     }
 
-    // Collective, blocking: returns what each process gave, in the order of their indices. `what` names it in errors
+    // Collective, blocking: returns what each process gave, in the order of their indices. `subject` names it in errors
     // and must be equal everywhere.
-    std::vector<blob> allgather(std::string_view mine, std::string_view what);
+    std::vector<blob> allgather(std::string_view own_part, std::string_view subject);
 
     // Collective, blocking.
-    void barrier(std::string_view what);
+    void barrier(std::string_view subject);
 
     // Collective, non-blocking: a gathered event with this id follows on every process. Any number may be in flight, in
     // any order; ids are equal on all processes, below first_reserved_id, and free again once gathered.
@@ -116,7 +116,7 @@ public:
     // While this lives the process calls poll() all the time.
     class attention {
     public:
-        explicit attention(control& from) : control_(&from) { control_->begin_attention(); }
+        explicit attention(control& plane) : control_(&plane) { control_->begin_attention(); }
         ~attention() { end(); }
         attention(const attention&) = delete;
         void end() {
@@ -140,7 +140,7 @@ public:
 private:
     class gather_wait;
     using clock = std::chrono::steady_clock;
-    void start_server(std::string_view identity, control_listener from);
+    void start_server(std::string_view identity, control_listener listener);
     void connect_on_host(std::string_view identity, int generation);
     void connect_across_hosts(std::string_view identity, int generation);
     void await_welcome();
@@ -158,7 +158,7 @@ private:
     void read_available();
     void receive(frame& message);
     void server_closed();
-    void server_lost(const std::string& how);
+    void server_lost(const std::string& description);
     void note_failure();
     void throw_if_failed() const;
 

@@ -58,17 +58,17 @@ void stall_detector::busy(int process) {
 void stall_detector::finished(int process) { processes_[static_cast<std::size_t>(process)].is_finished = true; }
 
 stall_detector::verdict stall_detector::quiet(int process, std::uint64_t digest, std::uint64_t round) {
-    state& mine = processes_[static_cast<std::size_t>(process)];
-    if (!mine.is_quiet || mine.digest != digest) {
-        mine.is_quiet = true;
-        mine.digest = digest;
+    state& own = processes_[static_cast<std::size_t>(process)];
+    if (!own.is_quiet || own.digest != digest) {
+        own.is_quiet = true;
+        own.digest = digest;
         restart_count();
         return verdict::moving;
     }
     if (round != round_) return verdict::moving;
     for (const state& other : processes_)
         if (!other.is_quiet && !other.is_finished) return verdict::moving;
-    ++mine.unchanged;
+    ++own.unchanged;
     const bool is_proof = is_announced_ || processes_.size() == 1;
     for (const state& other : processes_)
         if (other.unchanged < (is_proof ? 2 : 1) && !other.is_finished) return verdict::moving;
@@ -83,26 +83,26 @@ stall_detector::verdict stall_detector::quiet(int process, std::uint64_t digest,
 
 // ---- control server -------------------------------------------------------------------------------------------------
 
-control_server::control_server(const job& who, std::string_view identity, control_listener from, descriptor own,
-                               const time_limits& limits, wait_description describe)
-    : job_(who), identity_(identity), limits_(limits), listener_(std::move(from)),
+control_server::control_server(const job& own_job, std::string_view identity, control_listener listener,
+                               descriptor own_connection, const time_limits& limits, wait_description describe)
+    : job_(own_job), identity_(identity), limits_(limits), listener_(std::move(listener)),
       wake_(check_errno(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), "cannot create an eventfd")),
       deadline_(clock::now() + std::chrono::milliseconds(static_cast<long>(std::min(limits.connect, 1e9) * 1000))),
-      members_(static_cast<std::size_t>(who.count)), descriptors_(support::allow_descriptors(0)),
-      random_(std::random_device{}()), stalled_(who.count), silence_(who.count, limits.silent_after),
+      members_(static_cast<std::size_t>(own_job.count)), descriptors_(support::allow_descriptors(0)),
+      random_(std::random_device{}()), stalled_(own_job.count), silence_(own_job.count, limits.silent_after),
       describe_(describe) {
-    clients_.push_back(std::make_unique<client>(client{channel(std::move(own)), getpid()}));
+    clients_.push_back(std::make_unique<client>(client{channel(std::move(own_connection)), getpid()}));
     // The thread inherits the mask: signals are for the program's own threads.
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    sigset_t every_signal, mask_before;
+    sigfillset(&every_signal);
+    pthread_sigmask(SIG_SETMASK, &every_signal, &mask_before);
     try {
         thread_ = std::thread([this] { run(); });
     } catch (...) {
-        pthread_sigmask(SIG_SETMASK, &before, nullptr);
+        pthread_sigmask(SIG_SETMASK, &mask_before, nullptr);
         throw;
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    pthread_sigmask(SIG_SETMASK, &mask_before, nullptr);
 }
 
 control_server::~control_server() {
@@ -256,49 +256,49 @@ void control_server::drop_overdue_peers() {
         }
 }
 
-void control_server::read_from(client& from) {
-    if (from.gone || !authenticate(from)) return;
-    from.link.read_available();
-    while (!from.gone) {
-        auto message = from.link.next();
+void control_server::read_from(client& peer) {
+    if (peer.gone || !authenticate(peer)) return;
+    peer.link.read_available();
+    while (!peer.gone) {
+        auto message = peer.link.next();
         if (!message) break;
-        receive(from, *message);
+        receive(peer, *message);
     }
-    if (!from.gone && from.link.closed()) disconnected(from);
+    if (!peer.gone && peer.link.closed()) disconnected(peer);
 }
 
-bool control_server::authenticate(client& from) {
-    if (!from.authentication) return true;
-    const auto state = from.authentication->advance(from.link.fd());
+bool control_server::authenticate(client& peer) {
+    if (!peer.authentication) return true;
+    const auto state = peer.authentication->advance(peer.link.fd());
     if (state == handshake::state::done) {
-        from.authentication.reset();
-        from.deadline = clock::time_point::max(); // it belongs here, and may still be busy with its other connection
+        peer.authentication.reset();
+        peer.deadline = clock::time_point::max(); // it belongs here, and may still be busy with its other connection
     }
     if (state == handshake::state::refused) {
-        from.gone = true;
+        peer.gone = true;
         ++unauthenticated_;
     }
     return state == handshake::state::done;
 }
 
-void control_server::receive(client& from, frame& message) {
-    if (message.type == frame_type::hello && from.index < 0) return receive_hello(from, message);
-    if (message.type == frame_type::keep_alive && from.index < 0) return receive_keep_alive(from, message);
-    if (!from.is_member()) return; // refused; it will go
-    if (const auto time = silence_.hear(from.index)) report_answer(name_with_host(from.index), *time);
+void control_server::receive(client& peer, frame& message) {
+    if (message.type == frame_type::hello && peer.index < 0) return receive_hello(peer, message);
+    if (message.type == frame_type::keep_alive && peer.index < 0) return receive_keep_alive(peer, message);
+    if (!peer.is_member()) return; // refused; it will go
+    if (const auto time = silence_.hear(peer.index)) report_answer(name_with_host(peer.index), *time);
     switch (message.type) {
     case frame_type::gather:
-        receive_gather(from, message);
+        receive_gather(peer, message);
         break;
     case frame_type::post:
-        forward(from, message);
+        forward(peer, message);
         break;
     case frame_type::abort:
-        fail_job(event::kind::aborted, from.index, static_cast<int>(message.number), message.payload);
+        fail_job(event::kind::aborted, peer.index, static_cast<int>(message.number), message.payload);
         break;
     case frame_type::quiet:
         if (failed_) break;
-        switch (stalled_.quiet(from.index, message.number, message.id)) {
+        switch (stalled_.quiet(peer.index, message.number, message.id)) {
         case stall_detector::verdict::moving:
             break;
         case stall_detector::verdict::announce:
@@ -310,20 +310,20 @@ void control_server::receive(client& from, frame& message) {
         }
         break;
     case frame_type::busy:
-        stalled_.busy(from.index);
+        stalled_.busy(peer.index);
         break;
     case frame_type::attend:
-        silence_.attend(from.index, message.number != 0);
-        if (message.number != 0) from.link.send(frame{frame_type::heard});
+        silence_.attend(peer.index, message.number != 0);
+        if (message.number != 0) peer.link.send(frame{frame_type::heard});
         break;
     case frame_type::waits:
-        receive_answer(from, message);
+        receive_answer(peer, message);
         break;
     case frame_type::goodbye:
-        from.gone = true;
-        silence_.attend(from.index, false);
-        member_of(from).has_finished = true;
-        stalled_.finished(from.index);
+        peer.gone = true;
+        silence_.attend(peer.index, false);
+        member_of(peer).has_finished = true;
+        stalled_.finished(peer.index);
         for (const auto& [id, gather] : gathers_) check_finished(gather);
         break;
     default:
@@ -331,9 +331,9 @@ void control_server::receive(client& from, frame& message) {
     }
 }
 
-void control_server::receive_hello(client& from, const frame& message) {
+void control_server::receive_hello(client& peer, const frame& message) {
     auto reject = [&](const std::string& reason) {
-        from.link.send(frame{frame_type::rejected, -1, 0, 0, {}, reason});
+        peer.link.send(frame{frame_type::rejected, -1, 0, 0, {}, reason});
         ++refused_count_;
     };
     if (stage_ == stage::refused) return reject(refusal_);
@@ -341,60 +341,60 @@ void control_server::receive_hello(client& from, const frame& message) {
     std::vector<blob> parts;
     try {
         parts = decode_parts(message.payload);
-    } catch (const error&) { // it is of no process of ours
-        from.gone = true;
+    } catch (const error&) { // no process of this job sends that
+        peer.gone = true;
         return;
     }
     const int index = message.process;
     const std::string host = parts.size() > 2 ? parts[2] : "";
-    if (listener_.key) from.pid = static_cast<pid_t>(message.id);
-    const std::string who = describe_process(index, from.pid, host);
+    if (listener_.key) peer.pid = static_cast<pid_t>(message.id);
+    const std::string description = describe_process(index, peer.pid, host);
     const bool is_valid = index >= 0 && index < job_.count;
-    const bool is_ours = listener_.key || (parts.size() >= 2 && parts[1] == job_.key);
+    const bool is_of_job = listener_.key || (parts.size() >= 2 && parts[1] == job_.key);
     std::string problem;
     if (message.label != DCUDA_VERSION_STRING)
-        problem = fmt::format("{} uses dCUDA {}, process 0 uses dCUDA {}: run the same build everywhere", who,
+        problem = fmt::format("{} uses dCUDA {}, process 0 uses dCUDA {}: run the same build everywhere", description,
                               message.label, DCUDA_VERSION_STRING);
-    else if (!is_ours || parts.empty())
-        return reject(fmt::format("{} belongs to another job", who));
+    else if (!is_of_job || parts.empty())
+        return reject(fmt::format("{} belongs to another job", description));
     else if (message.number != static_cast<std::uint64_t>(job_.count))
         problem = fmt::format("{} was started as one of {} processes, process 0 as one of {}: start all processes of a "
                               "job with one launcher call",
-                              who, message.number, job_.count);
+                              description, message.number, job_.count);
     else if (!is_valid)
-        problem = fmt::format("{} has an index outside a job of {} processes", who, job_.count);
+        problem = fmt::format("{} has an index outside a job of {} processes", description, job_.count);
     else if (parts[0] != identity_)
-        problem =
-            fmt::format("{} is \"{}\", process 0 is \"{}\": run the same build everywhere", who, parts[0], identity_);
+        problem = fmt::format("{} is \"{}\", process 0 is \"{}\": run the same build everywhere", description, parts[0],
+                              identity_);
     else if (const member& other = members_[static_cast<std::size_t>(index)]; other.pid != 0)
         problem = fmt::format("two processes, {} and {}, claim index {} of the job",
-                              describe_place(other.pid, other.host), describe_place(from.pid, host), index);
+                              describe_pid(other.pid, other.host), describe_pid(peer.pid, host), index);
 
     if (!problem.empty()) {
         reject(problem);
         // A job that is complete goes on: the newcomer is the one who is wrong. So does one of which he is none.
-        if (stage_ == stage::assembling && is_ours) refuse(problem);
+        if (stage_ == stage::assembling && is_of_job) refuse(problem);
         return;
     }
-    from.link.expect_payload(channel::largest_payload);
-    from.index = index;
-    member_of(from).pid = from.pid;
-    member_of(from).host = host;
+    peer.link.expect_payload(channel::largest_payload);
+    peer.index = index;
+    member_of(peer).pid = peer.pid;
+    member_of(peer).host = host;
     ++present_;
     start_if_complete();
 }
 
-void control_server::receive_keep_alive(client& from, const frame& message) {
+void control_server::receive_keep_alive(client& peer, const frame& message) {
     if (!listener_.key) { // on one host no process has one
-        from.gone = true;
+        peer.gone = true;
         return;
     }
     // Which of two processes claims an index wrongly, hello finds out.
     if (message.process < 0 || message.process >= job_.count) return;
-    from.index = message.process;
-    from.is_keep_alive = true;
-    set_up_keep_alive(from.link.fd(), limits_.lost_after);
-    if (std::exchange(member_of(from).has_keep_alive, true)) return;
+    peer.index = message.process;
+    peer.is_keep_alive = true;
+    set_up_keep_alive(peer.link.fd(), limits_.lost_after);
+    if (std::exchange(member_of(peer).has_keep_alive, true)) return;
     ++keep_alives_;
     start_if_complete();
 }
@@ -411,49 +411,50 @@ void control_server::start_if_complete() {
     broadcast({frame_type::welcome, 0, static_cast<std::uint64_t>(members_[0].pid), 0, members_[0].host});
 }
 
-void control_server::receive_gather(client& from, frame& message) {
+void control_server::receive_gather(client& peer, frame& message) {
     if (failed_) return;
-    auto [at, is_first] = gathers_.try_emplace(message.id);
-    pending_gather& gather = at->second;
+    auto [entry, is_first] = gathers_.try_emplace(message.id);
+    pending_gather& gather = entry->second;
     if (is_first) {
         gather.label = message.label;
-        gather.first = from.index;
+        gather.first = peer.index;
         gather.parts.resize(static_cast<std::size_t>(job_.count));
     }
-    auto& part = gather.parts[static_cast<std::size_t>(from.index)];
+    auto& part = gather.parts[static_cast<std::size_t>(peer.index)];
     if (gather.label != message.label || part)
-        return fail_job(event::kind::aborted, from.index, static_cast<int>(error_code::invalid_argument),
-                        part ? fmt::format("{} started {} twice", name(from.index), message.label)
+        return fail_job(event::kind::aborted, peer.index, static_cast<int>(error_code::invalid_argument),
+                        part ? fmt::format("{} started {} twice", name(peer.index), message.label)
                              : fmt::format("{} is in {} while {} is in {}: all processes must make the same collective "
                                            "calls in the same order",
-                                           name(from.index), message.label, name(gather.first), gather.label));
+                                           name(peer.index), message.label, name(gather.first), gather.label));
     part = std::move(message.payload);
     if (++gather.arrived < job_.count) return check_finished(gather);
 
     std::vector<blob> parts;
     for (auto& each : gather.parts) parts.push_back(std::move(*each));
-    gathers_.erase(at);
+    gathers_.erase(entry);
     broadcast({frame_type::gathered, -1, message.id, 0, {}, encode_parts(parts)});
 }
 
 // Also in a job that has failed: what its processes still have to send each other.
-void control_server::forward(const client& from, frame& message) {
+void control_server::forward(const client& sender, frame& message) {
     for (const auto& each : clients_)
         if (each->is_member() && static_cast<std::uint64_t>(each->index) == message.number)
-            each->link.send(frame{frame_type::message, from.index, 0, 0, {}, std::move(message.payload)});
+            each->link.send(frame{frame_type::message, sender.index, 0, 0, {}, std::move(message.payload)});
 }
 
-void control_server::disconnected(client& from) {
-    from.gone = true;
-    if (from.index < 0 || stage_ == stage::refused || member_of(from).has_finished) return;
-    if (from.is_keep_alive && !from.link.is_unreachable()) return; // its other connection reports the same
-    const std::string what = name(from.index) + (from.link.is_unreachable()
-                                                     ? fmt::format(" cannot be reached since {} s", limits_.lost_after)
-                                                     : " ended unexpectedly");
+void control_server::disconnected(client& peer) {
+    peer.gone = true;
+    if (peer.index < 0 || stage_ == stage::refused || member_of(peer).has_finished) return;
+    if (peer.is_keep_alive && !peer.link.is_unreachable()) return; // its other connection reports the same
+    const std::string message =
+        name(peer.index) + (peer.link.is_unreachable()
+                                ? fmt::format(" cannot be reached since {} s", limits_.lost_after)
+                                : " ended unexpectedly");
     if (stage_ == stage::assembling)
-        refuse(what + " while the job was starting", from.index);
+        refuse(message + " while the job was starting", peer.index);
     else
-        fail_job(event::kind::lost, from.index, 0, what);
+        fail_job(event::kind::lost, peer.index, 0, message);
 }
 
 void control_server::check_finished(const pending_gather& gather) {
@@ -496,9 +497,9 @@ void control_server::ask_about(int process, clock::duration time) {
     if (question_->open == 0) report_silent_process();
 }
 
-void control_server::receive_answer(const client& from, frame& message) {
+void control_server::receive_answer(const client& peer, frame& message) {
     if (!question_ || message.number != static_cast<std::uint64_t>(question_->silent)) return;
-    question_->answers[static_cast<std::size_t>(from.index)] = std::move(message.payload);
+    question_->answers[static_cast<std::size_t>(peer.index)] = std::move(message.payload);
     if (--question_->open == 0) report_silent_process();
 }
 
@@ -556,9 +557,9 @@ void control_server::refuse(const std::string& reason, int culprit) {
     }
 }
 
-void control_server::fail_job(event::kind what, int process, int code, const std::string& message) {
+void control_server::fail_job(event::kind type, int process, int code, const std::string& message) {
     if (std::exchange(failed_, true)) return;
-    const bool is_lost = what == event::kind::lost;
+    const bool is_lost = type == event::kind::lost;
     broadcast({frame_type::failed, process, static_cast<std::uint64_t>(members_[static_cast<std::size_t>(process)].pid),
                static_cast<std::uint64_t>(code), is_lost ? "lost" : "aborted", message});
 }

@@ -50,8 +50,8 @@ struct time_limits {
 
 class control_server {
 public:
-    // Starts the thread. `own` is the connection of process 0 itself.
-    control_server(const job& who, std::string_view identity, control_listener from, descriptor own,
+    // Starts the thread. `own_connection` is the connection of process 0 itself.
+    control_server(const job& own_job, std::string_view identity, control_listener listener, descriptor own_connection,
                    const time_limits& limits, wait_description describe);
 
     // Waits up to a second until all other processes are gone, so that what was sent last reaches them.
@@ -105,19 +105,19 @@ private:
     void cannot_accept(int problem);
     void end_for(const std::string& reason);
     void drop_overdue_peers();
-    void read_from(client& from);
-    bool authenticate(client& from);
-    void receive(client& from, frame& message);
-    void receive_hello(client& from, const frame& message);
-    void receive_keep_alive(client& from, const frame& message);
+    void read_from(client& peer);
+    bool authenticate(client& peer);
+    void receive(client& peer, frame& message);
+    void receive_hello(client& peer, const frame& message);
+    void receive_keep_alive(client& peer, const frame& message);
     void start_if_complete();
-    void receive_gather(client& from, frame& message);
-    void forward(const client& from, frame& message);
-    void disconnected(client& from);
+    void receive_gather(client& peer, frame& message);
+    void forward(const client& sender, frame& message);
+    void disconnected(client& peer);
     void check_finished(const pending_gather& gather);
     void check_for_silence();
     void ask_about(int process, clock::duration time);
-    void receive_answer(const client& from, frame& message);
+    void receive_answer(const client& peer, frame& message);
     void report_silent_process();
     std::string name_with_host(int process) const;
     member& member_of(const client& each) { return members_[static_cast<std::size_t>(each.index)]; }
@@ -125,7 +125,7 @@ private:
     std::string connection_hint() const;
     std::string missing_processes() const;
     void refuse(const std::string& reason, int culprit = -1);
-    void fail_job(event::kind what, int process, int code, const std::string& message);
+    void fail_job(event::kind type, int process, int code, const std::string& message);
     void broadcast(const frame& message);
 
     const job job_;

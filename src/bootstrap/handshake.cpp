@@ -49,13 +49,14 @@ std::string digest(std::string_view text) {
     return digits_of(result);
 }
 
-handshake::handshake(side mine, const auth_key& key) : mine_(mine), key_(key), challenge_(challenge_bytes, '\0') {
+handshake::handshake(side own_side, const auth_key& key)
+    : own_side_(own_side), key_(key), challenge_(challenge_bytes, '\0') {
     randombytes_buf(challenge_.data(), challenge_.size());
 }
 
 handshake::state handshake::advance(int fd) {
     if (expected_ == 0) {
-        const bool is_server = mine_ == side::server;
+        const bool is_server = own_side_ == side::server;
         expected_ = is_server ? challenge_bytes + crypto_auth_BYTES : greeting.size() + challenge_bytes;
         if (is_server) send(fd, std::string(greeting) + challenge_);
     }
@@ -79,7 +80,7 @@ handshake::state handshake::advance(int fd) {
 // A whole message is here.
 handshake::state handshake::take(int fd) {
     const std::string message = std::exchange(received_, {});
-    if (mine_ == side::server) {
+    if (own_side_ == side::server) {
         other_challenge_ = message.substr(0, challenge_bytes);
         if (!is_answer_of(side::process, std::string_view(message).substr(challenge_bytes)))
             return refuse("does not have the job's secret");
@@ -112,17 +113,17 @@ bool handshake::send(int fd, std::string_view bytes) {
 
 // It says who answers, so that an answer cannot be sent back as one's own. The word for the control server is part of
 // this version of the handshake.
-std::string handshake::answer_of(side who) const {
-    const bool is_server = mine_ == side::server;
-    const std::string text = std::string(who == side::server ? "hub" : "process") +
+std::string handshake::answer_of(side answering) const {
+    const bool is_server = own_side_ == side::server;
+    const std::string text = std::string(answering == side::server ? "hub" : "process") +
                              (is_server ? challenge_ : other_challenge_) + (is_server ? other_challenge_ : challenge_);
     std::string result(crypto_auth_BYTES, '\0');
     crypto_auth(bytes_of(result), bytes_of(std::string_view(text)), text.size(), key_.data());
     return result;
 }
 
-bool handshake::is_answer_of(side who, std::string_view given) const {
-    const std::string right = answer_of(who);
+bool handshake::is_answer_of(side answering, std::string_view given) const {
+    const std::string right = answer_of(answering);
     return given.size() == right.size() && sodium_memcmp(given.data(), right.data(), right.size()) == 0;
 }
 

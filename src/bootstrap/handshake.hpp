@@ -36,7 +36,7 @@ public:
     enum class side { server, process };
     enum class state { going_on, done, refused };
 
-    handshake(side mine, const auth_key& key);
+    handshake(side own_side, const auth_key& key);
 
     // Goes as far as it can without blocking. Call it once at the start and whenever the socket is readable.
     state advance(int fd);
@@ -47,13 +47,13 @@ public:
 private:
     state refuse(const char* reason);
     bool send(int fd, std::string_view bytes);
-    std::string answer_of(side who) const;
-    bool is_answer_of(side who, std::string_view given) const;
+    std::string answer_of(side answering) const;
+    bool is_answer_of(side answering, std::string_view given) const;
     state take(int fd);
 
-    const side mine_;
+    const side own_side_;
     const auth_key key_;
-    std::string challenge_;       // mine
+    std::string challenge_;       // of this side
     std::string other_challenge_; // empty: not here yet
     std::string received_;
     std::size_t expected_ = 0; // bytes of the next message; 0: nothing was sent or received yet

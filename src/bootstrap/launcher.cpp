@@ -66,22 +66,23 @@ bool has_listener(int port) {
 
 } // namespace
 
-void report_cause(const job& who, int process) {
+void report_cause(const job& own_job, int process) {
     const auto variable = support::env_string("DCUDA_BLAME_FD");
     int fd = -1;
     unsigned long inode = 0;
-    if (who.launcher != "dcuda-run" || !variable || std::sscanf(variable->c_str(), "%d:%lu", &fd, &inode) != 2) return;
+    if (own_job.launcher != "dcuda-run" || !variable || std::sscanf(variable->c_str(), "%d:%lu", &fd, &inode) != 2)
+        return;
     // The program may have closed it and opened something else there.
     struct stat found {};
     if (fstat(fd, &found) != 0 || !S_ISSOCK(found.st_mode) || found.st_ino != inode) return;
     char text[32];
-    const int bytes = std::snprintf(text, sizeof text, "%d %d", who.index, process);
+    const int bytes = std::snprintf(text, sizeof text, "%d %d", own_job.index, process);
     send(fd, text, static_cast<std::size_t>(bytes), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-launcher_watch::launcher_watch(const job& who) {
+launcher_watch::launcher_watch(const job& own_job) {
     std::vector<std::string> marks;
-    for (const char* name : marks_of(who.launcher))
+    for (const char* name : marks_of(own_job.launcher))
         if (const auto value = support::env_string(name)) marks.push_back(fmt::format("{}={}", name, *value));
     if (marks.empty() || !support::env_flag("DCUDA_WATCH_LAUNCHER").value_or(true)) return;
 
@@ -98,7 +99,7 @@ launcher_watch::launcher_watch(const job& who) {
         // It may have ended meanwhile, and another process have its number.
         ended_ = (child == getpid() ? getppid() : support::find_process(child).parent) != launcher;
     }
-    if (who.launcher != "slurm" || who.local_index != 0) return;
+    if (own_job.launcher != "slurm" || own_job.local_index != 0) return;
     const int port = std::atoi(support::env_string("SLURM_SRUN_COMM_PORT").value_or("0").c_str());
     if (port > 0 && has_listener(port)) srun_port_ = port;
 }

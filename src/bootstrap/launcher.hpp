@@ -12,7 +12,7 @@ namespace dcuda::bootstrap {
 
 // Reports to dcuda-run which process caused the end of the job, as this process knows it, before this one ends because
 // of it. dcuda-run sees ends in any order, and names that process. Never throws; does nothing under other launchers.
-void report_cause(const job& who, int process);
+void report_cause(const job& own_job, int process);
 
 // Polls whether the launcher of this process still lives. Most launchers end their processes when they end themselves;
 // none of them can when it is killed, and then nobody would ever end a job that hangs, or hear what it says. dcuda-run,
@@ -23,7 +23,7 @@ void report_cause(const job& who, int process);
 // it runs on this host: slurmstepd does not end with it.
 class launcher_watch {
 public:
-    explicit launcher_watch(const job& who); // DCUDA_WATCH_LAUNCHER=0: polls nothing
+    explicit launcher_watch(const job& own_job); // DCUDA_WATCH_LAUNCHER=0: polls nothing
 
     bool has_ended();                                 // PERF: polls four times a second at most, else 25 ns
     void poll_again() { next_poll_ = {}; }            // at the next call

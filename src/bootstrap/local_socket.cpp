@@ -53,8 +53,8 @@ std::string local_socket_name(const std::string& job_key, int generation) {
 descriptor listen_local(const std::string& address) {
     descriptor listener = open_socket();
     socklen_t length = 0;
-    const sockaddr_un where = socket_address_of(address, length);
-    if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&where), length) != 0) {
+    const sockaddr_un target = socket_address_of(address, length);
+    if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&target), length) != 0) {
         const int problem = errno;
         if (const descriptor other = problem == EADDRINUSE ? try_connect_local(address) : descriptor();
             other.get() >= 0)
@@ -74,8 +74,8 @@ descriptor listen_local(const std::string& address) {
 descriptor try_connect_local(const std::string& address) {
     descriptor socket = open_socket();
     socklen_t length = 0;
-    const sockaddr_un where = socket_address_of(address, length);
-    if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&where), length) != 0) {
+    const sockaddr_un target = socket_address_of(address, length);
+    if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&target), length) != 0) {
         // EAGAIN: so many processes connect now that the queue is full.
         if (errno == ECONNREFUSED || errno == ENOENT || errno == EAGAIN || errno == EINTR) return descriptor();
         support::fail_errno(errno, "cannot connect to process 0", error_code::bootstrap_failure);

@@ -68,21 +68,21 @@ std::string ask(int fd, const std::string& line, const std::string& answer_comma
 }
 
 std::string word_of(const std::string& answer, const std::string& name) {
-    const std::size_t at = answer.find(' ' + name + '=');
-    if (at == std::string::npos) return {};
-    const std::size_t begin = at + name.size() + 2;
+    const std::size_t position = answer.find(' ' + name + '=');
+    if (position == std::string::npos) return {};
+    const std::size_t begin = position + name.size() + 2;
     return answer.substr(begin, answer.find_first_of(" \n", begin) - begin);
 }
 
 // The launcher takes a process that said init but not finalize for a failure. If MPI said it meanwhile, the socket is
 // closed.
 void finalize_at_exit(int fd) {
-    static const int the_fd = fd;
-    static const file_identity the_file = identity_of(fd);
+    static const int launcher_fd = fd;
+    static const file_identity launcher_file = identity_of(fd);
     static const int registered = std::atexit([] {
-        if (identity_of(the_fd) != the_file) return;
+        if (identity_of(launcher_fd) != launcher_file) return;
         try {
-            ask(the_fd, "cmd=finalize", "finalize_ack", 5);
+            ask(launcher_fd, "cmd=finalize", "finalize_ack", 5);
         } catch (...) {
         } // it was closed
     });

@@ -14,22 +14,22 @@ namespace {
 using support::fail;
 using support::require;
 
-rendezvous given_rendezvous(const job& who, int generation) {
-    require(!who.secret.empty(), error_code::bootstrap_failure,
+rendezvous given_rendezvous(const job& own_job, int generation) {
+    require(!own_job.secret.empty(), error_code::bootstrap_failure,
             "DCUDA_RENDEZVOUS={} says where the processes of this job meet, but DCUDA_JOB is not set: give all of them "
             "the same 32 random hexadecimal digits, by which they know each other",
-            who.rendezvous);
-    rendezvous result{who.rendezvous, who.secret};
-    if (who.index == 0)
-        result.listener =
-            generation == 0 && who.listen_fd >= 0 ? take_listener(who.listen_fd) : listen_tcp(who.rendezvous);
+            own_job.rendezvous);
+    rendezvous result{own_job.rendezvous, own_job.secret};
+    if (own_job.index == 0)
+        result.listener = generation == 0 && own_job.listen_fd >= 0 ? take_listener(own_job.listen_fd)
+                                                                    : listen_tcp(own_job.rendezvous);
     return result;
 }
 
 std::vector<std::string> words(const std::string& text) {
-    std::istringstream from(text);
+    std::istringstream stream(text);
     std::vector<std::string> result;
-    for (std::string word; from >> word;) result.push_back(word);
+    for (std::string word; stream >> word;) result.push_back(word);
     return result;
 }
 
@@ -44,18 +44,18 @@ std::string describe_host(const std::string& interface) {
 }
 
 // The address of process 0's host by which a process on another host comes.
-std::string choose_address(const job& who, launcher_store& store, const std::string& host_key,
+std::string choose_address(const job& own_job, launcher_store& store, const std::string& host_key,
                            const std::string& interface) {
     if (!interface.empty()) return own_addresses(interface).front();
-    for (int other = who.count - 1; other > 0; --other) {
-        auto there = words(store.get(other, host_key));
-        if (there.empty() || there.front() == host_name()) continue;
-        there.erase(there.begin());
-        if (auto found = address_towards(there); !found.empty()) return found;
+    for (int other = own_job.count - 1; other > 0; --other) {
+        auto addresses = words(store.get(other, host_key));
+        if (addresses.empty() || addresses.front() == host_name()) continue;
+        addresses.erase(addresses.begin());
+        if (auto found = address_towards(addresses); !found.empty()) return found;
         fail(error_code::bootstrap_failure,
              "process 0 on host {} finds no way to the host of process {} ({}): name the interface between them by "
              "DCUDA_INTERFACE",
-             host_name(), other, fmt::join(there, ", "));
+             host_name(), other, fmt::join(addresses, ", "));
     }
     fail(error_code::bootstrap_failure,
          "the launcher says that the job runs on several hosts, but all have the name {}: set DCUDA_INTERFACE to the "
@@ -63,17 +63,17 @@ std::string choose_address(const job& who, launcher_store& store, const std::str
          host_name());
 }
 
-rendezvous stored_rendezvous(const job& who, launcher_store& store, int generation) {
+rendezvous stored_rendezvous(const job& own_job, launcher_store& store, int generation) {
     const std::string host_key = fmt::format("dcuda-host-{}", generation);
     const std::string address_key = fmt::format("dcuda-address-{}", generation);
     const std::string interface = support::env_string("DCUDA_INTERFACE").value_or("");
-    store.put(host_key, describe_host(who.index == 0 ? interface : ""));
+    store.put(host_key, describe_host(own_job.index == 0 ? interface : ""));
     store.fence();
     rendezvous result;
-    if (who.index == 0) {
+    if (own_job.index == 0) {
         // The others wait in the fence: they get the error, too.
         try {
-            const std::string host = choose_address(who, store, host_key, interface);
+            const std::string host = choose_address(own_job, store, host_key, interface);
             result.listener = listen_tcp(host.find(':') == std::string::npos ? host + ":0" : "[" + host + "]:0");
             result.address = address_of(result.listener);
             result.secret = make_secret();
@@ -85,7 +85,7 @@ rendezvous stored_rendezvous(const job& who, launcher_store& store, int generati
         }
     }
     store.fence();
-    if (who.index != 0) {
+    if (own_job.index != 0) {
         const std::string stored = store.get(0, address_key);
         require(!stored.starts_with('!'), error_code::bootstrap_failure, "{}",
                 stored.substr(std::min<std::size_t>(2, stored.size())));
@@ -101,17 +101,17 @@ rendezvous stored_rendezvous(const job& who, launcher_store& store, int generati
 
 } // namespace
 
-rendezvous find_rendezvous(const job& who, int generation, double timeout_seconds) {
-    if (!who.rendezvous.empty()) return given_rendezvous(who, generation);
-    auto store = open_pmix_store(who, timeout_seconds);
-    if (!store) store = open_pmi_store(who, timeout_seconds);
+rendezvous find_rendezvous(const job& own_job, int generation, double timeout_seconds) {
+    if (!own_job.rendezvous.empty()) return given_rendezvous(own_job, generation);
+    auto store = open_pmix_store(own_job, timeout_seconds);
+    if (!store) store = open_pmi_store(own_job, timeout_seconds);
     require(store != nullptr, error_code::bootstrap_failure,
             "{} of the job's {} processes run on this host, but nothing tells them where to meet the others: start the "
             "job with dcuda-run or with a launcher that offers PMIx or PMI-1 (Open MPI's mpirun, srun --mpi=pmix, "
             "MPICH's mpiexec), or give all processes DCUDA_RENDEZVOUS=host:port, where process 0 shall listen, and "
             "DCUDA_JOB, 32 random hexadecimal digits",
-            who.local_count, who.count);
-    return stored_rendezvous(who, *store, generation);
+            own_job.local_count, own_job.count);
+    return stored_rendezvous(own_job, *store, generation);
 }
 
 } // namespace dcuda::bootstrap

@@ -13,7 +13,7 @@ struct rendezvous {
 
 // From DCUDA_RENDEZVOUS and DCUDA_JOB; or process 0 chooses both, and the others learn them from the launcher: then
 // this is collective. `generation` counts the control planes of this job. Throws error(bootstrap_failure).
-rendezvous find_rendezvous(const job& who, int generation, double timeout_seconds);
+rendezvous find_rendezvous(const job& own_job, int generation, double timeout_seconds);
 
 // What a launcher keeps for the processes of a job: each puts some values, all pass the fence, then each gets those of
 // others. Throws error(bootstrap_failure).
@@ -26,7 +26,7 @@ public:
 };
 
 // Null: this process has none of that kind.
-std::unique_ptr<launcher_store> open_pmix_store(const job& who, double timeout_seconds);
-std::unique_ptr<launcher_store> open_pmi_store(const job& who, double timeout_seconds);
+std::unique_ptr<launcher_store> open_pmix_store(const job& own_job, double timeout_seconds);
+std::unique_ptr<launcher_store> open_pmi_store(const job& own_job, double timeout_seconds);
 
 } // namespace dcuda::bootstrap

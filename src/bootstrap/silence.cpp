@@ -25,12 +25,12 @@ bool silence_watch::any_attends() const {
 void silence_watch::attend(int process, bool attends) {
     // The last poll may have been long ago, when no process attended.
     if (attends && !any_attends()) last_poll_ = clock::now();
-    of(process).attends = attends;
-    of(process).heard = clock::now();
+    state_of(process).attends = attends;
+    state_of(process).heard = clock::now();
 }
 
 std::optional<silence_watch::clock::duration> silence_watch::hear(int process) {
-    state& one = of(process);
+    state& one = state_of(process);
     const auto before = std::exchange(one.heard, clock::now());
     if (!std::exchange(one.reported, false)) return std::nullopt;
     return one.heard - before;

@@ -28,7 +28,7 @@ public:
     clock::duration beat() const { return after_ / 8; }
 
     void attend(int process, bool attends);
-    bool attends(int process) const { return of(process).attends; }
+    bool attends(int process) const { return state_of(process).attends; }
 
     // The process has said something. Returns the time since it did so before, if its silence was reported.
     std::optional<clock::duration> hear(int process);
@@ -39,17 +39,17 @@ public:
     // Processes whose silence was not reported yet. A process that was stopped itself cannot know, and begins anew.
     std::vector<int> poll();
 
-    clock::duration silence_of(int process) const { return clock::now() - of(process).heard; }
-    bool is_reported(int process) const { return of(process).reported; }
-    void set_reported(int process) { of(process).reported = true; }
+    clock::duration silence_of(int process) const { return clock::now() - state_of(process).heard; }
+    bool is_reported(int process) const { return state_of(process).reported; }
+    void set_reported(int process) { state_of(process).reported = true; }
 
 private:
     struct state {
         bool attends = false, reported = false;
         clock::time_point heard{};
     };
-    state& of(int process) { return processes_[static_cast<std::size_t>(process)]; }
-    const state& of(int process) const { return processes_[static_cast<std::size_t>(process)]; }
+    state& state_of(int process) { return processes_[static_cast<std::size_t>(process)]; }
+    const state& state_of(int process) const { return processes_[static_cast<std::size_t>(process)]; }
     bool any_attends() const;
 
     clock::duration after_;

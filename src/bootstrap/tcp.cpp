@@ -44,9 +44,9 @@ struct socket_address {
     }
 };
 
-socket_address copy_of(const sockaddr* from, socklen_t length) {
+socket_address copy_of(const sockaddr* source, socklen_t length) {
     socket_address result;
-    std::memcpy(&result.bytes, from, length);
+    std::memcpy(&result.bytes, source, length);
     result.length = length;
     return result;
 }
@@ -86,15 +86,15 @@ endpoint split(const std::string& address) {
 }
 
 // What the name stands for. `later` is set if the name service may know it later.
-std::vector<socket_address> resolve(const endpoint& where, int flags, std::string& problem, bool& later) {
+std::vector<socket_address> resolve(const endpoint& target, int flags, std::string& problem, bool& later) {
     addrinfo hints{};
     hints.ai_socktype = SOCK_STREAM;
     hints.ai_flags = AI_NUMERICSERV | flags;
     addrinfo* found = nullptr;
-    const int error = getaddrinfo(where.host.c_str(), where.port.c_str(), &hints, &found);
+    const int error = getaddrinfo(target.host.c_str(), target.port.c_str(), &hints, &found);
     later = error == EAI_AGAIN;
     if (error != 0) {
-        problem = fmt::format("the name of host {} cannot be resolved: {}", where.host, gai_strerror(error));
+        problem = fmt::format("the name of host {} cannot be resolved: {}", target.host, gai_strerror(error));
         return {};
     }
     const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, &freeaddrinfo);
@@ -115,14 +115,14 @@ void set_option(int fd, int level, int option, int value, const char* name) {
 
 // A port of this host that nobody listens at may be given to the very socket that connects to it.
 bool is_connected_to_itself(int fd) {
-    socket_address here, there;
-    return getsockname(fd, here.get(), &here.length) == 0 && getpeername(fd, there.get(), &there.length) == 0 &&
-           here.length == there.length && std::memcmp(&here.bytes, &there.bytes, here.length) == 0;
+    socket_address own, peer;
+    return getsockname(fd, own.get(), &own.length) == 0 && getpeername(fd, peer.get(), &peer.length) == 0 &&
+           own.length == peer.length && std::memcmp(&own.bytes, &peer.bytes, own.length) == 0;
 }
 
 // 0, or the errno of the failure.
-int connect_within(int fd, const socket_address& where, clock::time_point deadline) {
-    if (connect(fd, where.get(), where.length) == 0) return 0;
+int connect_within(int fd, const socket_address& address, clock::time_point deadline) {
+    if (connect(fd, address.get(), address.length) == 0) return 0;
     if (errno != EINPROGRESS) return errno;
     for (;;) {
         const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - clock::now()).count();
@@ -143,9 +143,9 @@ struct interface_address {
     socket_address address, mask;
     bool is_same_net(const socket_address& other) const {
         if (other.family() != address.family()) return false;
-        const auto mine = address.raw(), theirs = other.raw(), bits = mask.raw();
-        for (std::size_t i = 0; i < mine.size(); ++i)
-            if (((mine[i] ^ theirs[i]) & bits[i]) != 0) return false;
+        const auto own = address.raw(), others = other.raw(), bits = mask.raw();
+        for (std::size_t i = 0; i < own.size(); ++i)
+            if (((own[i] ^ others[i]) & bits[i]) != 0) return false;
         return true;
     }
 };
@@ -179,15 +179,15 @@ std::string host_name() {
 }
 
 descriptor listen_tcp(const std::string& address) {
-    const endpoint where = split(address);
+    const endpoint target = split(address);
     std::string problem;
     bool later = false;
-    const auto found = resolve(where, 0, problem, later);
+    const auto found = resolve(target, 0, problem, later);
     require(!found.empty(), error_code::bootstrap_failure, "process 0 cannot listen at {}: {}", address, problem);
 
     // A host's own name often stands for a loopback address in its /etc/hosts, where no other host comes.
     bool is_numeric = false;
-    for (const auto& each : found) is_numeric = is_numeric || host_text(each) == where.host;
+    for (const auto& each : found) is_numeric = is_numeric || host_text(each) == target.host;
     for (const auto& each : found) {
         require(
             !is_any(each), error_code::invalid_argument,
@@ -195,7 +195,7 @@ descriptor listen_tcp(const std::string& address) {
             address);
         if (is_loopback(each) && !is_numeric) {
             problem = fmt::format("{} is the loopback address {} here; name the address that the other hosts reach",
-                                  where.host, host_text(each));
+                                  target.host, host_text(each));
             continue;
         }
         descriptor listener = open_tcp(each.family());
@@ -213,10 +213,10 @@ descriptor listen_tcp(const std::string& address) {
 descriptor take_listener(int fd) {
     int is_listening = 0;
     socklen_t length = sizeof is_listening;
-    socket_address where;
+    socket_address address;
     require(getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &is_listening, &length) == 0 && is_listening &&
-                getsockname(fd, where.get(), &where.length) == 0 &&
-                (where.family() == AF_INET || where.family() == AF_INET6),
+                getsockname(fd, address.get(), &address.length) == 0 &&
+                (address.family() == AF_INET || address.family() == AF_INET6),
             error_code::bootstrap_failure, "DCUDA_LISTEN_FD={}: this is no TCP socket that listens", fd);
     descriptor result(fd);
     check_errno(fcntl(fd, F_SETFD, FD_CLOEXEC), "FD_CLOEXEC", error_code::bootstrap_failure);
@@ -227,30 +227,31 @@ descriptor take_listener(int fd) {
 }
 
 std::string address_of(const descriptor& listener) {
-    socket_address where;
-    check_errno(getsockname(listener.get(), where.get(), &where.length), "getsockname", error_code::bootstrap_failure);
+    socket_address address;
+    check_errno(getsockname(listener.get(), address.get(), &address.length), "getsockname",
+                error_code::bootstrap_failure);
     char port[NI_MAXSERV] = "";
-    getnameinfo(where.get(), where.length, nullptr, 0, port, sizeof port, NI_NUMERICSERV);
-    return where.family() == AF_INET6 ? fmt::format("[{}]:{}", host_text(where), port)
-                                      : fmt::format("{}:{}", host_text(where), port);
+    getnameinfo(address.get(), address.length, nullptr, 0, port, sizeof port, NI_NUMERICSERV);
+    return address.family() == AF_INET6 ? fmt::format("[{}]:{}", host_text(address), port)
+                                        : fmt::format("{}:{}", host_text(address), port);
 }
 
 std::string own_host_of(int socket) {
-    socket_address where;
-    check_errno(getsockname(socket, where.get(), &where.length), "getsockname", error_code::bootstrap_failure);
-    return host_text(where);
+    socket_address address;
+    check_errno(getsockname(socket, address.get(), &address.length), "getsockname", error_code::bootstrap_failure);
+    return host_text(address);
 }
 
-descriptor try_connect_tcp(const std::string& address, clock::time_point deadline, std::string& why) {
-    const endpoint where = split(address);
+descriptor try_connect_tcp(const std::string& address, clock::time_point deadline, std::string& reason) {
+    const endpoint target = split(address);
     bool later = false;
-    const auto found = resolve(where, 0, why, later);
-    require(!found.empty() || later, error_code::bootstrap_failure, "{} ({})", why, address);
+    const auto found = resolve(target, 0, reason, later);
+    require(!found.empty() || later, error_code::bootstrap_failure, "{} ({})", reason, address);
     for (const auto& each : found) {
         descriptor socket = open_tcp(each.family());
         const int error = connect_within(socket.get(), each, std::min(deadline, clock::now() + attempt_time));
         if (error == 0 && !is_connected_to_itself(socket.get())) return socket;
-        why = std::strerror(error == 0 ? ECONNREFUSED : error);
+        reason = std::strerror(error == 0 ? ECONNREFUSED : error);
     }
     return descriptor();
 }
@@ -271,37 +272,38 @@ void set_up_keep_alive(int fd, double lost_after) {
 
 std::vector<std::string> own_addresses(const std::string& interface) {
     std::vector<std::string> result;
-    std::string all;
+    std::string known;
     for (const auto& each : interfaces()) {
         const std::string text = host_text(each.address);
         if (interface.empty() ? !is_loopback(each.address) : interface == each.interface || interface == text)
             result.push_back(text);
-        all += fmt::format("{}{} {}", all.empty() ? "" : ", ", each.interface, text);
+        known += fmt::format("{}{} {}", known.empty() ? "" : ", ", each.interface, text);
     }
     require(!result.empty() || interface.empty(), error_code::invalid_argument,
             "DCUDA_INTERFACE={}: no interface of host {} has this name or address; it has {}", interface, host_name(),
-            all);
+            known);
     return result;
 }
 
 std::string address_towards(const std::vector<std::string>& others) {
-    const auto mine = interfaces();
+    const auto own_interfaces = interfaces();
     std::string by_a_router;
     for (const std::string& other : others) {
         // An address that this host has, too, such as that of a bridge for containers, leads to itself.
-        if (std::ranges::any_of(mine, [&](const auto& each) { return host_text(each.address) == other; })) continue;
+        if (std::ranges::any_of(own_interfaces, [&](const auto& each) { return host_text(each.address) == other; }))
+            continue;
         std::string problem;
         bool later = false;
         const auto found = resolve({other, "9"}, AI_NUMERICHOST, problem, later); // the port does not matter
         if (found.empty()) continue;
         // Connecting a datagram socket sends nothing, but asks the kernel for the way.
         const descriptor probe(socket(found[0].family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
-        socket_address from;
+        socket_address source;
         if (probe.get() < 0 || connect(probe.get(), found[0].get(), found[0].length) != 0 ||
-            getsockname(probe.get(), from.get(), &from.length) != 0 || is_loopback(from))
+            getsockname(probe.get(), source.get(), &source.length) != 0 || is_loopback(source))
             continue;
-        const std::string text = host_text(from);
-        for (const auto& each : mine)
+        const std::string text = host_text(source);
+        for (const auto& each : own_interfaces)
             if (host_text(each.address) == text && each.is_same_net(found[0])) return text;
         if (by_a_router.empty()) by_a_router = text;
     }

@@ -22,10 +22,10 @@ std::string address_of(const descriptor& listener);
 // The own address that a socket uses, without its port.
 std::string own_host_of(int socket);
 
-// Empty, and `why` set: nobody listens there now, or not until the deadline. Throws error(bootstrap_failure) if waiting
-// cannot help.
+// Empty, and `reason` set: nobody listens there now, or not until the deadline. Throws error(bootstrap_failure) if
+// waiting cannot help.
 descriptor try_connect_tcp(const std::string& address, std::chrono::steady_clock::time_point deadline,
-                           std::string& why);
+                           std::string& reason);
 
 // Small frames go at once, and the kernel asks the other side now and then whether the connection still exists.
 void set_up_connection(int fd, double lost_after);

@@ -262,7 +262,7 @@ bool network_path::progress() {
         for (int i = 0; i < 64 && each->poll(event); ++i) {
             any = true;
             const std::uint64_t begin_ns = track_ != nullptr ? clock_ns() : 0;
-            const bool is_sent = event.what == transport::network_event::kind::sent;
+            const bool is_sent = event.type == transport::network_event::kind::sent;
             connection& with =
                 is_sent ? *connections_.at(static_cast<int>(event.number >> 32)) : arrived(*each, event.number);
             if (is_sent) with.sent(static_cast<std::uint32_t>(event.number));

@@ -420,12 +420,12 @@ bool observation::await_messages(const Ready& ready, bool failed) {
     while (!ready()) {
         if (const auto event = control_.poll()) {
             using kind = bootstrap::event::kind;
-            if (event->what == kind::message && receive(event->process, event->message))
+            if (event->type == kind::message && receive(event->process, event->message))
                 deadline = steady::now() + last_words;
-            if (event->what == kind::lost || event->what == kind::aborted) {
+            if (event->type == kind::lost || event->type == kind::aborted) {
                 failed = true;
                 deadline = steady::now() + last_words;
-                if (event->what == kind::lost) lost_process_ = event->process;
+                if (event->type == kind::lost) lost_process_ = event->process;
             }
             continue;
         }

@@ -214,7 +214,7 @@ bool progress::serve_events() {
 }
 
 void progress::serve(const event& what) {
-    switch (what.what) {
+    switch (what.type) {
     case event::kind::gathered:
         if (what.id == waits_gather)
             report_deadlock(what.parts);

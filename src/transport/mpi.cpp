@@ -235,7 +235,7 @@ private:
         for (std::size_t i = 0; i < static_cast<std::size_t>(done); ++i) {
             const operation& complete = operations_[static_cast<std::size_t>(indices_[i])];
             if (code == MPI_ERR_IN_STATUS) check_message(statuses_[i].MPI_ERROR, complete.peer);
-            if (complete.event.what == network_event::kind::sent) --sends_;
+            if (complete.event.type == network_event::kind::sent) --sends_;
             events_.push_back(complete.event);
         }
         if (done == 0) return;

@@ -29,7 +29,7 @@ struct network_event {
         arrived, // a write into our memory is complete, and this is its number
         sent,    // a write of ours is complete: its source may change. `number` is what write() was given
     };
-    kind what;
+    kind type;
     std::uint64_t number;
 };
 

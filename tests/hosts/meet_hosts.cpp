@@ -50,7 +50,7 @@ void watch(control& plane, bool data) {
     say("watching");
     for (auto last = clock_type::now();;) {
         while (auto found = plane.poll()) { // all of them: what comes behind a message, post would throw
-            if (found->what != event::kind::lost) continue;
+            if (found->type != event::kind::lost) continue;
             say(found->message);
             return;
         }
@@ -74,7 +74,7 @@ void compute(control& plane, double seconds) {
     }
     if (computes(plane.index())) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
     for (int i = 0; i < expected; ++i)
-        if (auto found = next(plane); found.what != event::kind::message) return say(found.message);
+        if (auto found = next(plane); found.type != event::kind::message) return say(found.message);
     plane.barrier("the end");
     say("computed");
 }

@@ -128,7 +128,7 @@ private:
     bool has_gathered() {
         const auto news = control_.poll();
         if (!news) return false;
-        require(news->what == bootstrap::event::kind::gathered && news->id == gather_, error_code::process_lost,
+        require(news->type == bootstrap::event::kind::gathered && news->id == gather_, error_code::process_lost,
                 "another process failed: {}", news->message);
         return true;
     }
@@ -227,7 +227,7 @@ private:
     bool poll(const std::vector<planned>& list) {
         network_event event{};
         if (!network_->poll(event)) return false;
-        if (event.what == network_event::kind::sent) {
+        if (event.type == network_event::kind::sent) {
             const auto found = in_flight_.find(event.number);
             require(found != in_flight_.end(), error_code::kernel_failure, "token {} came back, but is not out",
                     event.number);

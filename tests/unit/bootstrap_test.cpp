@@ -131,16 +131,16 @@ TEST(bootstrap_on_one_host, alone) {
     plane.post(0, "to myself");
     found = plane.poll();
     ASSERT_TRUE(found);
-    EXPECT_EQ(found->what, event::kind::message);
+    EXPECT_EQ(found->type, event::kind::message);
     EXPECT_EQ(found->process, 0);
     EXPECT_EQ(found->message, "to myself");
     plane.report_quiet(1);
     plane.report_quiet(1);
     EXPECT_FALSE(plane.poll());
     plane.report_quiet(1);
-    EXPECT_EQ(plane.poll().value().what, event::kind::stalled);
+    EXPECT_EQ(plane.poll().value().type, event::kind::stalled);
     plane.abort(static_cast<int>(error_code::device_fault), "broken");
-    EXPECT_EQ(plane.poll().value().what, event::kind::aborted);
+    EXPECT_EQ(plane.poll().value().type, event::kind::aborted);
     EXPECT_EQ(error_of([&] { plane.barrier("here"); }, error_code::device_fault), "broken");
 }
 
@@ -191,7 +191,7 @@ TEST_P(bootstrap_of, gathers_out_of_order) {
                          }
                          for (int i = 0; i < 10; ++i) {
                              auto found = next_event(plane);
-                             check(found.what == event::kind::gathered, "gathered");
+                             check(found.type == event::kind::gathered, "gathered");
                              const std::string n = found.parts[0].substr(found.parts[0].find(' '));
                              check(found.id == std::stoull(n) * stride % control::first_reserved_id, "its id");
                              for (int j = 0; j < count; ++j)
@@ -217,7 +217,7 @@ TEST_P(bootstrap_of, messages_arrive_in_order) {
                          std::vector<int> next(static_cast<std::size_t>(count));
                          for (int i = 0; i < rounds * count; ++i) {
                              const auto found = next_event(plane);
-                             check(found.what == event::kind::message, "a message");
+                             check(found.type == event::kind::message, "a message");
                              const int n = next[static_cast<std::size_t>(found.process)]++;
                              check(found.message == fmt::format("{} {} {}", found.process, me, n), "its turn");
                          }
@@ -259,7 +259,7 @@ TEST_P(bootstrap_of, killed_process_is_lost) {
         check_contains(message, fmt::format("process {} (pid ", victim));
         check_contains(message, "ended unexpectedly");
         auto found = plane.poll();
-        check(found && found->what == event::kind::lost && found->process == victim && found->pid > 0, "lost event");
+        check(found && found->type == event::kind::lost && found->process == victim && found->pid > 0, "lost event");
         check(error_of([&] { plane.barrier("later"); }, error_code::process_lost) == message, "the same error");
     });
     char byte;
@@ -324,7 +324,7 @@ TEST_P(bootstrap_between, abort_reaches_all_and_the_first_wins) {
                          plane.barrier("start");
                          if (me != 1) plane.abort(static_cast<int>(error_code::device_fault), fmt::format("of {}", me));
                          auto found = next_event(plane);
-                         check(found.what == event::kind::aborted && found.process != 1, "aborted");
+                         check(found.type == event::kind::aborted && found.process != 1, "aborted");
                          check(found.code == static_cast<int>(error_code::device_fault), "its code");
                          check(found.message == fmt::format("of {}", found.process), "its message");
                          check_contains(error_of([&] { plane.barrier("x"); }, error_code::device_fault), found.message);
@@ -710,7 +710,7 @@ TEST_P(bootstrap_between, stalled_is_told_to_all) {
                              std::this_thread::sleep_for(5ms);
                              found = plane.poll();
                          }
-                         check(found->what == event::kind::stalled, "stalled");
+                         check(found->type == event::kind::stalled, "stalled");
                          plane.barrier("all saw it");
                      }),
                ok);

@@ -181,7 +181,7 @@ struct side : message_handler {
     void work(std::uint64_t now_ns) {
         network_event event{};
         while (over.poll(event))
-            event.what == network_event::kind::sent ? to.sent(static_cast<std::uint32_t>(event.number))
+            event.type == network_event::kind::sent ? to.sent(static_cast<std::uint32_t>(event.number))
                                                     : to.arrived(static_cast<std::uint32_t>(event.number));
         to.progress(now_ns);
     }

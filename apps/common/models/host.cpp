@@ -257,7 +257,7 @@ private:
 #if DCUDA_BACKEND_CPU
             sched_yield();
 #endif
-        } else if (event.what == network_event::kind::sent) {
+        } else if (event.type == network_event::kind::sent) {
             lanes_[event.number / places].in_flight[event.number % places] = false;
         } else {
             const std::size_t at = event.number * unit;

@@ -34,14 +34,15 @@ const char* to_string(error_code code) noexcept {
 
 namespace dcuda::support {
 
-std::string short_location(const source_location& where) {
-    std::string_view file = where.file_name();
+std::string short_location(const source_location& location) {
+    std::string_view file = location.file_name();
     if (auto slash = file.rfind('/'); slash != file.npos) file.remove_prefix(slash + 1);
-    return fmt::format("{}:{}", file, where.line());
+    return fmt::format("{}:{}", file, location.line());
 }
 
-void fail_errno(int number, std::string_view what, error_code code, source_location where) {
-    fail(code, "{}: {} (errno {}, {})", what, std::generic_category().message(number), number, short_location(where));
+void fail_errno(int number, std::string_view subject, error_code code, source_location location) {
+    fail(code, "{}: {} (errno {}, {})", subject, std::generic_category().message(number), number,
+         short_location(location));
 }
 
 } // namespace dcuda::support

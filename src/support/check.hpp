@@ -36,17 +36,17 @@ void require(bool condition, error_code code, fmt::format_string<Args...> format
 }
 
 // "tcp.cpp:17"
-std::string short_location(const source_location& where);
+std::string short_location(const source_location& location);
 
-// "what: No such file or directory (errno 2, tcp.cpp:17)" as an error of this code.
-[[noreturn]] void fail_errno(int number, std::string_view what, error_code code = error_code::out_of_resources,
-                             source_location where = source_location::current());
+// "subject: No such file or directory (errno 2, tcp.cpp:17)" as an error of this code.
+[[noreturn]] void fail_errno(int number, std::string_view subject, error_code code = error_code::out_of_resources,
+                             source_location location = source_location::current());
 
 // For calls that return -1 and set errno: returns the result, or throws what fail_errno throws.
 template <typename Result>
-Result check_errno(Result result, std::string_view what, error_code code = error_code::out_of_resources,
-                   source_location where = source_location::current()) {
-    if (result == static_cast<Result>(-1)) fail_errno(errno, what, code, where);
+Result check_errno(Result result, std::string_view subject, error_code code = error_code::out_of_resources,
+                   source_location location = source_location::current()) {
+    if (result == static_cast<Result>(-1)) fail_errno(errno, subject, code, location);
     return result;
 }
 

@@ -14,12 +14,12 @@
 
 namespace dcuda::cuda {
 
-inline void check(cudaError_t result, std::string_view what,
-                  support::source_location where = support::source_location::current()) {
+inline void check(cudaError_t result, std::string_view subject,
+                  support::source_location location = support::source_location::current()) {
     if (result == cudaSuccess) return;
     const error_code code =
         result == cudaErrorMemoryAllocation ? error_code::out_of_resources : error_code::cuda_failure;
-    support::fail(code, "{}: {} ({})", what, cudaGetErrorString(result), support::short_location(where));
+    support::fail(code, "{}: {} ({})", subject, cudaGetErrorString(result), support::short_location(location));
 }
 
 #if DCUDA_BACKEND_CUDA
@@ -44,9 +44,9 @@ template <class Element>
 using device_array = std::unique_ptr<Element[], device_deleter<Element>>;
 
 template <class Element>
-device_array<Element> allocate(std::size_t count, std::string_view what) {
+device_array<Element> allocate(std::size_t count, std::string_view subject) {
     void* memory = nullptr;
-    check(cudaMalloc(&memory, count * sizeof(Element)), what);
+    check(cudaMalloc(&memory, count * sizeof(Element)), subject);
     return device_array<Element>(static_cast<Element*>(memory));
 }
 
@@ -59,16 +59,16 @@ template <class Element>
 using pinned_array = std::unique_ptr<Element[], pinned_deleter<Element>>;
 
 template <class Element>
-pinned_array<Element> allocate_pinned(std::size_t count, std::string_view what) {
+pinned_array<Element> allocate_pinned(std::size_t count, std::string_view subject) {
     void* memory = nullptr;
-    check(cudaHostAlloc(&memory, count * sizeof(Element), cudaHostAllocDefault), what);
+    check(cudaHostAlloc(&memory, count * sizeof(Element), cudaHostAllocDefault), subject);
     return pinned_array<Element>(static_cast<Element*>(memory));
 }
 
 // Makes memory that somebody else owns, of whole pages, such memory for as long as it is used.
-inline std::shared_ptr<std::byte> pin(std::shared_ptr<std::byte> memory, std::size_t bytes, std::string_view what) {
+inline std::shared_ptr<std::byte> pin(std::shared_ptr<std::byte> memory, std::size_t bytes, std::string_view subject) {
     std::byte* const base = memory.get();
-    check(cudaHostRegister(base, bytes, cudaHostRegisterPortable), what);
+    check(cudaHostRegister(base, bytes, cudaHostRegisterPortable), subject);
     return {base, [memory = std::move(memory)](std::byte* pinned) { cudaHostUnregister(pinned); }};
 }
 
@@ -96,10 +96,10 @@ public:
         if (state != cudaErrorNotReady) check(state, "asking for an event");
         return state == cudaSuccess;
     }
-    void record(const stream& on) { check(cudaEventRecord(event_, on.get()), "recording an event"); }
-    friend double milliseconds(const event& from, const event& to) {
+    void record(const stream& target) { check(cudaEventRecord(event_, target.get()), "recording an event"); }
+    friend double milliseconds(const event& begin, const event& end) {
         float elapsed = 0;
-        check(cudaEventElapsedTime(&elapsed, from.event_, to.event_), "reading the kernel's time");
+        check(cudaEventElapsedTime(&elapsed, begin.event_, end.event_), "reading the kernel's time");
         return elapsed;
     }
 
@@ -115,8 +115,8 @@ public:
     bool is_full() { return started_ - done_ == capacity && !is_done(done_ + 1); }
 
     // The number of the copy. There must be room.
-    std::uint64_t start(void* target, const void* source, std::size_t bytes, std::string_view what) {
-        check(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDefault, stream_.get()), what);
+    std::uint64_t start(void* target, const void* source, std::size_t bytes, std::string_view subject) {
+        check(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDefault, stream_.get()), subject);
         ends_[started_ % capacity].record(stream_);
         return ++started_;
     }

@@ -27,9 +27,9 @@ sigset_t only_file_limit() {
 
 } // namespace
 
-void report_loss(std::string_view what) {
+void report_loss(std::string_view message) {
     [[maybe_unused]] static const int registered = on_exit(fail_instead, nullptr);
-    const std::string line = "dcuda: " + std::string(what) + "\n";
+    const std::string line = "dcuda: " + std::string(message) + "\n";
     std::fwrite(line.data(), 1, line.size(), stderr);
 }
 

@@ -8,7 +8,7 @@ namespace dcuda::support {
 
 // "dcuda: what ranks log is lost: ..." on standard error. The program goes on, since it may have more to save; but if
 // it ends with status 0, it ends with 1 instead. Any thread.
-void report_loss(std::string_view what);
+void report_loss(std::string_view message);
 
 // Writes all of it to standard output, behind what the program has printed so far, as one piece among what other
 // threads print. 0, or the error number if it is lost: not, if nobody reads it any more, or the user has closed the

@@ -23,21 +23,21 @@ public:
     std::optional<int> take(int peer, unsigned entries) {
         int& own = queue_of_[index(peer)];
         if (own == none && !bind_idle(peer)) return std::nullopt;
-        queue& here = queues_[index(own)];
-        if (here.in_flight + entries > depth_) return std::nullopt;
-        if (!waiting_.empty() && here.taken >= depth_) return std::nullopt; // its turn is over
-        here.in_flight += entries;
-        here.taken += entries;
+        queue& current = queues_[index(own)];
+        if (current.in_flight + entries > depth_) return std::nullopt;
+        if (!waiting_.empty() && current.taken >= depth_) return std::nullopt; // its turn is over
+        current.in_flight += entries;
+        current.taken += entries;
         return own;
     }
 
     // The oldest `entries` in flight in this queue are complete.
     void complete(int number, unsigned entries) {
-        queue& here = queues_[index(number)];
-        here.in_flight -= entries;
-        if (here.in_flight > 0 || waiting_.empty()) return;
+        queue& current = queues_[index(number)];
+        current.in_flight -= entries;
+        if (current.in_flight > 0 || waiting_.empty()) return;
         bind(number, waiting_.front());
-        here.patience = patience;
+        current.patience = patience;
     }
 
 private:
@@ -55,9 +55,9 @@ private:
     static std::size_t index(int number) { return static_cast<std::size_t>(number); }
 
     void bind(int number, int peer) {
-        queue& here = queues_[index(number)];
-        if (here.peer != none) queue_of_[index(here.peer)] = none;
-        here = queue{peer};
+        queue& current = queues_[index(number)];
+        if (current.peer != none) queue_of_[index(current.peer)] = none;
+        current = queue{peer};
         queue_of_[index(peer)] = number;
         if (waits_[index(peer)]) std::erase(waiting_, peer);
         waits_[index(peer)] = false;
@@ -66,9 +66,9 @@ private:
     bool bind_idle(int peer) {
         for (std::size_t tried = 0; tried < queues_.size(); tried++) {
             const std::size_t number = next_++ % queues_.size(); // in turn: the last peer may come back
-            queue& here = queues_[number];
-            if (here.in_flight > 0) continue;
-            if (here.taken == 0 && here.patience-- > 0) continue;
+            queue& current = queues_[number];
+            if (current.in_flight > 0) continue;
+            if (current.taken == 0 && current.patience-- > 0) continue;
             bind(static_cast<int>(number), peer);
             return true;
         }

@@ -1,5 +1,5 @@
 // The network path over any MPI-3 library, two-sided: a write is a message whose tag is its number, and the target
-// receives it straight into the place of that number.
+// receives it straight into the memory of that number.
 #include "support/check.hpp"
 #include "transport/network.hpp"
 
@@ -42,8 +42,8 @@ std::string text_of(int code) {
     return {text.data(), static_cast<std::size_t>(length)};
 }
 
-void check(int code, const char* what) {
-    support::require(code == MPI_SUCCESS, error_code::process_lost, "MPI: {}: {}", what, text_of(code));
+void check(int code, const char* subject) {
+    support::require(code == MPI_SUCCESS, error_code::process_lost, "MPI: {}: {}", subject, text_of(code));
 }
 
 // "Open MPI v4.1.4" of a longer text.
@@ -75,7 +75,7 @@ public:
             request.provider);
         initialize();
         version_ = library_version();
-        check_place(request);
+        check_rank(request);
         // Nobody else's messages come here.
         check(MPI_Comm_dup(MPI_COMM_WORLD, &communicator_), "MPI_Comm_dup");
         check(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
@@ -172,7 +172,7 @@ private:
                          "thread, or ask MPI_Init_thread for MPI_THREAD_SERIALIZED");
     }
 
-    void check_place(const network_request& request) const {
+    void check_rank(const network_request& request) const {
         int rank = 0, size = 0;
         MPI_Comm_rank(MPI_COMM_WORLD, &rank);
         MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -189,9 +189,9 @@ private:
                          name(), peer, text_of(code));
     }
 
-    void begun(MPI_Request request, const operation& what) {
+    void begun(MPI_Request request, const operation& pending) {
         requests_.push_back(request);
-        operations_.push_back(what);
+        operations_.push_back(pending);
     }
 
     // Begins to receive what has come.
@@ -206,18 +206,18 @@ private:
             const int peer = status.MPI_SOURCE;
             const auto number = static_cast<std::uint32_t>(status.MPI_TAG);
             MPI_Request request = MPI_REQUEST_NULL;
-            std::byte* const place = place_of(number, static_cast<std::size_t>(bytes), peer);
-            check_message(MPI_Imrecv(place, bytes, MPI_BYTE, &message, &request), peer);
+            std::byte* const target = target_of(number, static_cast<std::size_t>(bytes), peer);
+            check_message(MPI_Imrecv(target, bytes, MPI_BYTE, &message, &request), peer);
             begun(request, {{network_event::kind::arrived, number}, peer});
         }
     }
 
-    std::byte* place_of(std::uint32_t number, std::size_t bytes, int peer) const {
+    std::byte* target_of(std::uint32_t number, std::size_t bytes, int peer) const {
         const auto after = exposed_.upper_bound(number);
         if (after != exposed_.begin()) {
-            const auto& [first_number, there] = *std::prev(after);
+            const auto& [first_number, exposed] = *std::prev(after);
             const std::size_t offset = (number - first_number) * unit_bytes;
-            if (offset < there.bytes && bytes <= there.bytes - offset) return there.base + offset;
+            if (offset < exposed.bytes && bytes <= exposed.bytes - offset) return exposed.base + offset;
         }
         support::fail(error_code::process_lost, "{}: process {} writes {} bytes as number {}, where no memory is",
                       name(), peer, bytes, number);

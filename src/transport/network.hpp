@@ -66,8 +66,8 @@ public:
     virtual void add_source(const void* base, std::size_t bytes) = 0;
 
     // Where processes can map each other's memory. share(): memory to expose, beginning at a page; null if any will do,
-    // and then reach() gives nothing. reach(): the memory of a connected process, in this one; who makes what he writes
-    // at its place there and names that place as the source spares a copy.
+    // and then reach() gives nothing. reach(): the memory of a connected process, in this one; whoever makes what he
+    // writes at its position in that memory and names that position as the source spares a copy.
     virtual shared_memory share(std::size_t) { return nullptr; }
     virtual shared_memory reach(int, const remote_memory&) { return nullptr; }
 
@@ -75,7 +75,7 @@ public:
     // where it arrives as `number`; the two belong together as expose() says. An event `sent` with `token` follows.
     // False: not now, the queues are full; try again after poll(). Writes are not ordered among each other: when one
     // has arrived, this says nothing of any other.
-    virtual bool write(int peer, const remote_memory& where, std::size_t offset, const void* source, std::size_t bytes,
+    virtual bool write(int peer, const remote_memory& region, std::size_t offset, const void* source, std::size_t bytes,
                        std::uint32_t number, std::uint64_t token) = 0;
 
     // Lets the library work. The next event, if there is one.

@@ -43,8 +43,8 @@ constexpr std::uint32_t api_version = FI_VERSION(1, 11);
 constexpr std::size_t poll_batch = 16;
 constexpr const char* loopback = "127.0.0.1";
 
-void check(long result, const char* what) {
-    support::require(result >= 0, error_code::no_path, "libfabric: {}: {}", what,
+void check(long result, const char* subject) {
+    support::require(result >= 0, error_code::no_path, "libfabric: {}: {}", subject,
                      fi_strerror(static_cast<int>(-result)));
 }
 
@@ -109,12 +109,13 @@ public:
             bytes, fi_mr_desc(add_memory(const_cast<void*>(base), bytes, FI_WRITE))};
     }
 
-    bool write(int peer, const remote_memory& where, std::size_t offset, const void* source, std::size_t bytes,
+    bool write(int peer, const remote_memory& region, std::size_t offset, const void* source, std::size_t bytes,
                std::uint32_t number, std::uint64_t token) override {
-        const fi_addr_t to = peers_.at(peer);
-        const std::uint64_t target = where.address + offset;
+        const fi_addr_t destination = peers_.at(peer);
+        const std::uint64_t target = region.address + offset;
         if (bytes <= info_->tx_attr->inject_size) {
-            const auto result = fi_inject_writedata(endpoint_.get(), source, bytes, number, to, target, where.key);
+            const auto result =
+                fi_inject_writedata(endpoint_.get(), source, bytes, number, destination, target, region.key);
             if (!is_taken(result, peer)) return false;
             sent_.push_back(token); // its source may change at once
             return true;
@@ -122,8 +123,8 @@ public:
         operation* const context = take_operation();
         context->peer = peer;
         context->token = token;
-        const auto result = fi_writedata(endpoint_.get(), source, bytes, descriptor_of(source), number, to, target,
-                                         where.key, &context->library);
+        const auto result = fi_writedata(endpoint_.get(), source, bytes, descriptor_of(source), number, destination,
+                                         target, region.key, &context->library);
         const bool taken = is_taken(result, peer);
         if (!taken) free_.push_back(context);
         return taken;
@@ -214,8 +215,8 @@ private:
             "libfabric has no provider{}{} that writes with remote completion data here ({}); `fi_info` lists "
             "what there is",
             request.provider.empty() ? "" : " ", request.provider, fi_strerror(-problem));
-        const auto choose = [&](const std::string& provider, const std::string& place, int memory_modes) {
-            owned_info found = list(provider, place, memory_modes);
+        const auto choose = [&](const std::string& provider, const std::string& source_address, int memory_modes) {
+            owned_info found = list(provider, source_address, memory_modes);
             if (found == nullptr) return false;
             info_ = std::move(found);
             return true;
@@ -265,8 +266,8 @@ private:
     }
 
     void* descriptor_of(const void* source) const {
-        const auto* const place = static_cast<const std::byte*>(source);
-        auto after = sources_.upper_bound(place);
+        const auto* const address = static_cast<const std::byte*>(source);
+        auto after = sources_.upper_bound(address);
         return after == sources_.begin() ? nullptr : std::prev(after)->second.descriptor;
     }
 

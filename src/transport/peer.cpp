@@ -39,15 +39,15 @@ std::optional<allocation> find_allocation(const void* address) {
 #endif
 
 std::string describe_foreign_memory(const void* address) {
-    int ours = 0;
+    int own_device = 0;
     cudaPointerAttributes attributes{};
     const bool known =
-        cudaGetDevice(&ours) == cudaSuccess && cudaPointerGetAttributes(&attributes, address) == cudaSuccess;
+        cudaGetDevice(&own_device) == cudaSuccess && cudaPointerGetAttributes(&attributes, address) == cudaSuccess;
     cudaGetLastError(); // not an error of the kernel
-    if (known && attributes.type == cudaMemoryTypeDevice && attributes.device != ours)
+    if (known && attributes.type == cudaMemoryTypeDevice && attributes.device != own_device)
         return fmt::format("memory of device {}, but this process's device is {}: allocate after the runtime is made, "
                            "which chooses the device",
-                           attributes.device, ours);
+                           attributes.device, own_device);
     return "no memory from cudaMalloc; other processes can map nothing else";
 }
 

@@ -62,7 +62,7 @@ public:
     // The invitation is the queue of the writes that the peer makes to us.
     std::string invite(int) override {
         const shared_memory slots = share(write_queue::capacity * sizeof(std::uint32_t));
-        from_.push_back({slots, write_queue(reinterpret_cast<std::uint32_t*>(slots.get()))});
+        incoming_.push_back({slots, write_queue(reinterpret_cast<std::uint32_t*>(slots.get()))});
         const remote_memory name = name_of(shared_.at(slots.get()).get());
         return {reinterpret_cast<const char*>(&name), sizeof name};
     }
@@ -74,7 +74,7 @@ public:
         std::memcpy(&queue, invitation.data(), sizeof queue);
         auto slots = reach(peer, queue);
         auto* const words = reinterpret_cast<std::uint32_t*>(slots.get());
-        at(peer).to = end{std::move(slots), write_queue(words)};
+        peer_at(peer).outgoing = end{std::move(slots), write_queue(words)};
     }
 
     remote_memory expose(void* base, std::size_t, std::uint32_t) override {
@@ -85,13 +85,13 @@ public:
 
     void add_source(const void*, std::size_t) override {}
 
-    shared_memory reach(int peer, const remote_memory& where) override { return memory_of(peer, where); }
+    shared_memory reach(int peer, const remote_memory& region) override { return memory_of(peer, region); }
 
-    bool write(int peer, const remote_memory& where, std::size_t offset, const void* source, std::size_t bytes,
+    bool write(int peer, const remote_memory& region, std::size_t offset, const void* source, std::size_t bytes,
                std::uint32_t number, std::uint64_t token) override {
-        write_queue& writes = at(peer).to->writes;
+        write_queue& writes = peer_at(peer).outgoing->writes;
         if (writes.is_full()) return false;
-        std::byte* const target = memory_of(peer, where).get() + offset;
+        std::byte* const target = memory_of(peer, region).get() + offset;
         if (target != source) std::memcpy(target, source, bytes);
         writes.push(number);
         sent_.push_back(token);
@@ -104,10 +104,10 @@ public:
             sent_.pop_front();
             return true;
         }
-        for (std::size_t i = 0; i < from_.size(); ++i) {
-            if (++next_ >= from_.size()) next_ = 0;
+        for (std::size_t i = 0; i < incoming_.size(); ++i) {
+            if (++next_ >= incoming_.size()) next_ = 0;
             std::uint32_t number = 0;
-            if (!from_[next_].writes.pop(number)) continue;
+            if (!incoming_[next_].writes.pop(number)) continue;
             event = {network_event::kind::arrived, number};
             return true;
         }
@@ -120,25 +120,25 @@ private:
         write_queue writes;
     };
     struct neighbour {
-        std::optional<end> to;
+        std::optional<end> outgoing;
         std::map<std::uint64_t, shared_memory> memory; // by inode
     };
 
-    neighbour& at(int process) { return peers_.at(static_cast<std::size_t>(process)); }
+    neighbour& peer_at(int process) { return peers_.at(static_cast<std::size_t>(process)); }
 
-    const shared_memory& memory_of(int process, const remote_memory& where) {
-        shared_memory& memory = at(process).memory[where.address];
-        if (memory == nullptr) memory = open_memory(process, where);
+    const shared_memory& memory_of(int process, const remote_memory& region) {
+        shared_memory& memory = peer_at(process).memory[region.address];
+        if (memory == nullptr) memory = open_memory(process, region);
         return memory;
     }
 
-    shared_memory open_memory(int process, const remote_memory& where) {
-        const auto pid = where.key >> 32, number = where.key & UINT32_MAX;
+    shared_memory open_memory(int process, const remote_memory& region) {
+        const auto pid = region.key >> 32, number = region.key & UINT32_MAX;
         const descriptor file(open(fmt::format("/proc/{}/fd/{}", pid, number).c_str(), O_RDWR | O_CLOEXEC));
         support::require(file.get() >= 0 || errno != EMFILE, error_code::out_of_resources,
                          "shm: cannot map memory of process {}: {}{}", process, std::strerror(errno), advice(errno));
         struct stat found {};
-        const bool is_it = file.get() >= 0 && fstat(file.get(), &found) == 0 && found.st_ino == where.address;
+        const bool is_it = file.get() >= 0 && fstat(file.get(), &found) == 0 && found.st_ino == region.address;
         support::require(is_it, error_code::no_path,
                          "shm: cannot map memory of process {} (pid {}): {}; it has ended, or its container hides its "
                          "processes from ours: then set DCUDA_TRANSPORT=ofi:tcp",
@@ -148,7 +148,7 @@ private:
 
     std::vector<neighbour> peers_;
     std::map<const std::byte*, descriptor> shared_; // by where we have it
-    std::vector<end> from_;
+    std::vector<end> incoming_;
     std::size_t next_ = 0;
     std::deque<std::uint64_t> sent_;
 };

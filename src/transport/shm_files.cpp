@@ -32,8 +32,8 @@ std::string choose_shm_name() {
 }
 
 void remove_shm_leftovers() {
-    const std::uint64_t ours = pid_namespace();
-    if (ours == 0) return;
+    const std::uint64_t own_namespace = pid_namespace();
+    if (own_namespace == 0) return;
     std::error_code ignored;
     for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
         std::uint64_t space = 0, start = 0;
@@ -42,7 +42,8 @@ void remove_shm_leftovers() {
         const std::string name = entry.path().filename();
         const int found =
             std::sscanf(name.c_str(), "dcuda-%" SCNu64 "-%d-%" SCNu64 "-%*16[0-9a-f]%n", &space, &pid, &start, &length);
-        if (found != 3 || static_cast<std::size_t>(length) != name.size() || space != ours || start == 0) continue;
+        if (found != 3 || static_cast<std::size_t>(length) != name.size() || space != own_namespace || start == 0)
+            continue;
         struct stat about {};
         if (lstat(entry.path().c_str(), &about) != 0 || !S_ISREG(about.st_mode) || about.st_uid != geteuid()) continue;
         if (support::find_process(pid).start != start) unlink(entry.path().c_str());

@@ -47,7 +47,7 @@ device open_device(const std::string& wanted) {
     int count = 0;
     const owned<ibv_device*, ibv_free_device_list> list(ibv_get_device_list(&count));
     std::string seen;
-    const auto reject = [&](const std::string& what) { seen += (seen.empty() ? "" : ", ") + what; };
+    const auto reject = [&](const std::string& description) { seen += (seen.empty() ? "" : ", ") + description; };
     for (int i = 0; list != nullptr && i < count; i++) {
         ibv_device* const candidate = list.get()[i];
         const std::string name = ibv_get_device_name(candidate);
@@ -92,36 +92,36 @@ device open_device(const std::string& wanted) {
 
 class reliable_connections final : public connections {
 public:
-    explicit reliable_connections(const resources& with) : with_(with) {}
+    explicit reliable_connections(const resources& shared) : resources_(shared) {}
 
     address invite(int peer) override {
         ibv_qp_init_attr init{};
         init.qp_type = IBV_QPT_RC;
-        init.send_cq = init.recv_cq = with_.completions;
-        init.srq = with_.receives;
-        init.cap.max_send_wr = with_.depth;
+        init.send_cq = init.recv_cq = resources_.completions;
+        init.srq = resources_.receives;
+        init.cap.max_send_wr = resources_.depth;
         init.cap.max_send_sge = 1;
         pair& made = pairs_[peer];
-        made.queue.reset(check(ibv_create_qp(with_.domain, &init), "making a queue pair"));
+        made.queue.reset(check(ibv_create_qp(resources_.domain, &init), "making a queue pair"));
         made.first_packet = static_cast<std::uint32_t>(random_()) & 0xffffff;
-        initialize(made.queue.get(), with_.used, true);
-        address here{};
-        here.kind = address::connection::reliable;
-        here.queue_pair = made.queue->qp_num;
-        here.first_packet = made.first_packet;
-        return here;
+        initialize(made.queue.get(), resources_.used, true);
+        address own_address{};
+        own_address.kind = address::connection::reliable;
+        own_address.queue_pair = made.queue->qp_num;
+        own_address.first_packet = made.first_packet;
+        return own_address;
     }
 
-    void connect(int peer, const address& there) override {
+    void connect(int peer, const address& peer_address) override {
         const pair& own = pairs_.at(peer);
         ibv_qp_attr change{};
         change.qp_state = IBV_QPS_RTR;
-        change.path_mtu = std::min(with_.used.attributes.active_mtu, there.mtu);
-        change.dest_qp_num = there.queue_pair;
-        change.rq_psn = there.first_packet;
+        change.path_mtu = std::min(resources_.used.attributes.active_mtu, peer_address.mtu);
+        change.dest_qp_num = peer_address.queue_pair;
+        change.rq_psn = peer_address.first_packet;
         change.max_dest_rd_atomic = 1;
         change.min_rnr_timer = rnr_delay;
-        change.ah_attr = path_to(with_.used, there);
+        change.ah_attr = path_to(resources_.used, peer_address);
         check(ibv_modify_qp(own.queue.get(), &change,
                             IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                                 IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
@@ -141,7 +141,7 @@ private:
         std::uint32_t first_packet;
     };
 
-    resources with_;
+    resources resources_;
     std::random_device random_;
     std::map<int, pair> pairs_;
 };
@@ -178,35 +178,35 @@ public:
         int queues = static_cast<int>(support::env_integer("DCUDA_VERBS_POOL", 0, 65536).value_or(0));
         if (queues == 0) queues = is_dynamic ? default_initiators : request.process_count;
         pool_.emplace(queues, request.process_count, depth);
-        const rdma::resources with{device_, domain_.get(), completions_.get(), receives_.get(), depth};
+        const rdma::resources shared{device_, domain_.get(), completions_.get(), receives_.get(), depth};
         if (is_dynamic)
-            connections_ = rdma::open_dynamic_connections(with, queues);
+            connections_ = rdma::open_dynamic_connections(shared, queues);
         else
-            connections_ = std::make_unique<rdma::reliable_connections>(with);
+            connections_ = std::make_unique<rdma::reliable_connections>(shared);
         max_part_ = std::min<std::size_t>(device_.attributes.max_msg_sz, std::size_t{1} << 30);
     }
 
     std::string name() const override { return "verbs (" + device_.name + ")"; }
 
     std::string invite(int peer) override {
-        rdma::address here = connections_->invite(peer);
-        here.lid = device_.attributes.lid;
-        here.gid = device_.gid;
-        here.mtu = device_.attributes.active_mtu;
-        own_kind_ = here.kind;
-        return {reinterpret_cast<const char*>(&here), sizeof(here)};
+        rdma::address own_address = connections_->invite(peer);
+        own_address.lid = device_.attributes.lid;
+        own_address.gid = device_.gid;
+        own_address.mtu = device_.attributes.active_mtu;
+        own_kind_ = own_address.kind;
+        return {reinterpret_cast<const char*>(&own_address), sizeof(own_address)};
     }
 
     void connect(int peer, std::string_view invitation) override {
-        rdma::address there{};
-        support::require(invitation.size() == sizeof(there), error_code::no_path,
+        rdma::address peer_address{};
+        support::require(invitation.size() == sizeof(peer_address), error_code::no_path,
                          "{}: the invitation of process {} has {} bytes, not {}", name(), peer, invitation.size(),
-                         sizeof(there));
-        std::memcpy(&there, invitation.data(), sizeof(there));
-        support::require(there.kind == own_kind_, error_code::no_path,
+                         sizeof(peer_address));
+        std::memcpy(&peer_address, invitation.data(), sizeof(peer_address));
+        support::require(peer_address.kind == own_kind_, error_code::no_path,
                          "{}: process {} uses another kind of connections: set DCUDA_VERBS_DC alike everywhere", name(),
                          peer);
-        connections_->connect(peer, there);
+        connections_->connect(peer, peer_address);
     }
 
     remote_memory expose(void* base, std::size_t bytes, std::uint32_t) override {
@@ -219,7 +219,7 @@ public:
         sources_.push_back(add_memory(const_cast<void*>(base), bytes, 0));
     }
 
-    bool write(int peer, const remote_memory& where, std::size_t offset, const void* source, std::size_t bytes,
+    bool write(int peer, const remote_memory& region, std::size_t offset, const void* source, std::size_t bytes,
                std::uint32_t number, std::uint64_t token) override {
         // What exceeds the port's largest message precedes the write with the number, which comes last: the writes of
         // one connection are placed in order.
@@ -240,12 +240,12 @@ public:
         work.wr_id = static_cast<std::uint64_t>(running - operations_.data());
         work.sg_list = &piece;
         work.num_sge = 1;
-        work.wr.rdma.rkey = static_cast<std::uint32_t>(where.key);
+        work.wr.rdma.rkey = static_cast<std::uint32_t>(region.key);
         for (std::size_t done = 0; done < bytes; done += piece.length) {
             const bool is_last = bytes - done <= max_part_;
             piece.addr = reinterpret_cast<std::uintptr_t>(source) + done;
             piece.length = static_cast<std::uint32_t>(std::min(bytes - done, max_part_));
-            work.wr.rdma.remote_addr = where.address + offset + done;
+            work.wr.rdma.remote_addr = region.address + offset + done;
             work.opcode = is_last ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
             work.send_flags = is_last ? IBV_SEND_SIGNALED : 0;
             if (is_last) work.imm_data = htonl(number);

@@ -27,16 +27,16 @@ using owned_queue_pair = owned<ibv_qp, ibv_destroy_qp>;
 
 // For calls that return an object or set errno.
 template <class Object>
-Object* check(Object* object, const char* what) {
+Object* check(Object* object, const char* subject) {
     if (object == nullptr)
-        support::fail(error_code::no_path, "verbs: {}: {} (errno {})", what, std::strerror(errno), errno);
+        support::fail(error_code::no_path, "verbs: {}: {} (errno {})", subject, std::strerror(errno), errno);
     return object;
 }
 
 // For calls that return an errno.
-inline void check(int number, const char* what) {
+inline void check(int number, const char* subject) {
     if (number != 0)
-        support::fail(error_code::no_path, "verbs: {}: {} (errno {})", what, std::strerror(number), number);
+        support::fail(error_code::no_path, "verbs: {}: {} (errno {})", subject, std::strerror(number), number);
 }
 
 // An open device with the port that is used.
@@ -70,7 +70,7 @@ class connections {
 public:
     virtual ~connections() = default;
     virtual address invite(int peer) = 0;
-    virtual void connect(int peer, const address& there) = 0;
+    virtual void connect(int peer, const address& peer_address) = 0;
     // Posts one write through the send queue of this number; returns an errno.
     virtual int post(int queue, int peer, ibv_send_wr& write) = 0;
 };
@@ -85,7 +85,7 @@ struct resources {
 };
 
 // Throws error(no_path) where there is no such thing.
-std::unique_ptr<connections> open_dynamic_connections(const resources& with, int queues);
+std::unique_ptr<connections> open_dynamic_connections(const resources& shared, int queues);
 
 // As rnr_retry: a receiver without free receives slows its senders down, no more. It is asked again after 0.32 ms.
 constexpr std::uint8_t endless = 7;
@@ -95,13 +95,15 @@ constexpr std::uint8_t rnr_delay = 10;
 constexpr std::uint8_t retries = 6;
 constexpr std::uint8_t retry_timeout = 18;
 
-inline ibv_ah_attr path_to(const device& from, const address& there) {
+inline ibv_ah_attr path_to(const device& own_device, const address& peer_address) {
     ibv_ah_attr path{};
-    path.port_num = from.port;
-    path.dlid = static_cast<std::uint16_t>(there.lid);
-    path.is_global = from.is_ethernet() || from.gid.global.subnet_prefix != there.gid.global.subnet_prefix ? 1 : 0;
-    path.grh.dgid = there.gid;
-    path.grh.sgid_index = from.gid_index;
+    path.port_num = own_device.port;
+    path.dlid = static_cast<std::uint16_t>(peer_address.lid);
+    path.is_global =
+        own_device.is_ethernet() || own_device.gid.global.subnet_prefix != peer_address.gid.global.subnet_prefix ? 1
+                                                                                                                 : 0;
+    path.grh.dgid = peer_address.gid;
+    path.grh.sgid_index = own_device.gid_index;
     path.grh.hop_limit = 64;
     return path;
 }

@@ -19,23 +19,23 @@ constexpr const char* cure = "unset DCUDA_VERBS_DC to use reliable connections";
 
 class dynamic_connections final : public connections {
 public:
-    dynamic_connections(const resources& with, int queues) : with_(with), key_(std::random_device()()) {
+    dynamic_connections(const resources& shared, int queues) : resources_(shared), key_(std::random_device()()) {
         ibv_qp_init_attr_ex init{};
         init.qp_type = IBV_QPT_DRIVER;
         init.comp_mask = IBV_QP_INIT_ATTR_PD;
-        init.pd = with.domain;
-        init.send_cq = init.recv_cq = with.completions;
-        init.srq = with.receives;
+        init.pd = shared.domain;
+        init.send_cq = init.recv_cq = shared.completions;
+        init.srq = shared.receives;
         mlx5dv_qp_init_attr kind{};
         kind.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC;
         kind.dc_init_attr.dc_type = MLX5DV_DCTYPE_DCT;
         kind.dc_init_attr.dct_access_key = key_;
         target_ = create(init, kind);
-        initialize(target_.get(), with.used, true);
+        initialize(target_.get(), shared.used, true);
         ibv_qp_attr ready = ready_to_receive();
         ready.min_rnr_timer = rnr_delay;
-        ready.ah_attr.is_global = with.used.is_ethernet() ? 1 : 0;
-        ready.ah_attr.grh.sgid_index = with.used.gid_index;
+        ready.ah_attr.is_global = shared.used.is_ethernet() ? 1 : 0;
+        ready.ah_attr.grh.sgid_index = shared.used.gid_index;
         ready.ah_attr.grh.hop_limit = 64;
         check(ibv_modify_qp(target_.get(), &ready, IBV_QP_STATE | IBV_QP_PATH_MTU | IBV_QP_AV | IBV_QP_MIN_RNR_TIMER),
               "making the dynamic target ready");
@@ -43,26 +43,26 @@ public:
     }
 
     address invite(int) override {
-        address here{};
-        here.kind = address::connection::dynamic;
-        here.queue_pair = target_->qp_num; // known since the target is ready
-        here.key = key_;
-        return here;
+        address own_address{};
+        own_address.kind = address::connection::dynamic;
+        own_address.queue_pair = target_->qp_num; // known since the target is ready
+        own_address.key = key_;
+        return own_address;
     }
 
-    void connect(int peer, const address& there) override {
-        ibv_ah_attr path = path_to(with_.used, there);
-        peers_[peer] = {
-            owned<ibv_ah, ibv_destroy_ah>(check(ibv_create_ah(with_.domain, &path), "making the path to a process")),
-            there.queue_pair, there.key};
+    void connect(int peer, const address& peer_address) override {
+        ibv_ah_attr path = path_to(resources_.used, peer_address);
+        peers_[peer] = {owned<ibv_ah, ibv_destroy_ah>(
+                            check(ibv_create_ah(resources_.domain, &path), "making the path to a process")),
+                        peer_address.queue_pair, peer_address.key};
     }
 
     // A queue comes here with another peer only when nothing is in flight in it (initiator_pool), so its connection to
     // the last peer has nothing to lose.
     int post(int queue, int peer, ibv_send_wr& write) override {
-        const initiator& through = initiators_[static_cast<std::size_t>(queue)];
-        const target& to = peers_.at(peer);
-        ibv_qp_ex* const pair = through.extended;
+        const initiator& sender = initiators_[static_cast<std::size_t>(queue)];
+        const target& destination = peers_.at(peer);
+        ibv_qp_ex* const pair = sender.extended;
         ibv_wr_start(pair);
         pair->wr_id = write.wr_id;
         pair->wr_flags = write.send_flags;
@@ -70,7 +70,7 @@ public:
             ibv_wr_rdma_write_imm(pair, write.wr.rdma.rkey, write.wr.rdma.remote_addr, write.imm_data);
         else
             ibv_wr_rdma_write(pair, write.wr.rdma.rkey, write.wr.rdma.remote_addr);
-        mlx5dv_wr_set_dc_addr(through.mlx5, to.path.get(), to.number, to.key);
+        mlx5dv_wr_set_dc_addr(sender.mlx5, destination.path.get(), destination.number, destination.key);
         ibv_wr_set_sge(pair, write.sg_list->lkey, write.sg_list->addr, write.sg_list->length);
         return ibv_wr_complete(pair);
     }
@@ -88,9 +88,9 @@ private:
     };
 
     owned_queue_pair create(ibv_qp_init_attr_ex& init, mlx5dv_qp_init_attr& kind) {
-        ibv_qp* const pair = mlx5dv_create_qp(with_.used.context.get(), &init, &kind);
+        ibv_qp* const pair = mlx5dv_create_qp(resources_.used.context.get(), &init, &kind);
         support::require(pair != nullptr, error_code::no_path,
-                         "verbs: {} makes no dynamically connected queue pairs ({}); {}", with_.used.name,
+                         "verbs: {} makes no dynamically connected queue pairs ({}); {}", resources_.used.name,
                          std::strerror(errno), cure);
         return owned_queue_pair(pair);
     }
@@ -98,8 +98,8 @@ private:
     ibv_qp_attr ready_to_receive() const {
         ibv_qp_attr change{};
         change.qp_state = IBV_QPS_RTR;
-        change.path_mtu = with_.used.attributes.active_mtu;
-        change.ah_attr.port_num = with_.used.port;
+        change.path_mtu = resources_.used.attributes.active_mtu;
+        change.ah_attr.port_num = resources_.used.port;
         return change;
     }
 
@@ -108,15 +108,15 @@ private:
         init.qp_type = IBV_QPT_DRIVER;
         init.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
         init.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
-        init.pd = with_.domain;
-        init.send_cq = init.recv_cq = with_.completions;
-        init.cap.max_send_wr = with_.depth;
+        init.pd = resources_.domain;
+        init.send_cq = init.recv_cq = resources_.completions;
+        init.cap.max_send_wr = resources_.depth;
         init.cap.max_send_sge = 1;
         mlx5dv_qp_init_attr kind{};
         kind.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC;
         kind.dc_init_attr.dc_type = MLX5DV_DCTYPE_DCI;
         owned_queue_pair pair = create(init, kind);
-        initialize(pair.get(), with_.used, false);
+        initialize(pair.get(), resources_.used, false);
         ibv_qp_attr ready = ready_to_receive();
         check(ibv_modify_qp(pair.get(), &ready, IBV_QP_STATE | IBV_QP_PATH_MTU), "making a dynamic initiator ready");
         make_ready_to_send(pair.get(), 0);
@@ -124,7 +124,7 @@ private:
         initiators_.push_back({std::move(pair), extended, mlx5dv_qp_ex_from_ibv_qp_ex(extended)});
     }
 
-    resources with_;
+    resources resources_;
     std::uint64_t key_;
     std::map<int, target> peers_;
     owned_queue_pair target_;
@@ -133,11 +133,11 @@ private:
 
 } // namespace
 
-std::unique_ptr<connections> open_dynamic_connections(const resources& with, int queues) {
-    support::require(mlx5dv_is_supported(with.used.context->device), error_code::no_path,
-                     "verbs: {} has no dynamically connected transport, which mlx5 devices have; {}", with.used.name,
+std::unique_ptr<connections> open_dynamic_connections(const resources& shared, int queues) {
+    support::require(mlx5dv_is_supported(shared.used.context->device), error_code::no_path,
+                     "verbs: {} has no dynamically connected transport, which mlx5 devices have; {}", shared.used.name,
                      cure);
-    return std::make_unique<dynamic_connections>(with, queues);
+    return std::make_unique<dynamic_connections>(shared, queues);
 }
 
 } // namespace dcuda::transport::rdma

@@ -74,15 +74,16 @@ void print_device(int index) {
 void print_paths(int devices) {
     if (devices < 2) return;
     fmt::print("Paths between devices:\n");
-    for (int from = 0; from < devices; ++from)
-        for (int to = 0; to < devices; ++to) {
-            if (from == to) continue;
-            const transport::path path = transport::path_between(from, to);
+    for (int source = 0; source < devices; ++source)
+        for (int target = 0; target < devices; ++target) {
+            if (source == target) continue;
+            const transport::path path = transport::path_between(source, target);
             int rank = 0, atomics = 0;
-            cuda::check(cudaDeviceGetP2PAttribute(&rank, cudaDevP2PAttrPerformanceRank, from, to), "asking for a link");
-            cuda::check(cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, from, to),
+            cuda::check(cudaDeviceGetP2PAttribute(&rank, cudaDevP2PAttrPerformanceRank, source, target),
                         "asking for a link");
-            fmt::print("  {} -> {}: {}", from, to, to_string(path));
+            cuda::check(cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, source, target),
+                        "asking for a link");
+            fmt::print("  {} -> {}: {}", source, target, to_string(path));
             if (path == transport::path::peer)
                 fmt::print(", {}", atomics != 0 ? "NVLink (native atomics)" : "PCIe (no native atomics)");
             else

@@ -95,15 +95,13 @@ constexpr std::uint8_t rnr_delay = 10;
 constexpr std::uint8_t retries = 6;
 constexpr std::uint8_t retry_timeout = 18;
 
-inline ibv_ah_attr path_to(const device& own_device, const address& peer_address) {
+inline ibv_ah_attr path_to(const device& own, const address& peer) {
     ibv_ah_attr path{};
-    path.port_num = own_device.port;
-    path.dlid = static_cast<std::uint16_t>(peer_address.lid);
-    path.is_global =
-        own_device.is_ethernet() || own_device.gid.global.subnet_prefix != peer_address.gid.global.subnet_prefix ? 1
-                                                                                                                 : 0;
-    path.grh.dgid = peer_address.gid;
-    path.grh.sgid_index = own_device.gid_index;
+    path.port_num = own.port;
+    path.dlid = static_cast<std::uint16_t>(peer.lid);
+    path.is_global = own.is_ethernet() || own.gid.global.subnet_prefix != peer.gid.global.subnet_prefix ? 1 : 0;
+    path.grh.dgid = peer.gid;
+    path.grh.sgid_index = own.gid_index;
     path.grh.hop_limit = 64;
     return path;
 }

@@ -53,9 +53,9 @@ private:
         if (finishing_ && host_.reached() == host::phase::finished) over_ = true;
     }
 
-    void handle(const message& what) {
-        fields rest(what);
-        const std::string& kind = what[0];
+    void handle(const message& received) {
+        fields rest(received);
+        const std::string& kind = received[0];
         if (kind == "prepare") return attempt([&] { prepare(rest); });
         if (kind == "start") return attempt([&] { start(rest.text()); });
         if (kind == "signal") {
@@ -83,31 +83,31 @@ private:
         }
     }
 
-    void prepare(fields& from) {
-        share what;
-        const std::string name = from.text(), directory = from.text();
-        for (const auto& variable : from.list()) {
+    void prepare(fields& arguments) {
+        job_share share;
+        const std::string name = arguments.text(), directory = arguments.text();
+        for (const auto& variable : arguments.list()) {
             const auto equal = variable.find('=');
             setenv(variable.substr(0, equal).c_str(), variable.c_str() + equal + 1, 1);
         }
-        what.first = static_cast<int>(from.number());
-        what.count = static_cast<int>(from.number());
-        what.total = static_cast<int>(from.number());
-        what.key = from.text();
-        what.environment = from.list();
-        what.command = from.list();
-        what.listens = from.number() != 0;
-        what.interface = from.text();
+        share.first = static_cast<int>(arguments.number());
+        share.count = static_cast<int>(arguments.number());
+        share.total = static_cast<int>(arguments.number());
+        share.key = arguments.text();
+        share.environment = arguments.list();
+        share.command = arguments.list();
+        share.listens = arguments.number() != 0;
+        share.interface = arguments.text();
 
         if (chdir(directory.c_str()) != 0) fail_errno("cannot change to the working directory " + directory);
         try {
-            host_.prepare(what);
+            host_.prepare(share);
         } catch (const start_error& problem) {
             throw start_error(problem.exit_code, fmt::format("{} (in {})", problem.what(), directory));
         }
         std::string address;
-        if (what.listens) {
-            auto listener = listen_for_others(name, what.interface);
+        if (share.listens) {
+            auto listener = listen_for_others(name, share.interface);
             host_.listen_with(std::move(listener.socket));
             address = listener.address;
         }

@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::size_t max_message_bytes = 64 << 20, max_noise_bytes = 1 << 16;
 
-void append_number(std::string& to, std::size_t number) {
-    for (int byte = 0; byte < 4; ++byte) to.push_back(static_cast<char>(number >> (8 * byte)));
+void append_number(std::string& target, std::size_t number) {
+    for (int byte = 0; byte < 4; ++byte) target.push_back(static_cast<char>(number >> (8 * byte)));
 }
 
 std::size_t number_at(std::string_view text, std::size_t offset) {
@@ -39,8 +39,8 @@ message parse(std::string_view text) {
 } // namespace
 
 const std::string& fields::text() {
-    if (next_ >= from_->size()) malformed();
-    return (*from_)[next_++];
+    if (next_ >= source_->size()) malformed();
+    return (*source_)[next_++];
 }
 
 long fields::number() {
@@ -57,9 +57,9 @@ std::vector<std::string> fields::list() {
     return result;
 }
 
-void append_list(message& to, const std::vector<std::string>& list) {
-    to.push_back(std::to_string(list.size()));
-    to.insert(to.end(), list.begin(), list.end());
+void append_list(message& target, const std::vector<std::string>& list) {
+    target.push_back(std::to_string(list.size()));
+    target.insert(target.end(), list.begin(), list.end());
 }
 
 channel::channel(int in, int out, bool is_agent) : in_(in), out_(out), greeted_(is_agent) {
@@ -68,9 +68,9 @@ channel::channel(int in, int out, bool is_agent) : in_(in), out_(out), greeted_(
     if (is_agent) out_.add(greeting);
 }
 
-void channel::send(const message& what) {
+void channel::send(const message& content) {
     std::string body;
-    for (const auto& each : what) {
+    for (const auto& each : content) {
         append_number(body, each.size());
         body += each;
     }

@@ -17,17 +17,17 @@ using message = std::vector<std::string>;
 // Takes a message apart from its second string on. Throws std::runtime_error if there is not what is asked for.
 class fields {
 public:
-    explicit fields(const message& from) : from_(&from) {}
+    explicit fields(const message& source) : source_(&source) {}
     const std::string& text();
     long number();
     std::vector<std::string> list(); // sent as its length and its elements
 
 private:
-    const message* from_;
+    const message* source_;
     std::size_t next_ = 1;
 };
 
-void append_list(message& to, const std::vector<std::string>& list);
+void append_list(message& target, const std::vector<std::string>& list);
 
 // Both sides send something every few seconds; a side that has not is gone, even if its connection never ends.
 class channel {
@@ -36,7 +36,7 @@ public:
     static constexpr std::string_view greeting = "\ndcuda-run agent\n";
 
     channel(int in, int out, bool is_agent);
-    void send(const message& what);
+    void send(const message& content);
     void watch(event_loop& loop);
     std::optional<message> next(); // that has arrived
     void read_some();

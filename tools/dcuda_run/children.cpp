@@ -47,13 +47,13 @@ std::vector<pid_t> descendants(pid_t except) {
 
 // A message to the guard.
 struct notice {
-    enum class kind : int { started, gone, key } what; // a group; a group that has no members any more; the job's key
+    enum class kind : int { started, gone, key } type; // a group; a group that has no members any more; the job's key
     pid_t group;
     char key[64];
 };
 
-void notify_guard(const unique_fd& guard, notice::kind what, pid_t group, std::string_view key = {}) {
-    notice text{what, group, {}};
+void notify_guard(const unique_fd& guard, notice::kind type, pid_t group, std::string_view key = {}) {
+    notice text{type, group, {}};
     key.copy(text.key, sizeof text.key - 1);
     [[maybe_unused]] const auto written = write(guard.get(), &text, sizeof text);
 }
@@ -75,9 +75,9 @@ void guard_job(int notices) {
     std::vector<pid_t> groups;
     std::string variable;
     for (notice next; read(notices, &next, sizeof next) == sizeof next;) {
-        if (next.what == notice::kind::started) groups.push_back(next.group);
-        if (next.what == notice::kind::gone) std::erase(groups, next.group);
-        if (next.what == notice::kind::key) variable = std::string("DCUDA_JOB=") + next.key;
+        if (next.type == notice::kind::started) groups.push_back(next.group);
+        if (next.type == notice::kind::gone) std::erase(groups, next.group);
+        if (next.type == notice::kind::key) variable = std::string("DCUDA_JOB=") + next.key;
     }
     for (pid_t group : groups) kill(-group, SIGKILL);
     if (variable.empty()) return;
@@ -90,15 +90,15 @@ void guard_job(int notices) {
 }
 
 // In the new process: does not return.
-[[noreturn]] void become(const child& what, const sigset_t& mask, int failure) {
+[[noreturn]] void become(const child& description, const sigset_t& mask, int failure) {
     auto fail = [&] {
         [[maybe_unused]] const auto written = write(failure, &errno, sizeof errno);
         _exit(exit_not_executable);
     };
-    for (int to = 0; to < 3; ++to)
-        if (what.fds[to] >= 0 && dup2(what.fds[to], to) < 0) fail();
-    for (int fd : what.kept_fds) fcntl(fd, F_SETFD, 0);
-    for (const auto& variable : what.environment) {
+    for (int stream = 0; stream < 3; ++stream)
+        if (description.fds[stream] >= 0 && dup2(description.fds[stream], stream) < 0) fail();
+    for (int fd : description.kept_fds) fcntl(fd, F_SETFD, 0);
+    for (const auto& variable : description.environment) {
         const auto equal = variable.find('=');
         if (equal == variable.npos)
             unsetenv(variable.c_str());
@@ -106,13 +106,13 @@ void guard_job(int notices) {
             setenv(variable.substr(0, equal).c_str(), variable.c_str() + equal + 1, 1);
     }
     std::vector<char*> arguments;
-    for (const auto& argument : what.arguments) arguments.push_back(const_cast<char*>(argument.c_str()));
+    for (const auto& argument : description.arguments) arguments.push_back(const_cast<char*>(argument.c_str()));
     arguments.push_back(nullptr);
     signal(SIGPIPE, SIG_DFL);
     signal(SIGXFSZ, SIG_DFL);
     signal(SIGTTIN, SIG_DFL);
     sigprocmask(SIG_SETMASK, &mask, nullptr);
-    execv(what.program.c_str(), arguments.data());
+    execv(description.program.c_str(), arguments.data());
     fail();
     std::abort(); // not reached
 }
@@ -135,9 +135,9 @@ void children::start_guard() {
         return;
     }
     setsid();
-    sigset_t all;
-    sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, nullptr);
+    sigset_t every_signal;
+    sigfillset(&every_signal);
+    sigprocmask(SIG_SETMASK, &every_signal, nullptr);
     // Who waits for the end of our output, or of another pipe that we inherited, shall not wait for the guard.
     dup2(pipe.read.get(), 0);
     close_range(1, ~0U, 0);
@@ -149,16 +149,16 @@ void children::start_guard() {
 
 void children::mark(const std::string& key) { notify_guard(guard_pipe_, notice::kind::key, 0, key); }
 
-pid_t children::start(const child& what) {
+pid_t children::start(const child& description) {
     auto failure = make_pipe();
     const pid_t parent = getpid();
     const pid_t pid = fork();
-    if (pid < 0) fail_errno(fmt::format("cannot start {}", what.program));
+    if (pid < 0) fail_errno(fmt::format("cannot start {}", description.program));
     if (pid == 0) {
         setpgid(0, 0);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != parent) _exit(EXIT_FAILURE); // it died before the line above
-        become(what, mask_, failure.write.get());
+        become(description, mask_, failure.write.get());
     }
     setpgid(pid, pid); // both sides do it, whoever comes first
     failure.write.reset();
@@ -166,7 +166,7 @@ pid_t children::start(const child& what) {
     int problem = 0;
     if (read(failure.read.get(), &problem, sizeof problem) == sizeof problem)
         throw start_error(problem == ENOENT ? exit_not_found : exit_not_executable,
-                          fmt::format("cannot start {}: {}", what.program, std::strerror(problem)));
+                          fmt::format("cannot start {}: {}", description.program, std::strerror(problem)));
     return pid;
 }
 

@@ -27,8 +27,8 @@ public:
     children(const children&) = delete;
     ~children() { end(); }
 
-    void mark(const std::string& key); // of the job: all processes that start from now on have it as DCUDA_JOB
-    pid_t start(const child& what);    // in a process group of its own
+    void mark(const std::string& key);     // of the job: all processes that start from now on have it as DCUDA_JOB
+    pid_t start(const child& description); // in a process group of its own
     std::vector<std::pair<pid_t, int>> reap();
     void kill_all(); // and what they started
     void end();      // the same, and the guard: nothing can be started any more

@@ -11,7 +11,7 @@
 namespace launch {
 
 // What one host runs of a job.
-struct share {
+struct job_share {
     int first = 0, count = 0, total = 0; // its processes among all
     std::string key;                     // of the job, secret
     std::vector<std::string> environment;
@@ -32,7 +32,7 @@ public:
     virtual void ended(int index, pid_t pid, int status) = 0;
     virtual void blamed(int speaker, int culprit) = 0; // processes: who failed first, as a runtime has learnt
     virtual void say(const std::string& text) = 0;
-    virtual void lost(const host& which, int exit_code, const std::string& why) = 0; // with all that ran there
+    virtual void lost(const host& lost_host, int exit_code, const std::string& reason) = 0; // with all that ran there
 
 protected:
     ~host_events() = default;
@@ -47,8 +47,8 @@ public:
     virtual phase reached() const = 0;
     virtual int gpus() const = 0; // from phase connected on
 
-    virtual void prepare(const share& what) = 0; // on to phase ready
-    virtual std::string rendezvous() const = 0;  // from then on: where it listens, if it does
+    virtual void prepare(const job_share& share) = 0; // on to phase ready
+    virtual std::string rendezvous() const = 0;       // from then on: where it listens, if it does
     virtual void start(const std::string& rendezvous) = 0;
     virtual void signal_all(int signal) = 0;
     virtual void input(std::string_view text) = 0; // for process 0; no text: the end

@@ -10,22 +10,22 @@ namespace launch {
 
 namespace {
 
-int parse_slots(const std::string& text, const std::string& where) {
+int parse_slots(const std::string& text, const std::string& location) {
     int slots = 0;
     if (text.empty() || text.size() > 5 || text.find_first_not_of("0123456789") != text.npos ||
         (slots = std::stoi(text)) < 1 || slots > max_processes)
         throw start_error(
-            2, fmt::format("{}: expected a number of slots from 1 to {}, not '{}'", where, max_processes, text));
+            2, fmt::format("{}: expected a number of slots from 1 to {}, not '{}'", location, max_processes, text));
     return slots;
 }
 
 // host, host:slots or [IPv6 address]:slots
-host_entry parse_host(const std::string& text, const std::string& where) {
+host_entry parse_host(const std::string& text, const std::string& location) {
     host_entry result;
     std::string slots;
     if (text.starts_with('[')) {
         const auto end = text.find(']');
-        if (end == text.npos) throw start_error(2, fmt::format("{}: '{}' lacks a ]", where, text));
+        if (end == text.npos) throw start_error(2, fmt::format("{}: '{}' lacks a ]", location, text));
         result.name = text.substr(1, end - 1);
         slots = text.substr(end + 1);
     } else {
@@ -33,14 +33,14 @@ host_entry parse_host(const std::string& text, const std::string& where) {
         result.name = text.substr(0, colon);
         if (colon != text.npos) slots = text.substr(colon);
         if (slots.find(':', 1) != slots.npos)
-            throw start_error(2, fmt::format("{}: '{}': write an IPv6 address in brackets", where, text));
+            throw start_error(2, fmt::format("{}: '{}': write an IPv6 address in brackets", location, text));
     }
     // ssh would take a dash for an option.
     if (result.name.empty() || result.name[0] == '-')
-        throw start_error(2, fmt::format("{}: '{}' is no host[:slots]", where, text));
+        throw start_error(2, fmt::format("{}: '{}' is no host[:slots]", location, text));
     if (!slots.empty()) {
-        if (slots[0] != ':') throw start_error(2, fmt::format("{}: '{}' is no host[:slots]", where, text));
-        result.slots = parse_slots(slots.substr(1), where);
+        if (slots[0] != ':') throw start_error(2, fmt::format("{}: '{}' is no host[:slots]", location, text));
+        result.slots = parse_slots(slots.substr(1), location);
     }
     return result;
 }
@@ -69,15 +69,15 @@ std::vector<host_entry> parse_host_file(const std::string& contents, const std::
     std::vector<host_entry> hosts;
     int number = 0;
     for (std::string line; std::getline(file, line);) {
-        const std::string where = fmt::format("{}:{}", path, ++number);
+        const std::string location = fmt::format("{}:{}", path, ++number);
         std::istringstream words(line.substr(0, line.find('#')));
         std::string name, word;
         if (!(words >> name)) continue;
-        host_entry entry = parse_host(name, where);
+        host_entry entry = parse_host(name, location);
         while (words >> word) {
             if (!word.starts_with("slots="))
-                throw start_error(2, fmt::format("{}: expected host[:N] or host slots=N, not '{}'", where, word));
-            entry.slots = parse_slots(word.substr(6), where);
+                throw start_error(2, fmt::format("{}: expected host[:N] or host slots=N, not '{}'", location, word));
+            entry.slots = parse_slots(word.substr(6), location);
         }
         add_host(hosts, entry);
     }

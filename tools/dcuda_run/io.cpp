@@ -19,7 +19,9 @@ constexpr std::size_t max_line_bytes = 1 << 20;
 
 } // namespace
 
-void fail_errno(const std::string& what, int code) { throw start_error(code, what + ": " + std::strerror(errno)); }
+void fail_errno(const std::string& subject, int code) {
+    throw start_error(code, subject + ": " + std::strerror(errno));
+}
 
 void unique_fd::reset() {
     if (fd_ >= 0) close(std::exchange(fd_, -1));

@@ -22,7 +22,7 @@ struct start_error : std::runtime_error {
     int exit_code;
 };
 
-[[noreturn]] void fail_errno(const std::string& what, int code = EXIT_FAILURE);
+[[noreturn]] void fail_errno(const std::string& subject, int code = EXIT_FAILURE);
 
 // Owns a descriptor.
 class unique_fd {
@@ -62,7 +62,7 @@ void create_output_folder(const std::string& folder);
 class event_loop {
 public:
     void watch(int fd, short events, std::function<void(short)> handler);
-    void wake_at(clock::time_point when) { wake_ = wake_ ? std::min(*wake_, when) : when; }
+    void wake_at(clock::time_point time) { wake_ = wake_ ? std::min(*wake_, time) : time; }
     void wait();
 
 private:

@@ -48,23 +48,23 @@ int launcher::run() {
 
 void launcher::start_job() {
     lay_out_job();
-    share what;
-    what.key = random_key();
-    what.environment = options_.environment;
-    what.command = options_.command;
-    what.interface = options_.interface;
-    for (const auto& each : parts_) what.total += each.what.count;
+    job_share share;
+    share.key = random_key();
+    share.environment = options_.environment;
+    share.command = options_.command;
+    share.interface = options_.interface;
+    for (const auto& each : parts_) share.total += each.share.count;
     for (auto& each : parts_) {
-        what.count = each.what.count;
-        what.listens = what.first == 0 && parts_.size() > 1;
-        each.what = what;
-        what.first += what.count;
-        each.host->prepare(each.what);
+        share.count = each.share.count;
+        share.listens = share.first == 0 && parts_.size() > 1;
+        each.share = share;
+        share.first += share.count;
+        each.host->prepare(each.share);
     }
-    running_.assign(static_cast<std::size_t>(what.total), true);
-    running_count_ = what.total;
+    running_.assign(static_cast<std::size_t>(share.total), true);
+    running_count_ = share.total;
     blame_.resize(running_.size());
-    for (int i = 0; i < what.total; ++i) {
+    for (int i = 0; i < share.total; ++i) {
         const std::string label = options_.prefix ? fmt::format("[{}] ", i) : "";
         for (int stream : {STDOUT_FILENO, STDERR_FILENO}) {
             if (options_.prefix) lines_.emplace_back(sink_of(stream), label);
@@ -87,9 +87,9 @@ void launcher::lay_out_job() {
     if (options_.hosts.empty()) {
         // A terminal lets only its foreground group read, and that is ours: we read for process 0.
         relay_input_ = isatty(STDIN_FILENO);
-        const local_host::settings how{options_.prefix, relay_input_, options_.output_folder};
-        parts_.push_back({std::make_unique<local_host>(how, children_, *this), {}});
-        parts_[0].what.count = options_.count > 0 ? options_.count : std::max(1, parts_[0].host->gpus());
+        const local_host::settings settings{options_.prefix, relay_input_, options_.output_folder};
+        parts_.push_back({std::make_unique<local_host>(settings, children_, *this), {}});
+        parts_[0].share.count = options_.count > 0 ? options_.count : std::max(1, parts_[0].host->gpus());
         return;
     }
     relay_input_ = true;
@@ -103,20 +103,20 @@ void launcher::lay_out_job() {
     if (options_.count > 0) counts = lay_out(options_.hosts, options_.count);
     for (std::size_t i = 0; i < counts.size(); ++i) {
         if (options_.count > 0 && counts[i] == 0) continue;
-        auto there =
+        auto other_host =
             std::make_unique<remote_host>(options_.hosts[i].name, options_.ssh, options_.agent, children_, *this);
-        auto& more = parts_.emplace_back();
-        more.host = std::move(there);
-        more.what.count = options_.count > 0 ? counts[i] : options_.hosts[i].slots;
+        auto& added = parts_.emplace_back();
+        added.host = std::move(other_host);
+        added.share.count = options_.count > 0 ? counts[i] : options_.hosts[i].slots;
     }
     wait_for(host::phase::connected);
     for (auto& each : parts_)
-        if (each.what.count == 0) each.what.count = std::max(1, each.host->gpus());
+        if (each.share.count == 0) each.share.count = std::max(1, each.host->gpus());
 }
 
 void launcher::wait_for(host::phase phase) {
-    auto there = [&](const part& each) { return each.host->reached() >= phase; };
-    while (!start_problem_ && !std::all_of(parts_.begin(), parts_.end(), there)) step();
+    auto has_reached = [&](const part& each) { return each.host->reached() >= phase; };
+    while (!start_problem_ && !std::all_of(parts_.begin(), parts_.end(), has_reached)) step();
     if (start_problem_) throw *start_problem_;
 }
 
@@ -237,7 +237,7 @@ void launcher::count_end(int index) {
 
 const host* launcher::host_of(int index) const {
     for (const part& each : parts_)
-        if (index >= each.what.first && index < each.what.first + each.what.count) return each.host.get();
+        if (index >= each.share.first && index < each.share.first + each.share.count) return each.host.get();
     return nullptr;
 }
 
@@ -275,33 +275,33 @@ void launcher::judge() {
 
     const auto [index, pid, status] = *found;
     const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-    std::string how = fmt::format("exited with code {}", code);
+    std::string ending = fmt::format("exited with code {}", code);
     if (WIFSIGNALED(status)) {
         const char* name = sigabbrev_np(WTERMSIG(status));
-        how = fmt::format("was killed by signal {} ({})", WTERMSIG(status),
-                          name ? fmt::format("SIG{}", name) : std::string("real-time"));
+        ending = fmt::format("was killed by signal {} ({})", WTERMSIG(status),
+                             name ? fmt::format("SIG{}", name) : std::string("real-time"));
     }
     const auto name_host = [&](int process) {
-        const host* const on = host_of(process);
-        return on ? on->name() : std::string("?");
+        const host* const host = host_of(process);
+        return host ? host->name() : std::string("?");
     };
     if (still_runs)
-        how += fmt::format(" because of process {} (host {}), which has not ended", *cause_, name_host(*cause_));
-    say(fmt::format("process {} (pid {}, host {}) {}", index, pid, name_host(index), how));
+        ending += fmt::format(" because of process {} (host {}), which has not ended", *cause_, name_host(*cause_));
+    say(fmt::format("process {} (pid {}, host {}) {}", index, pid, name_host(index), ending));
     fail(code);
 }
 
-void launcher::lost(const host& which, int exit_code, const std::string& why) {
+void launcher::lost(const host& lost_host, int exit_code, const std::string& reason) {
     if (abandoned_) return;
     if (!started_) {
-        if (!start_problem_) start_problem_.emplace(exit_code, fmt::format("host {}: {}", which.name(), why));
+        if (!start_problem_) start_problem_.emplace(exit_code, fmt::format("host {}: {}", lost_host.name(), reason));
         return;
     }
-    say(fmt::format("lost host {}: {}", which.name(), why));
+    say(fmt::format("lost host {}: {}", lost_host.name(), reason));
     if (!judged_) fail(exit_code);
-    const auto on =
-        std::find_if(parts_.begin(), parts_.end(), [&](const auto& each) { return each.host.get() == &which; });
-    for (int i = on->what.first; i < on->what.first + on->what.count; ++i) {
+    const auto lost_part =
+        std::find_if(parts_.begin(), parts_.end(), [&](const auto& each) { return each.host.get() == &lost_host; });
+    for (int i = lost_part->share.first; i < lost_part->share.first + lost_part->share.count; ++i) {
         count_end(i);
         for (int stream : {STDOUT_FILENO, STDERR_FILENO}) output(i, stream, {}); // no more comes
     }

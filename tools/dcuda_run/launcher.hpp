@@ -19,7 +19,7 @@ private:
     // A part of the job, in the order of processes.
     struct part {
         std::unique_ptr<launch::host> host;
-        share what;
+        job_share share;
     };
 
     struct process_end {
@@ -55,7 +55,7 @@ private:
     void ended(int index, pid_t pid, int status) override;
     void blamed(int speaker, int culprit) override;
     void say(const std::string& text) override { stderr_.add("dcuda-run: " + text + "\n"); }
-    void lost(const host& which, int exit_code, const std::string& why) override;
+    void lost(const host& lost_host, int exit_code, const std::string& reason) override;
 
     options options_;
     event_loop loop_;

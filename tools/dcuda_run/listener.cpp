@@ -111,21 +111,21 @@ local_address choose(const std::string& host, const std::string& interface) {
 } // namespace
 
 listener listen_for_others(const std::string& host, const std::string& interface) {
-    local_address at = choose(host, interface);
-    auto* address = reinterpret_cast<sockaddr*>(&at.address);
+    local_address chosen = choose(host, interface);
+    auto* address = reinterpret_cast<sockaddr*>(&chosen.address);
     unique_fd socket(::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     // The job may listen here again while connections that came before its first process accepts any still exist;
     // they have what the socket had then.
-    const int on = 1;
-    setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    const int enabled = 1;
+    setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &enabled, sizeof enabled);
     // No port is given, so the system chooses one.
-    if (!socket || bind(socket.get(), address, at.bytes) != 0 || listen(socket.get(), SOMAXCONN) != 0 ||
-        getsockname(socket.get(), address, &at.bytes) != 0)
-        fail_errno(fmt::format("cannot listen on {} ({})", at.text, at.interface));
+    if (!socket || bind(socket.get(), address, chosen.bytes) != 0 || listen(socket.get(), SOMAXCONN) != 0 ||
+        getsockname(socket.get(), address, &chosen.bytes) != 0)
+        fail_errno(fmt::format("cannot listen on {} ({})", chosen.text, chosen.interface));
     const bool version_6 = address->sa_family == AF_INET6;
     const int port = ntohs(version_6 ? reinterpret_cast<sockaddr_in6*>(address)->sin6_port
                                      : reinterpret_cast<sockaddr_in*>(address)->sin_port);
-    return {std::move(socket), fmt::format(fmt::runtime(version_6 ? "[{}]:{}" : "{}:{}"), at.text, port)};
+    return {std::move(socket), fmt::format(fmt::runtime(version_6 ? "[{}]:{}" : "{}:{}"), chosen.text, port)};
 }
 
 } // namespace launch

@@ -70,8 +70,8 @@ std::string find_program(const std::string& name) {
 
 } // namespace
 
-local_host::local_host(settings how, children& processes, host_events& events)
-    : settings_(std::move(how)), children_(processes), events_(events) {
+local_host::local_host(settings initial, children& processes, host_events& events)
+    : settings_(std::move(initial)), children_(processes), events_(events) {
     char name[256] = "?";
     gethostname(name, sizeof name - 1);
     name_ = name;
@@ -84,10 +84,10 @@ host::phase local_host::reached() const {
 
 int local_host::gpus() const { return visible_gpus(); }
 
-void local_host::prepare(const share& what) {
-    share_ = what;
+void local_host::prepare(const job_share& share) {
+    share_ = share;
     // Two pipes of each process, and some of our own.
-    if (settings_.pipe_output) dcuda::support::allow_descriptors(2 * static_cast<std::size_t>(what.count) + 64);
+    if (settings_.pipe_output) dcuda::support::allow_descriptors(2 * static_cast<std::size_t>(share.count) + 64);
     children_.mark(share_.key);
     program_ = find_program(share_.command[0]);
     if (!settings_.output_folder.empty()) create_output_folder(settings_.output_folder);
@@ -104,28 +104,28 @@ void local_host::start(const std::string& rendezvous) {
 
 void local_host::start_process(int local_index, const std::string& rendezvous) {
     const int index = share_.first + local_index;
-    child what;
-    what.program = program_;
-    what.arguments = share_.command;
-    what.environment = {fmt::format("DCUDA_PROCESS_INDEX={}", index),
-                        fmt::format("DCUDA_PROCESS_COUNT={}", share_.total),
-                        fmt::format("DCUDA_LOCAL_INDEX={}", local_index),
-                        fmt::format("DCUDA_LOCAL_COUNT={}", share_.count),
-                        "DCUDA_JOB=" + share_.key,
-                        rendezvous.empty() ? "DCUDA_RENDEZVOUS" : "DCUDA_RENDEZVOUS=" + rendezvous,
-                        fmt::format("DCUDA_BLAME_FD={}:{}", blame_.write.get(), inode_of(blame_.write.get())),
-                        "DCUDA_LISTEN_FD"};
-    what.kept_fds = {blame_.write.get()};
+    child description;
+    description.program = program_;
+    description.arguments = share_.command;
+    description.environment = {fmt::format("DCUDA_PROCESS_INDEX={}", index),
+                               fmt::format("DCUDA_PROCESS_COUNT={}", share_.total),
+                               fmt::format("DCUDA_LOCAL_INDEX={}", local_index),
+                               fmt::format("DCUDA_LOCAL_COUNT={}", share_.count),
+                               "DCUDA_JOB=" + share_.key,
+                               rendezvous.empty() ? "DCUDA_RENDEZVOUS" : "DCUDA_RENDEZVOUS=" + rendezvous,
+                               fmt::format("DCUDA_BLAME_FD={}:{}", blame_.write.get(), inode_of(blame_.write.get())),
+                               "DCUDA_LISTEN_FD"};
+    description.kept_fds = {blame_.write.get()};
     if (index == 0 && listener_) {
-        what.kept_fds.push_back(listener_.get());
-        what.environment.back() += fmt::format("={}", listener_.get());
+        description.kept_fds.push_back(listener_.get());
+        description.environment.back() += fmt::format("={}", listener_.get());
     }
-    what.environment.insert(what.environment.end(), share_.environment.begin(), share_.environment.end());
+    description.environment.insert(description.environment.end(), share_.environment.begin(), share_.environment.end());
 
-    std::vector<unique_fd> of_child; // ours only until it has them
+    std::vector<unique_fd> child_ends; // ours only until it has them
     auto give = [&](int fd, unique_fd end) {
-        what.fds[fd] = end.get();
-        of_child.push_back(std::move(end));
+        description.fds[fd] = end.get();
+        child_ends.push_back(std::move(end));
     };
     if (index > 0) {
         give(STDIN_FILENO, unique_fd(open("/dev/null", O_RDONLY | O_CLOEXEC)));
@@ -144,7 +144,7 @@ void local_host::start_process(int local_index, const std::string& rendezvous) {
             give(stream, std::move(pipe.write));
         }
     }
-    processes_.push_back({children_.start(what), true});
+    processes_.push_back({children_.start(description), true});
 }
 
 void local_host::signal_all(int signal) {
@@ -182,13 +182,13 @@ void local_host::watch(event_loop& loop) {
                    [this](short happened) { write_input(happened); });
 }
 
-void local_host::read_output(reader& from) {
-    if (!from.fd || !events_.takes_output(from.stream)) return;
+void local_host::read_output(reader& source) {
+    if (!source.fd || !events_.takes_output(source.stream)) return;
     char buffer[65536];
-    const ssize_t got = read(from.fd.get(), buffer, sizeof buffer);
+    const ssize_t got = read(source.fd.get(), buffer, sizeof buffer);
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
-    events_.output(from.index, from.stream, std::string_view(buffer, got > 0 ? static_cast<std::size_t>(got) : 0));
-    if (got <= 0) from.fd.reset();
+    events_.output(source.index, source.stream, std::string_view(buffer, got > 0 ? static_cast<std::size_t>(got) : 0));
+    if (got <= 0) source.fd.reset();
 }
 
 void local_host::read_blame() {

@@ -14,12 +14,12 @@ public:
         std::string output_folder;
     };
 
-    local_host(settings how, children& processes, host_events& events);
+    local_host(settings initial, children& processes, host_events& events);
 
     const std::string& name() const override { return name_; }
     phase reached() const override;
     int gpus() const override;
-    void prepare(const share& what) override;
+    void prepare(const job_share& share) override;
     std::string rendezvous() const override { return {}; }
     void start(const std::string& rendezvous) override;
     void listen_with(unique_fd socket) { listener_ = std::move(socket); } // process 0 gets it
@@ -42,7 +42,7 @@ private:
     };
 
     void start_process(int local_index, const std::string& rendezvous);
-    void read_output(reader& from);
+    void read_output(reader& source);
     void write_input(short happened);
     void read_blame();
 
@@ -51,7 +51,7 @@ private:
     host_events& events_;
     std::string name_;
     phase reached_ = phase::connected;
-    share share_;
+    job_share share_;
     std::string program_;
     unique_fd listener_;
     std::vector<process> processes_; // by local index

@@ -39,12 +39,12 @@ remote_host::remote_host(std::string name, const std::string& ssh, const std::st
                          host_events& events)
     : name_(std::move(name)), ssh_(ssh), agent_(agent), events_(events), deadline_(clock::now() + answer_limit) {
     auto in = make_pipe(), out = make_pipe(), err = make_pipe();
-    const child what{
+    const child command{
         .program = "/bin/sh",
         .arguments = {"sh", "-c", "exec " + ssh + " \"$@\"", "sh", name_, "exec " + shell_quoted(agent) + " --agent"},
         .environment = {},
         .fds = {in.read.get(), out.write.get(), err.write.get()}};
-    ssh_pid_ = processes.start(what);
+    ssh_pid_ = processes.start(command);
     to_agent_ = std::move(in.write);
     from_agent_ = std::move(out.read);
     diagnostics_ = std::move(err.read);
@@ -52,16 +52,16 @@ remote_host::remote_host(std::string name, const std::string& ssh, const std::st
     channel_ = std::make_unique<channel>(from_agent_.get(), to_agent_.get(), false);
 }
 
-void remote_host::prepare(const share& what) {
+void remote_host::prepare(const job_share& share) {
     // Without the user's name, as in me@there.
     message text{"prepare", name_.substr(name_.find('@') + 1), std::filesystem::current_path()};
     append_list(text, travelling_variables());
-    for (int number : {what.first, what.count, what.total}) text.push_back(std::to_string(number));
-    text.push_back(what.key);
-    append_list(text, what.environment);
-    append_list(text, what.command);
-    text.push_back(what.listens ? "1" : "0");
-    text.push_back(what.interface);
+    for (int number : {share.first, share.count, share.total}) text.push_back(std::to_string(number));
+    text.push_back(share.key);
+    append_list(text, share.environment);
+    append_list(text, share.command);
+    text.push_back(share.listens ? "1" : "0");
+    text.push_back(share.interface);
     channel_->send(text);
 }
 
@@ -108,9 +108,9 @@ void remote_host::update() {
     }
 }
 
-void remote_host::handle(const message& what) {
-    fields rest(what);
-    const std::string& kind = what[0];
+void remote_host::handle(const message& received) {
+    fields rest(received);
+    const std::string& kind = received[0];
     if (kind == "hello") {
         const auto version = rest.text();
         if (version != DCUDA_VERSION_STRING)
@@ -207,11 +207,11 @@ void remote_host::disconnect() {
     from_agent_.reset();
 }
 
-void remote_host::lose(const std::string& why, int exit_code) {
+void remote_host::lose(const std::string& reason, int exit_code) {
     disconnect();
     if (!ssh_status_) kill(-ssh_pid_, SIGTERM);
     reached_ = phase::finished;
-    events_.lost(*this, exit_code, why);
+    events_.lost(*this, exit_code, reason);
 }
 
 } // namespace launch

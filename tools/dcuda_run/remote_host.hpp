@@ -19,7 +19,7 @@ public:
     const std::string& name() const override { return name_; }
     phase reached() const override { return reached_; }
     int gpus() const override { return gpus_; }
-    void prepare(const share& what) override;
+    void prepare(const job_share& share) override;
     std::string rendezvous() const override { return rendezvous_; }
     void start(const std::string& rendezvous) override;
     void signal_all(int signal) override;
@@ -31,11 +31,11 @@ public:
     void child_ended(pid_t pid, int status) override;
 
 private:
-    void handle(const message& what);
+    void handle(const message& received);
     void read_diagnostics();
     void check_connection();
     void disconnect();
-    void lose(const std::string& why, int exit_code = EXIT_FAILURE);
+    void lose(const std::string& reason, int exit_code = EXIT_FAILURE);
 
     std::string name_, ssh_, agent_;
     host_events& events_;

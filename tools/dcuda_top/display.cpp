@@ -26,20 +26,21 @@ struct rate {
 };
 
 // Since the poll before, or since the run began.
-std::vector<rate> rates_of(const process& of) {
+std::vector<rate> rates_of(const process& shown) {
     std::vector<rate> rates;
-    const snapshot& now = *of.seen;
+    const snapshot& now = *shown.seen;
     if (!now.sent) return rates;
-    const bool has_before = of.before && of.before->sent;
-    const dcuda::sent_messages before = has_before ? *of.before->sent : dcuda::sent_messages{};
-    const double seconds = now.run_seconds - (has_before ? of.before->run_seconds : 0);
-    const auto add = [&](const char* name, const dcuda::path_statistics& to, const dcuda::path_statistics& from) {
-        const auto messages = [](const dcuda::path_statistics& of_path) {
-            return of_path.puts + of_path.notified_puts + of_path.notifications;
+    const bool has_before = shown.before && shown.before->sent;
+    const dcuda::sent_messages before = has_before ? *shown.before->sent : dcuda::sent_messages{};
+    const double seconds = now.run_seconds - (has_before ? shown.before->run_seconds : 0);
+    const auto add = [&](const char* name, const dcuda::path_statistics& current,
+                         const dcuda::path_statistics& previous) {
+        const auto messages = [](const dcuda::path_statistics& path) {
+            return path.puts + path.notified_puts + path.notifications;
         };
-        if (messages(to) == 0 || seconds <= 0) return;
-        rates.push_back({name, static_cast<double>(messages(to) - messages(from)) / seconds,
-                         static_cast<double>(to.bytes - from.bytes) / seconds});
+        if (messages(current) == 0 || seconds <= 0) return;
+        rates.push_back({name, static_cast<double>(messages(current) - messages(previous)) / seconds,
+                         static_cast<double>(current.bytes - previous.bytes) / seconds});
     };
     add("local", now.sent->local, before.local);
     add("peer", now.sent->peer, before.peer);
@@ -55,9 +56,9 @@ std::string with_prefix(double value) {
     return fmt::format("{:.3g} {}", value, prefixes[i]);
 }
 
-std::string describe_rates(const process& of) {
+std::string describe_rates(const process& shown) {
     std::string text;
-    for (const rate& each : rates_of(of))
+    for (const rate& each : rates_of(shown))
         text += fmt::format("{}{} {} messages/s, {}B/s", text.empty() ? "    " : "; ", each.path,
                             with_prefix(each.messages), with_prefix(each.bytes));
     return text.empty() ? text : text + '\n';
@@ -80,37 +81,37 @@ std::map<std::string, job> by_job(const std::vector<process>& processes) {
     std::map<std::string, job> jobs;
     for (const process& each : processes)
         if (each.seen) {
-            job& mine = jobs[each.seen->job];
-            auto& members = mine.processes;
+            job& entry = jobs[each.seen->job];
+            auto& members = entry.processes;
             // The processes of a job agree on its size.
             const snapshot& other = members.empty() ? *each.seen : *members.begin()->second;
             if (each.seen->processes == other.processes && each.seen->ranks_per_device == other.ranks_per_device)
                 if (members.emplace(each.seen->process, &*each.seen).second)
-                    mine.asked.emplace(each.seen->process, &each);
+                    entry.asked.emplace(each.seen->process, &each);
         }
     return jobs;
 }
 
 // How many of the process's ranks are in a state.
-std::size_t count(const wait_table& table, const snapshot& of, wait_table::state state) {
+std::size_t count(const wait_table& table, const snapshot& shown, wait_table::state state) {
     std::size_t result = 0;
-    const std::uint32_t first = static_cast<std::uint32_t>(of.process) * of.ranks_per_device;
-    for (std::uint32_t rank = first; rank < first + of.ranks_per_device; ++rank)
+    const std::uint32_t first = static_cast<std::uint32_t>(shown.process) * shown.ranks_per_device;
+    for (std::uint32_t rank = first; rank < first + shown.ranks_per_device; ++rank)
         result += table.state_of(rank) == state;
     return result;
 }
 
-std::string describe_process(const wait_table& table, const snapshot& of) {
-    const std::uint32_t first = static_cast<std::uint32_t>(of.process) * of.ranks_per_device;
+std::string describe_process(const wait_table& table, const snapshot& shown) {
+    const std::uint32_t first = static_cast<std::uint32_t>(shown.process) * shown.ranks_per_device;
     return fmt::format("  process {} (pid {}, {}), ranks {}-{}: {} running, {} waiting, {} done; run {} for {:.1f} s\n",
-                       of.process, of.pid, of.device, first, first + of.ranks_per_device - 1,
-                       count(table, of, wait_table::state::running), count(table, of, wait_table::state::waiting),
-                       count(table, of, wait_table::state::done), of.run, of.run_seconds);
+                       shown.process, shown.pid, shown.device, first, first + shown.ranks_per_device - 1,
+                       count(table, shown, wait_table::state::running), count(table, shown, wait_table::state::waiting),
+                       count(table, shown, wait_table::state::done), shown.run, shown.run_seconds);
 }
 
-std::string describe_ranks(const wait_table& table, const job& of) {
+std::string describe_ranks(const wait_table& table, const job& shown) {
     std::string text;
-    for (const auto& [index, each] : of.processes)
+    for (const auto& [index, each] : shown.processes)
         for (std::uint32_t block = 0; block < each->ranks_per_device; ++block) {
             const std::uint32_t rank = static_cast<std::uint32_t>(index) * each->ranks_per_device + block;
             text += fmt::format("\n  {} {}", dcuda::name_rank(rank, each->ranks_per_device), table.describe(rank));
@@ -133,10 +134,10 @@ const char* name(wait_table::state state) {
     return "unknown";
 }
 
-json rank_as_json(const wait_table& table, const snapshot& of, std::uint32_t block) {
-    const std::uint32_t rank = static_cast<std::uint32_t>(of.process) * of.ranks_per_device + block;
+json rank_as_json(const wait_table& table, const snapshot& shown, std::uint32_t block) {
+    const std::uint32_t rank = static_cast<std::uint32_t>(shown.process) * shown.ranks_per_device + block;
     const auto& wait = table.wait_of(rank);
-    json result = {{"rank", rank}, {"process", of.process}, {"block", block}, {"state", name(table.state_of(rank))}};
+    json result = {{"rank", rank}, {"process", shown.process}, {"block", block}, {"state", name(table.state_of(rank))}};
     if (table.state_of(rank) != wait_table::state::waiting) return result;
     result["seconds"] = 1e-3 * wait.age_ms;
     result["waits"] = table.describe(rank);
@@ -154,15 +155,15 @@ json rank_as_json(const wait_table& table, const snapshot& of, std::uint32_t blo
 
 std::vector<std::string> lines_of(const std::string& text) {
     std::vector<std::string> lines;
-    std::istringstream from(text);
-    for (std::string line; std::getline(from, line);)
+    std::istringstream stream(text);
+    for (std::string line; std::getline(stream, line);)
         if (!line.empty()) lines.push_back(line);
     return lines;
 }
 
 } // namespace
 
-std::string as_text(const std::vector<process>& processes, detail how) {
+std::string as_text(const std::vector<process>& processes, detail level) {
     std::string text;
     for (const auto& [id, job] : by_job(processes)) {
         const wait_table table = job.table();
@@ -175,7 +176,7 @@ std::string as_text(const std::vector<process>& processes, detail how) {
         if (!any.sent) text += "  rates of messages: start the program with DCUDA_STATS=1 to see them\n";
         if (const int elsewhere = any.processes - any.processes_here; elsewhere > 0)
             text += fmt::format("  {} of its processes run on other hosts: dcuda-top there shows them\n", elsewhere);
-        text += "ranks" + (how == detail::ranks ? describe_ranks(table, job) : table.lines()) +
+        text += "ranks" + (level == detail::ranks ? describe_ranks(table, job) : table.lines()) +
                 table.conclusion(long_wait_ms) + '\n';
     }
     for (const process& each : processes)

@@ -11,7 +11,7 @@ namespace top {
 enum class detail { groups, ranks }; // ranks that wait for the same thing share a line, or each has one
 
 // Lines.
-std::string as_text(const std::vector<process>& processes, detail how);
+std::string as_text(const std::vector<process>& processes, detail level);
 
 // One line.
 std::string as_json(const std::vector<process>& processes);

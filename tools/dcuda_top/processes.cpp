@@ -66,11 +66,11 @@ std::string program_of(pid_t pid) {
 }
 
 // Any process may take any name in the abstract namespace: is it the one that the name says?
-bool is_genuine(int socket, const process& who) {
+bool is_genuine(int socket, const process& claimed) {
     ucred peer{};
     socklen_t length = sizeof peer;
-    return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.pid == who.pid &&
-           peer.uid == who.user;
+    return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.pid == claimed.pid &&
+           peer.uid == claimed.user;
 }
 
 // The numbers must fit together before anything is done with them.
@@ -82,22 +82,22 @@ void check(const dcuda::snapshot& seen) {
 }
 
 struct question {
-    process* whom;
+    process* target;
     dcuda::support::descriptor socket;
     std::string answer{};
 };
 
 // Reads what is there. True at the end of the answer.
-bool read_some(question& from) {
+bool read_some(question& asked) {
     char bytes[65536];
     for (;;) {
-        const ssize_t count = recv(from.socket.get(), bytes, sizeof bytes, MSG_DONTWAIT);
+        const ssize_t count = recv(asked.socket.get(), bytes, sizeof bytes, MSG_DONTWAIT);
         if (count < 0 && errno == EINTR) continue;
         if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
         if (count <= 0) return true;
-        from.answer.append(bytes, static_cast<std::size_t>(count));
-        if (from.answer.size() > most_bytes) {
-            from.answer.clear();
+        asked.answer.append(bytes, static_cast<std::size_t>(count));
+        if (asked.answer.size() > most_bytes) {
+            asked.answer.clear();
             return true;
         }
     }
@@ -105,17 +105,17 @@ bool read_some(question& from) {
 
 } // namespace
 
-void take_answer(process& from, const std::string& answer) {
+void take_answer(process& source, const std::string& answer) {
     try {
         if (answer.empty()) throw std::runtime_error("it closed the connection: does it belong to another user?");
         auto seen = dcuda::snapshot::from_json(answer);
         check(seen);
         for (std::string* text : {&seen.version, &seen.backend, &seen.program, &seen.host, &seen.device, &seen.job})
             *text = printable(*text);
-        from.program = seen.program;
-        from.seen = std::move(seen);
+        source.program = seen.program;
+        source.seen = std::move(seen);
     } catch (const std::exception& problem) {
-        from.problem = printable(fmt::format("its answer cannot be read: {}", problem.what()));
+        source.problem = printable(fmt::format("its answer cannot be read: {}", problem.what()));
     }
 }
 
@@ -137,10 +137,10 @@ std::vector<process> find_processes() {
     return result;
 }
 
-void ask(std::vector<process>& whom, std::chrono::milliseconds patience) {
+void ask(std::vector<process>& targets, std::chrono::milliseconds timeout) {
     using clock = std::chrono::steady_clock;
     std::vector<question> open;
-    for (process& each : whom) {
+    for (process& each : targets) {
         dcuda::support::descriptor socket;
         try {
             socket = dcuda::bootstrap::try_connect_local(dcuda::live_address(each.user, each.pid));
@@ -155,7 +155,7 @@ void ask(std::vector<process>& whom, std::chrono::milliseconds patience) {
         else
             open.push_back({&each, std::move(socket)});
     }
-    const auto deadline = clock::now() + patience;
+    const auto deadline = clock::now() + timeout;
     while (!open.empty()) {
         std::vector<pollfd> sockets;
         for (const question& each : open) sockets.push_back({each.socket.get(), POLLIN, 0});
@@ -164,11 +164,12 @@ void ask(std::vector<process>& whom, std::chrono::milliseconds patience) {
         if (poll(sockets.data(), sockets.size(), static_cast<int>(left)) < 0 && errno != EINTR) break;
         std::erase_if(open, [](question& each) {
             if (!read_some(each)) return false;
-            take_answer(*each.whom, each.answer);
+            take_answer(*each.target, each.answer);
             return true;
         });
     }
-    for (const question& each : open) each.whom->problem = "it does not answer: no run goes on there, or it is stopped";
+    for (const question& each : open)
+        each.target->problem = "it does not answer: no run goes on there, or it is stopped";
 }
 
 } // namespace top

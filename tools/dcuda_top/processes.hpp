@@ -23,9 +23,9 @@ struct process {
 std::vector<process> find_processes();
 
 // What a process has answered, whatever that is.
-void take_answer(process& from, const std::string& answer);
+void take_answer(process& source, const std::string& answer);
 
 // Asks all of them at once, and waits at most so long.
-void ask(std::vector<process>& whom, std::chrono::milliseconds patience);
+void ask(std::vector<process>& targets, std::chrono::milliseconds timeout);
 
 } // namespace top

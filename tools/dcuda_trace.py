@@ -169,8 +169,8 @@ def runs_of(events, about):
 
     def slice_at(event):
         key = (event["pid"], event["tid"])
-        place = bisect.bisect_right(starts.get(key, []), time_of(event) + 5e-4) - 1
-        return by_thread[key][place] if place >= 0 else None
+        position = bisect.bisect_right(starts.get(key, []), time_of(event) + 5e-4) - 1
+        return by_thread[key][position] if position >= 0 else None
 
     for flow in flows.values():
         if "s" in flow and "f" in flow:
@@ -266,9 +266,9 @@ def meetings_of(run):
                 of_world = one.name in ("init", "finish") or one.args.get("of") == "world"
                 by_name[one.name, None if of_world else rank.process].append(one)
         for key, ones in by_name.items():
-            for place, one in enumerate(ones):
+            for position, one in enumerate(ones):
                 # Events are missing at the begin, where the latest are kept; else at the end, where a run failed.
-                parties[key, place - len(ones) if run.dropped else place].append(one)
+                parties[key, position - len(ones) if run.dropped else position].append(one)
     last = {}
     for ones in parties.values():
         latest = max(ones, key=lambda one: one.begin)
@@ -278,7 +278,7 @@ def meetings_of(run):
 
 
 def critical_path(run):
-    """The chain of what had to come after each other, from the run's end back to its begin: [(what, rank, begin, end)].
+    """The chain of what had to come after each other, from the run's end back to its begin: [(kind, rank, begin, end)].
     """
     last_of = meetings_of(run)
     blocking = {}
@@ -299,13 +299,13 @@ def critical_path(run):
     time = rank.kernel.end
     while True:
         ends, ones = blocking[rank]
-        place = bisect.bisect_right(ends, time + 1e-9) - 1
+        position = bisect.bisect_right(ends, time + 1e-9) - 1
         # Clocks are not exact: a step that does not lead back is none.
-        while place >= 0 and min(ones[place][1].begin, ones[place][0].end) >= time:
-            place -= 1
-        if place < 0:
+        while position >= 0 and min(ones[position][1].begin, ones[position][0].end) >= time:
+            position -= 1
+        if position < 0:
             break
-        one, cause = ones[place]
+        one, cause = ones[position]
         end = min(one.end, time)
         path.append(("own", rank, end, time))
         path.append(("message" if one.kind == "waiting" else "meeting", rank, min(cause.begin, end), end))
@@ -315,12 +315,12 @@ def critical_path(run):
 
 
 def path_totals(path):
-    """What the critical path consists of, in microseconds, and whose it is."""
+    """What the critical path consists of, in microseconds, and which rank has how much of it."""
     totals = {"computing": 0.0, "putting": 0.0, "messages": 0.0, "meetings": 0.0, "waiting": 0.0}
     by_rank = defaultdict(float)
-    for what, rank, begin, end in path:
-        if what != "own":
-            totals["messages" if what == "message" else "meetings"] += end - begin
+    for kind, rank, begin, end in path:
+        if kind != "own":
+            totals["messages" if kind == "message" else "meetings"] += end - begin
             continue
         inside = {"putting": 0.0, "waiting": 0.0}
         for one in rank.operations:
@@ -388,10 +388,10 @@ def summary_of(run, run_count):
         "critical_path": {
             "length_us": path[-1][3] - path[0][2],
             **{f"{kind}_us": length for kind, length in totals.items()},
-            "steps": sum(what != "own" for what, *_ in path),
+            "steps": sum(kind != "own" for kind, *_ in path),
             "by_rank_us": {str(number): length for number, length in sorted(by_rank.items(), key=lambda item: -item[1])},
-            "path": [{"what": what, "rank": rank.number, "begin_us": begin - run.begin, "end_us": end - run.begin}
-                     for what, rank, begin, end in path],
+            "path": [{"what": kind, "rank": rank.number, "begin_us": begin - run.begin, "end_us": end - run.begin}
+                     for kind, rank, begin, end in path],
         },
     }
 
@@ -416,8 +416,8 @@ def share(part, whole):
 
 
 def print_summary(found, top):
-    of = f" of {found['runs']}" + (", the longest" if found["chosen"] else "") if found["runs"] > 1 else ""
-    print(f"run {found['run']}{of}: {len(found['ranks'])} ranks, {in_time(found['length_us'])}")
+    which = f" of {found['runs']}" + (", the longest" if found["chosen"] else "") if found["runs"] > 1 else ""
+    print(f"run {found['run']}{which}: {len(found['ranks'])} ranks, {in_time(found['length_us'])}")
     if found["failure"]:
         print(f"it failed: {printable(found['failure'])}")
     if found["dropped"]:

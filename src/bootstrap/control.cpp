@@ -32,7 +32,8 @@ constexpr std::chrono::seconds answer_slack{5}; // the control server's own dead
 constexpr std::chrono::seconds goodbye_time{1};
 constexpr std::size_t descriptors_per_process = 4; // of the job: of the control server up to 2, of a network up to 2
 constexpr std::size_t spare_descriptors = 512;     // of the program, and of unauthenticated peers
-constexpr int most_reporters = 4; // if it is process 0 that does not answer: process 1, and of the next those that wait
+// The processes that report if process 0 does not answer: process 1, and of the next those that wait.
+constexpr int most_reporters = 4;
 
 clock::duration seconds(double value) {
     return std::chrono::milliseconds(static_cast<long>(std::min(value, 1e9) * 1000));
@@ -419,7 +420,7 @@ std::string control::describe_launcher_end() const {
                        job_.index, launcher_.name());
 }
 
-// Each process sees it by itself; those on hosts where no part of the launcher is hear of it.
+// Each process sees the end of the launcher by itself; those on hosts without a part of the launcher hear of it.
 void control::check_launcher() {
     if (failure_ || !launcher_.has_ended()) return;
     const int code = static_cast<int>(error_code::process_lost);
@@ -488,7 +489,7 @@ void control::receive(frame& message) {
     }
 }
 
-// Process 0 finished or its connection ended. After a word of it that matters only to what still waits.
+// Process 0 finished or its connection ended. If it said so before, only what still waits is concerned.
 void control::server_closed() {
     if (channel_->is_unreachable())
         server_lost(fmt::format("cannot be reached since {} s", lost_after_));

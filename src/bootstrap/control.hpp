@@ -46,7 +46,7 @@ struct event {
 };
 
 // One per process of a job. Used by one thread at a time. With a job of one process there is no socket and no thread.
-// The processes of one host meet at a local socket, those of several hosts over TCP: rendezvous.hpp has where. Then a
+// The processes of one host connect by a local socket, those of several hosts by TCP; see rendezvous.hpp. Then a
 // host that does not answer for DCUDA_LOST_AFTER seconds (default 10) is lost, and the kernels look after that, so that
 // no process has to call anything here for minutes.
 //
@@ -81,7 +81,7 @@ public:
     // Seconds after which a process of another host that does not answer is lost (DCUDA_LOST_AFTER).
     double lost_after() const noexcept { return lost_after_; }
 
-    // Who is lost is known here after this time; with some to spare.
+    // The time after which this process knows which processes are lost, with some to spare.
     std::chrono::milliseconds time_to_notice_loss() const {
         const double seconds = 1 + (local_address_.empty() ? 0 : lost_after_);
         return std::chrono::milliseconds(static_cast<std::int64_t>(1000 * seconds));

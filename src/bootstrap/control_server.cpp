@@ -22,8 +22,8 @@ namespace {
 using support::check_errno;
 
 constexpr std::chrono::seconds linger{1};
-constexpr std::chrono::seconds authentication_time{5}; // for a connection to say who it is
-constexpr std::size_t max_unauthenticated = 256;       // connections that have not
+constexpr std::chrono::seconds authentication_time{5}; // for a connection to prove that it belongs to the job
+constexpr std::size_t max_unauthenticated = 256;       // connections that have not proved it yet
 constexpr std::uint64_t max_hello_bytes = 64 * 1024;
 constexpr std::chrono::milliseconds accept_pause{100}; // while no descriptor is left
 constexpr std::chrono::seconds shortage_time{2};       // after which none will be
@@ -114,7 +114,7 @@ void control_server::run() noexcept {
     try {
         serve();
     } catch (const std::exception& problem) {
-        // Nobody can be served any more. The closed connections show the rest, if this cannot be sent.
+        // No process can be served any more. The closed connections show the rest, if this cannot be sent.
         try {
             end_for(fmt::format("the control server in process 0 failed: {}", problem.what()));
         } catch (...) {
@@ -124,7 +124,7 @@ void control_server::run() noexcept {
     listener_.socket = descriptor();
 }
 
-// Tells all who are here why nothing goes on.
+// Sends all processes that are here the reason why the job does not go on.
 void control_server::end_for(const std::string& reason) {
     if (stage_ == stage::running)
         fail_job(event::kind::aborted, 0, static_cast<int>(error_code::out_of_resources), reason);
@@ -172,7 +172,7 @@ void control_server::serve() {
             eventfd_read(wake_.get(), &ignored);
             ending_ = true;
             deadline_ = clock::now() + linger;
-            // Process 0 left before the job was complete (its constructor failed): nobody else may join.
+            // Process 0 left before the job was complete (its constructor failed): no further process may join.
             if (stage_ == stage::assembling) refuse("process 0 ended before all processes had appeared");
         }
         for (std::size_t i = 2; i < polled.size(); ++i) {
@@ -223,7 +223,7 @@ void control_server::add_client(descriptor socket) {
         clients_.back()->link.expect_payload(max_hello_bytes);
         return;
     }
-    // Whoever can reach the socket can open connections: some descriptors must be left for the process itself.
+    // Anybody who reaches the socket can open connections: some descriptors must be left for the process itself.
     const auto unauthenticated = static_cast<std::size_t>(std::ranges::count_if(clients_, is_unauthenticated));
     if (unauthenticated >= std::clamp<std::size_t>(descriptors_ / 4, 8, max_unauthenticated))
         drop_an_unauthenticated_peer();
@@ -232,12 +232,12 @@ void control_server::add_client(descriptor socket) {
     fresh->link.expect_payload(max_hello_bytes);
     fresh->authentication.emplace(handshake::side::server, *listener_.key);
     fresh->deadline = clock::now() + authentication_time;
-    authenticate(*fresh); // greets it; a quick one may even be in by now
+    authenticate(*fresh); // sends the greeting; a quick peer may even be authenticated by now
     clients_.push_back(std::move(fresh));
 }
 
-// Of those that have not said who they are, one must go. Any one: were it always the oldest, then whoever is a little
-// slower than others connect would never get in.
+// One unauthenticated peer must go, and a random one: if it were always the oldest, a process that is a little slower
+// than others connect would never get in.
 bool control_server::drop_an_unauthenticated_peer() {
     std::vector<std::size_t> unauthenticated;
     for (std::size_t i = 0; i < clients_.size(); ++i)
@@ -372,7 +372,7 @@ void control_server::receive_hello(client& peer, const frame& message) {
 
     if (!problem.empty()) {
         reject(problem);
-        // A job that is complete goes on: the newcomer is the one who is wrong. So does one of which he is none.
+        // A job that is complete goes on, since the newcomer is wrong; so does a job that the newcomer is not part of.
         if (stage_ == stage::assembling && is_of_job) refuse(problem);
         return;
     }
@@ -385,7 +385,7 @@ void control_server::receive_hello(client& peer, const frame& message) {
 }
 
 void control_server::receive_keep_alive(client& peer, const frame& message) {
-    if (!listener_.key) { // on one host no process has one
+    if (!listener_.key) { // on one host no process has a keep-alive connection
         peer.gone = true;
         return;
     }
@@ -403,7 +403,7 @@ void control_server::start_if_complete() {
     if (stage_ != stage::assembling || present_ < job_.count) return;
     if (listener_.key) {
         if (keep_alives_ < job_.count - 1) return;
-        // Nobody else may come.
+        // No further process may connect.
         listener_.socket = descriptor();
         for (const auto& each : clients_) each->gone = each->gone || each->index < 0;
     }
@@ -472,8 +472,8 @@ void control_server::check_for_silence() {
     if (question_ && clock::now() >= question_->deadline) report_silent_process();
     const std::vector<int> silent = silence_.poll();
     if (!question_ && !silent.empty()) return ask_about(silent.front(), silence_.silence_of(silent.front()));
-    // A process that the others wait for in a collective call may compute as long as it likes. Whether it is stopped
-    // can be seen where the system shows it.
+    // A process that the others wait for in a collective call may compute as long as it likes. The system shows
+    // whether a process of this host is stopped.
     if (question_ || listener_.key) return;
     for (const auto& [id, gather] : gathers_) {
         const auto time = clock::now() - gather.begin;
@@ -526,7 +526,7 @@ std::string control_server::name(int process) const {
     return describe_process(process, one.pid, one.host);
 }
 
-// The second half of the message that somebody is missing.
+// The second half of the message that processes are missing.
 std::string control_server::connection_hint() const {
     if (!listener_.key) return ", and runs on this host";
     return fmt::format(

@@ -39,7 +39,7 @@ private:
 // The socket to which the processes of the job connect, and how they prove that they belong to it.
 struct control_listener {
     descriptor socket{};
-    std::optional<auth_key> key{}; // over TCP: what each must prove to have; on one host the system says who it is
+    std::optional<auth_key> key{}; // over TCP: each process proves that it has it; on one host the system knows peers
 };
 
 struct time_limits {
@@ -86,7 +86,7 @@ private:
         int first = 0; // process that came first
         clock::time_point begin = clock::now();
     };
-    // What do ranks wait for? Asked of all that attend.
+    // The question what ranks wait for, to all processes that attend.
     struct question {
         int silent;           // the process that does not answer
         clock::duration time; // for so long
@@ -145,7 +145,7 @@ private:
     int refused_count_ = 0;           // connections that the refusal was sent to
     int unauthenticated_ = 0;         // connections that did not prove to have the key
     const std::size_t descriptors_;   // that this process may have
-    clock::time_point next_accept_{}; // no descriptor was left for another connection: nobody is accepted up to here,
+    clock::time_point next_accept_{}; // no descriptor was left for another connection: none is accepted until then,
     std::optional<clock::time_point> short_since_; // since when that is so
     std::minstd_rand random_;                      // which unauthenticated peer goes
     std::map<std::uint64_t, pending_gather> gathers_;

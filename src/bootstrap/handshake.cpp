@@ -111,8 +111,8 @@ bool handshake::send(int fd, std::string_view bytes) {
     return false;
 }
 
-// It says who answers, so that an answer cannot be sent back as one's own. The word for the control server is part of
-// this version of the handshake.
+// The text names the side that answers, so that an answer cannot be sent back as the other side's own. The word "hub"
+// stands for the control server in this version of the handshake.
 std::string handshake::answer_of(side answering) const {
     const bool is_server = own_side_ == side::server;
     const std::string text = std::string(answering == side::server ? "hub" : "process") +

@@ -1,5 +1,5 @@
-// How two processes of a job over several hosts know each other: each proves that it has the job's secret, by answering
-// the other's challenge. The secret does not travel, and nothing that travels is accepted a second time.
+// How two processes of a job over several hosts authenticate each other: each proves that it has the job's secret, by
+// answering the other's challenge. The secret does not travel, and nothing that travels is accepted a second time.
 #pragma once
 
 #include <array>
@@ -23,10 +23,10 @@ private:
 // 32 random hexadecimal digits.
 std::string make_secret();
 
-// 32 hexadecimal digits, from which nobody learns the text, nor those of a similar one.
+// 32 hexadecimal digits, which show neither the text nor the digest of a similar text.
 std::string digest(std::string_view text);
 
-// The first bytes of a connection. The control server answers only who has answered before:
+// The first bytes of a connection. The control server answers only a process that has answered before:
 //   server   greeting (8 bytes), challenge (32)
 //   process  challenge (32), answer to both (32)
 //   server   answer to both (32)

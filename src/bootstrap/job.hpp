@@ -1,4 +1,4 @@
-// Who am I: this process's place among the processes of its job, read from what the launcher left in the environment.
+// The index of this process among the processes of its job, read from what the launcher left in the environment.
 #pragma once
 
 #include <string>

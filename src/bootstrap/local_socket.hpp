@@ -13,13 +13,13 @@ std::string local_socket_name(const std::string& job_key, int generation);
 descriptor listen_local(const std::string& address);      // throws error(bootstrap_failure)
 descriptor try_connect_local(const std::string& address); // empty: nobody listens there now
 
-// Accepts those who wait at a socket, in their order, and gives each to `take`, until that returns false; but only a
-// few at a time: whoever connects again and again must not keep a thread from its work, so it comes back after that.
+// Accepts the connections that wait at a socket, in their order, and gives each to `take`, until that returns false;
+// but only a few at a time: a peer that connects again and again must not keep a thread from its work.
 // Returns 0, or the errno of what went wrong with the socket itself.
 inline constexpr int most_accepted = 16;
 int accept_some(const descriptor& listener, const std::function<bool(descriptor)>& take);
 
-// Who is at the other end of a local socket.
+// The process at the other end of a local socket.
 struct local_peer {
     pid_t pid;
     bool is_same_user;

@@ -1,4 +1,5 @@
-// How the processes of a job over several hosts learn where to meet, and the secret by which they know each other.
+// How the processes of a job over several hosts learn the address of the control server, and the secret by which they
+// authenticate each other.
 #pragma once
 
 #include "bootstrap/channel.hpp"

@@ -11,8 +11,8 @@
 
 namespace dcuda::bootstrap {
 
-// Which ranks wait for a process that is silent, in words: of each process what it says of its ranks' waits, or
-// nothing. Begins with a blank and ends with a full stop, or is empty.
+// Describes in words which ranks wait for a process that is silent. `waits` has for each process what it says of its
+// ranks' waits, or nothing. The result begins with a blank and ends with a full stop, or is empty.
 using wait_description = std::string (*)(int process, const std::vector<std::string>& waits);
 
 // A process can be missed only where it must answer: while it attends, that is, serves a kernel or waits in a

@@ -32,8 +32,8 @@ enum class frame_type : std::uint32_t {
     attend,     // to the server: number = 1: this process is here and will say so again soon; 0: it goes back to
                 // its program
     heard,      // from the server, the answer to that
-    ask,        // from the server: what do ranks wait for? process = who is silent
-    waits,      // to the server: the answer, number = who is silent, payload
+    ask,        // from the server: what do ranks wait for? process = the silent one
+    waits,      // to the server: the answer, number = the silent process, payload
 };
 
 // The layout on the wire is the header of channel.cpp, then label, then payload. It and hello stay as they are in every

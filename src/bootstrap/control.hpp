@@ -62,8 +62,8 @@ class control {
 public:
     // Collective over the job: returns when all processes are here. The identity (backend and ABI) and the library
     // version must be equal everywhere. Throws error(bootstrap_failure), on all processes that can be reached, if
-    // somebody is missing after DCUDA_CONNECT_TIMEOUT seconds (default 60), or if the processes disagree. `describe`:
-    // null, or how to say who waits for a process that does not answer; another thread may call it.
+    // a process is missing after DCUDA_CONNECT_TIMEOUT seconds (default 60), or if the processes disagree. `describe`:
+    // null, or describes which ranks wait for a process that does not answer; another thread may call it.
     control(const job& own_job, std::string_view identity, wait_description describe = nullptr);
 
     // Says goodbye; never throws. In process 0 it waits up to a second for the goodbyes of the others.
@@ -181,7 +181,7 @@ private:
     wait_description describe_ = nullptr;
     int attention_ = 0;                           // how many attend
     bool in_gather_ = false;                      // a blocking one
-    std::unique_ptr<silence_watch> server_watch_; // the control server is its only process; null: nobody is missed
+    std::unique_ptr<silence_watch> server_watch_; // the control server is its only process; null: no process is missed
     clock::time_point next_beat_{};
     pid_t server_pid_ = 0;
     std::string server_host_;        // over TCP

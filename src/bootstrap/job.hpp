@@ -14,7 +14,7 @@ struct job {
     std::string launcher; // "dcuda-run", "openmpi", "torchrun", "slurm", "pmi", or "none" for a process on its own
 
     // For jobs over several hosts: where process 0 listens, as "host:port", and what only this job's processes know.
-    // Both are empty if nobody gave them to the launcher; see rendezvous.hpp.
+    // Both are empty if the launcher has neither; see rendezvous.hpp.
     std::string rendezvous{};
     std::string secret{};
     int listen_fd = -1; // of process 0: a socket that listens there already; the first control plane takes it

@@ -21,7 +21,7 @@ class silence_watch {
 public:
     using clock = std::chrono::steady_clock;
 
-    silence_watch(int processes, double seconds); // 0: nobody is missed
+    silence_watch(int processes, double seconds); // 0: no process is missed
 
     bool is_on() const { return after_.count() > 0; }
     clock::duration after() const { return after_; }
@@ -60,8 +60,8 @@ private:
 // Whether the system has stopped this process of this host, or a debugger has.
 bool is_stopped(pid_t pid);
 
-// "process 1 (pid 42 on host b) has not answered for 7 s; is it stopped?", with who waits for it, as a line on standard
-// error; and that it answers again.
+// "process 1 (pid 42 on host b) has not answered for 7 s; is it stopped?", with the ranks that wait for it, as a line
+// on standard error; and that it answers again.
 void report_silence(const std::string& process, std::chrono::steady_clock::duration time, const std::string& waiting);
 void report_answer(const std::string& process, std::chrono::steady_clock::duration time);
 

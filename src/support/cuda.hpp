@@ -65,7 +65,7 @@ pinned_array<Element> allocate_pinned(std::size_t count, std::string_view subjec
     return pinned_array<Element>(static_cast<Element*>(memory));
 }
 
-// Makes memory that somebody else owns, of whole pages, such memory for as long as it is used.
+// Makes memory of another owner, of whole pages, accessible to the device for as long as it is used.
 inline std::shared_ptr<std::byte> pin(std::shared_ptr<std::byte> memory, std::size_t bytes, std::string_view subject) {
     std::byte* const base = memory.get();
     check(cudaHostRegister(base, bytes, cudaHostRegisterPortable), subject);

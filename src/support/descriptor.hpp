@@ -1,4 +1,4 @@
-// A file descriptor that somebody owns, and how many there may be.
+// A file descriptor with an owner, and how many there may be.
 #pragma once
 
 #include <algorithm>

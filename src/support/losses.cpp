@@ -41,7 +41,7 @@ int write_to_output(std::string_view text) {
         const ssize_t wrote = write(fileno(stdout), text.data(), text.size());
         if (wrote >= 0) {
             text.remove_prefix(static_cast<std::size_t>(wrote));
-        } else if (errno == EAGAIN) { // somebody else has made it so
+        } else if (errno == EAGAIN) { // another process has made it non-blocking
             pollfd one{fileno(stdout), POLLOUT, 0};
             poll(&one, 1, -1);
         } else if (errno != EINTR) {
@@ -65,7 +65,7 @@ file_limit_as_error::file_limit_as_error() {
 file_limit_as_error::~file_limit_as_error() {
     const int number = errno;
     const sigset_t one = only_file_limit();
-    // It is pending for this thread; whoever blocks it himself gets it himself.
+    // The signal is pending for this thread. A program that blocks it takes it itself.
     const timespec now{};
     if (sigismember(&before_, SIGXFSZ) == 0)
         while (sigtimedwait(&one, nullptr, &now) > 0) {

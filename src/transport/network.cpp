@@ -88,7 +88,7 @@ search find_module(const std::string& transport) {
         result.file = file;
         return true;
     };
-    // Not of one who runs this with more rights than he has himself.
+    // Not where the user runs this program with more rights than his own.
     const char* const given = secure_getenv("DCUDA_TRANSPORT_PATH");
     for (const std::string& folder : split(given != nullptr ? given : ""))
         if (take(folder, true)) return result;

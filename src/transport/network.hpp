@@ -66,8 +66,8 @@ public:
     virtual void add_source(const void* base, std::size_t bytes) = 0;
 
     // Where processes can map each other's memory. share(): memory to expose, beginning at a page; null if any will do,
-    // and then reach() gives nothing. reach(): the memory of a connected process, in this one; whoever makes what he
-    // writes at its position in that memory and names that position as the source spares a copy.
+    // and then reach() gives nothing. reach(): the memory of a connected process, in this one; a writer that
+    // makes its data at their position in that memory and names that position as the source spares a copy.
     virtual shared_memory share(std::size_t) { return nullptr; }
     virtual shared_memory reach(int, const remote_memory&) { return nullptr; }
 

@@ -239,7 +239,7 @@ private:
                                    [&](std::string_view name) { return provider.starts_with(name); });
     }
 
-    // A write that comes with a memory's key is made, whoever sends it: nobody must be able to guess one. The peers
+    // A write that comes with a memory's key is made, wherever it comes from: a key must be secret. The peers
     // learn ours over the control plane.
     std::uint64_t make_key() const {
         std::uint64_t key = 0;

@@ -11,9 +11,9 @@ namespace dcuda::transport {
 // side has an object of its own over the slots that both map.
 //
 // ORDER write_publish, write_observe: what the writer wrote to the target's memory, or saw copied there by a device's
-// copy engine, before push() is there for who pop()s its number. A slot needs no order of its own: the writer only
-// learns from it that it may be overwritten. That the *memory* may be written again is for the user of the network to
-// find out, by a write in the other direction.
+// copy engine, before push() is there for the reader that pop()s its number. A slot needs no order of its own: the
+// writer only learns from it that it may be overwritten. That the *memory* may be written again is for the user of the
+// network to find out, by a write in the other direction.
 class write_queue {
 public:
     static constexpr std::size_t capacity = 1024;

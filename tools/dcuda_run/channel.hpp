@@ -41,7 +41,7 @@ public:
     std::optional<message> next(); // that has arrived
     void read_some();
     bool sent() const { return out_.empty(); }
-    // Nothing more arrives. Who does not read any more may have sent something before he ended.
+    // Nothing more arrives. A side that does not read any more may have sent something before.
     bool closed() const { return closed_; }
     const std::string& problem() const { return problem_; } // why it was closed, if it did not just end
     bool silent();

@@ -85,7 +85,7 @@ signal_reader::signal_reader() {
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); // a write fails instead
     signal(SIGTTIN, SIG_IGN);
-    signal(SIGCHLD, SIG_DFL); // may be ignored by who started us, and then there is nothing to wait for
+    signal(SIGCHLD, SIG_DFL); // may be ignored by the process that started us; then there is nothing to wait for
     fd_ = unique_fd(signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
     if (!fd_) fail_errno("cannot create a signalfd");
 }

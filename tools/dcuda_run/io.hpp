@@ -58,7 +58,7 @@ void set_nonblocking(int fd);
 unique_fd create_output_file(const std::string& folder, int index, int stream);
 void create_output_folder(const std::string& folder);
 
-// One wait for all that may happen: everybody says before each what he waits for.
+// One wait for all events: each part says before each wait what it waits for.
 class event_loop {
 public:
     void watch(int fd, short events, std::function<void(short)> handler);

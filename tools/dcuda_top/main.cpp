@@ -96,7 +96,7 @@ int main(int argc, char** argv) try {
             show_on_terminal(text);
         else
             fmt::print("{}", text);
-        if (std::fflush(stdout) != 0) return 1; // who reads it has gone
+        if (std::fflush(stdout) != 0) return 1; // the reader has gone
         if (once) return found.empty() ? 1 : 0;
         std::this_thread::sleep_for(std::chrono::duration<double>(chosen.interval));
     }

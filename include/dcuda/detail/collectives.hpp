@@ -389,7 +389,7 @@ DCUDA_COLD void start_rank(lone_thread leader, rank_state& state, context from_h
 DCUDA_DEVICE void init(context from_host, rank_state& state) {
     exec::leader_then_sync([&](lone_thread leader) { start_rank(leader, state, from_host); });
     cross_barrier(state, collective::init, world);
-    if (is_observed(state)) end_operation<event_kind::init>(state, 0, 0, processor_number());
+    if (is_observed(state)) end_operation<event_kind::init>(state, {.window = processor_number()});
 #if DCUDA_BACKEND_CPU
     if (check::is_on(state)) check::begin(state);
 #endif
@@ -407,7 +407,7 @@ DCUDA_COLD void finish(shared_state shared) {
 #endif
     if (is_observed(state)) begin_operation(state);
     cross_barrier(state, collective::finish, world);
-    if (is_observed(state)) end_operation<event_kind::finish>(state);
+    if (is_observed(state)) end_operation<event_kind::finish>(state, {});
     exec::sync_leader_sync([&](lone_thread) {
         store_relaxed(&state.finished, 1);
         store_relaxed(&state.device.waits[state.device_rank].what, static_cast<std::uint32_t>(waiting::done));
@@ -435,9 +435,6 @@ DCUDA_DEVICE void check_communicator(rank_state& state, communicator comm, opera
 DCUDA_DEVICE void barrier(rank_state& state, communicator comm) {
     check_communicator(state, comm, operation::collective);
     const collective kind = comm == world ? collective::barrier_world : collective::barrier_device;
-#if DCUDA_BACKEND_CPU
-    if (check::is_on(state)) return check::enter(state, kind, comm);
-#endif
     cross_barrier(state, kind, comm);
 }
 

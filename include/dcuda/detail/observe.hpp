@@ -174,12 +174,18 @@ DCUDA_DEVICE operation_counters counters_of(event_kind kind, rank_counters& coun
     }
 }
 
-// All threads of the rank, when the operation has ended. `peer`: the target's number in its communicator, or how many
-// notifications were waited for; `window`: its id, or of notify the communicator; of init the multiprocessor.
+// What an event says of its operation, beside its kind and time.
+struct event_fields {
+    int tag = 0;              // or the communicator of a collective operation
+    int peer = 0;             // the target's number in its communicator, or how many notifications were waited for
+    std::uint32_t window = 0; // its id; of notify the communicator; of init the multiprocessor
+    std::size_t bytes = 0;
+};
+
+// All threads of the rank, when the operation has ended.
 // PERF: the kind is known when this is compiled, since one thread's instructions are what an event costs.
 template <event_kind Kind>
-DCUDA_DEVICE void end_operation(rank_state& state, int tag = 0, int peer = 0, std::uint32_t window = 0,
-                                std::size_t bytes = 0) {
+DCUDA_DEVICE void end_operation(rank_state& state, const event_fields& fields) {
     exec::align_turns(); // another thread may have acted for the rank
     if (exec::is_leader()) {
         endpoint& own = books_of(state);
@@ -189,13 +195,13 @@ DCUDA_DEVICE void end_operation(rank_state& state, int tag = 0, int peer = 0, st
         trace_event event{own.doing.begin,
                           static_cast<std::uint32_t>(ticks),
                           static_cast<std::uint32_t>(Kind) | static_cast<std::uint32_t>(ticks >> 32) << 16,
-                          static_cast<std::uint32_t>(tag),
-                          static_cast<std::uint32_t>(peer),
-                          static_cast<std::uint32_t>(bytes),
-                          window};
+                          static_cast<std::uint32_t>(fields.tag),
+                          static_cast<std::uint32_t>(fields.peer),
+                          static_cast<std::uint32_t>(fields.bytes),
+                          fields.window};
         if constexpr (Kind == event_kind::put || Kind == event_kind::put_notify || Kind == event_kind::notify)
-            count_message<Kind>(state, counters, event, bytes);
-        event.window = (event.window & 0xffff) | static_cast<std::uint32_t>(bytes >> 32) << 16;
+            count_message<Kind>(state, counters, event, fields.bytes);
+        event.window = (event.window & 0xffff) | static_cast<std::uint32_t>(fields.bytes >> 32) << 16;
         const operation_counters used = counters_of(Kind, counters);
         if (used.count != nullptr) add_relaxed(used.count, 1);
         if (used.ticks != nullptr) add_relaxed(used.ticks, ticks);

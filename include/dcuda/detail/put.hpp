@@ -348,9 +348,6 @@ DCUDA_COLD void send_slowly(shared_state shared, const send_request request) {
 
 DCUDA_DEVICE void put(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes,
                       const void* source) {
-#if DCUDA_BACKEND_CPU
-    if (check::is_on(state)) return check::put(state, win, target, offset, bytes, source);
-#endif
     exec::far(send_slowly)(state, {win.id, static_cast<std::uint32_t>(target), offset, bytes, source, false, 0});
 }
 
@@ -368,17 +365,11 @@ DCUDA_COLD void send_notified(shared_state shared, const send_request request) {
 
 DCUDA_DEVICE void put_notify(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes,
                              const void* source, int tag) {
-#if DCUDA_BACKEND_CPU
-    if (check::is_on(state)) return check::put_notify(state, win, target, offset, bytes, source, tag);
-#endif
     send_notified(state, {win.id, static_cast<std::uint32_t>(target), offset, bytes, source, true,
                           static_cast<std::uint32_t>(tag)});
 }
 
 DCUDA_DEVICE void notify(rank_state& state, int target, communicator comm, int tag) {
-#if DCUDA_BACKEND_CPU
-    if (check::is_on(state)) return check::notify(state, target, comm, tag);
-#endif
     const auto number = static_cast<std::uint32_t>(comm);
     const bool exists = number <= static_cast<std::uint32_t>(device);
     send_notified(state, {exists ? notify_window(comm) : notify_unknown, static_cast<std::uint32_t>(target),
@@ -418,9 +409,6 @@ DCUDA_COLD bool complete_puts(lead_warp warp, shared_state shared, std::uint32_t
 
 // Waits until all that this rank has put there is complete. All threads.
 DCUDA_DEVICE void flush(rank_state& state, window win) {
-#if DCUDA_BACKEND_CPU
-    if (check::is_on(state)) return check::flush(state, win);
-#endif
     exec::sync_block(); // the stores of all threads are part of what the leader completes
     const bool going = exec::decide(state.decision, [&](const lead_warp& warp) {
                            return exec::far(complete_puts)(warp, state, win.id) ? 1u : 0u;

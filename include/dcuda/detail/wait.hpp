@@ -378,9 +378,6 @@ DCUDA_COLD void finish_wait(shared_state shared, std::uint32_t tag, std::uint32_
 
 // All threads of the rank.
 DCUDA_DEVICE void wait_notifications(rank_state& state, int tag, int count) {
-#if DCUDA_BACKEND_CPU
-    if (check::is_on(state)) return check::wait_notifications(state, tag, count);
-#endif
     const auto wanted = static_cast<std::uint32_t>(tag), expected = static_cast<std::uint32_t>(count);
     const unsigned result = exec::decide(state.decision, [&](const lead_warp& warp) {
         if (exec::far(await_predicted)(warp, state, wanted, expected))
@@ -393,9 +390,6 @@ DCUDA_DEVICE void wait_notifications(rank_state& state, int tag, int count) {
 
 // All threads of the rank, with the same result.
 DCUDA_DEVICE bool test_notifications(rank_state& state, int tag, int count) {
-#if DCUDA_BACKEND_CPU
-    if (check::is_on(state)) return check::test_notifications(state, tag, count);
-#endif
     const unsigned result = exec::decide(state.decision, [&](const lead_warp& warp) {
         return exec::far(look_once)(warp, state, static_cast<std::uint32_t>(tag), static_cast<std::uint32_t>(count));
     });

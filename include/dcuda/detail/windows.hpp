@@ -80,9 +80,6 @@ DCUDA_COLD window create_window(shared_state shared, communicator comm, void* ba
     check_communicator(state, comm, operation::create_window);
     check_window_memory(state, base, bytes);
     const device_context& device = state.device;
-#if DCUDA_BACKEND_CPU
-    if (check::is_on(state)) check::enter(state, collective::create_window, comm);
-#endif
     exec::leader_then_sync([&](lone_thread) {
         auto* const place = static_cast<std::byte*>(base);
         device.offers[state.device_rank] =
@@ -100,19 +97,12 @@ DCUDA_COLD window create_window(shared_state shared, communicator comm, void* ba
                    return going ? 1u : 0u;
                }) != 0;
     });
-    const window made{*device.created};
-#if DCUDA_BACKEND_CPU
-    if (check::is_on(state)) check::leave(state, made, base, bytes);
-#endif
-    return made;
+    return window{*device.created};
 }
 
 // Nobody puts there any more when all have called it: the barrier completes what is under way.
 DCUDA_COLD void free_window(shared_state shared, window win) {
     rank_state& state = shared.get();
-#if DCUDA_BACKEND_CPU
-    if (check::is_on(state)) check::enter_free(state, win);
-#endif
     // Nobody frees a window before this rank has come to the barrier, so all threads see the same.
     const window_slot slot = find_window(state, win);
 #if DCUDA_CHECKS
@@ -132,9 +122,6 @@ DCUDA_COLD void free_window(shared_state shared, window win) {
         exec::leader_then_sync([&](lone_thread) { state.device.windows[(win.id & 0xffff) - 1].id = 0; });
         return true;
     });
-#if DCUDA_BACKEND_CPU
-    if (check::is_on(state)) check::leave(state);
-#endif
 }
 
 // --- Timers --------------------------------------------------------------------------------------------------------
@@ -143,9 +130,6 @@ DCUDA_COLD void free_window(shared_state shared, window win) {
 // CPU backend the rank has the CPU's clock itself.
 DCUDA_COLD void send_time(shared_state shared, collective kind, opcode code) {
     rank_state& state = shared.get();
-#if DCUDA_BACKEND_CPU
-    if (check::is_on(state)) check::enter(state, kind, device);
-#endif
     meet(state, kind, operation::collective, [&] {
         exec::leader_then_sync([&](lone_thread leader) {
             const std::uint64_t now_ns = DCUDA_BACKEND_CPU ? clock_ns() : 0;
@@ -155,9 +139,6 @@ DCUDA_COLD void send_time(shared_state shared, collective kind, opcode code) {
         });
         return true;
     });
-#if DCUDA_BACKEND_CPU
-    if (check::is_on(state)) check::leave(state);
-#endif
 }
 
 DCUDA_DEVICE void start_timer(rank_state& state) { send_time(state, collective::start_timer, opcode::start_timer); }

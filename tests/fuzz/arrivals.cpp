@@ -46,7 +46,7 @@ public:
         return reinterpret_cast<std::uintptr_t>(windows_[rank % ranks].get());
     }
 
-    // Where the payload of what arrives now may lie.
+    // The ring, in which every payload lies.
     const std::byte* first = nullptr;
     const std::byte* last = nullptr;
 
@@ -126,6 +126,8 @@ void fragments(std::string_view input) {
     one.use(other.offer());
     one.is_open = true;
     auto* const ring = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(one.offer().memory.address));
+    target.first = ring;
+    target.last = ring + ring_bytes;
     const auto write = [&](std::size_t place, const void* bytes, std::size_t count) {
         if (place < ring_bytes) std::memcpy(ring + place, bytes, std::min(count, ring_bytes - place));
     };
@@ -133,8 +135,6 @@ void fragments(std::string_view input) {
     std::uint64_t now_ns = 0, end = 0; // of what a good peer would have written, in units
     try {
         while (!from.is_empty()) {
-            target.first = ring;
-            target.last = ring + ring_bytes;
             switch (from.get<unsigned char>() % 6) {
             case 0: { // any bytes anywhere
                 const auto place = from.get<std::uint16_t>();
@@ -156,8 +156,6 @@ void fragments(std::string_view input) {
                                                         static_cast<std::size_t>(from.get<std::int8_t>()));
                 head.messages += from.get<unsigned char>() % 3;
                 const std::size_t place = end * unit % ring_bytes;
-                target.first = ring + place;
-                target.last = ring + std::min(place + head.bytes, ring_bytes);
                 write(place, &head, sizeof head);
                 write(place + sizeof head, &message, sizeof message);
                 one.arrived(static_cast<std::uint32_t>(end % (ring_bytes / unit)));

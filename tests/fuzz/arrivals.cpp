@@ -35,12 +35,12 @@ class device final : public delivery, public message_handler {
 public:
     device() {
         inbound_.begin_run(ranks, tags, rounds);
-        std::vector<detail::window_entry> offers;
+        std::vector<detail::window_entry> exports;
         for (auto& each : windows_) {
             each = std::make_unique<std::byte[]>(window_bytes);
-            offers.push_back({each.get(), window_bytes, nullptr});
+            exports.push_back({each.get(), window_bytes, nullptr});
         }
-        inbound_.open_window(1, std::move(offers));
+        inbound_.open_window(1, std::move(exports));
     }
     std::uint64_t window(std::uint32_t rank) const {
         return reinterpret_cast<std::uintptr_t>(windows_[rank % ranks].get());
@@ -121,7 +121,7 @@ void fragments(std::string_view input) {
     device target;
     delivery* into = &target;
     no_network network;
-    device_link link;
+    device_access link;
     connection one(0, network, into, link, target, ring_bytes, 0), other(0, network, into, link, target, ring_bytes, 0);
     one.use(other.offer());
     one.is_open = true;

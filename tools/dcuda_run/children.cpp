@@ -82,9 +82,9 @@ void guard_job(int notices) {
     for (pid_t group : groups) kill(-group, SIGKILL);
     if (variable.empty()) return;
     // Repeated, since one of them may start another just now.
-    int rounds_in_vain = 0;
-    for (int round = 0; round < 1000 && rounds_in_vain < 2; ++round) {
-        rounds_in_vain = kill_marked(variable) ? 0 : rounds_in_vain + 1;
+    int idle_rounds = 0;
+    for (int round = 0; round < 1000 && idle_rounds < 2; ++round) {
+        idle_rounds = kill_marked(variable) ? 0 : idle_rounds + 1;
         poll(nullptr, 0, 2);
     }
 }

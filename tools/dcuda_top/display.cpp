@@ -1,6 +1,6 @@
 #include "display.hpp"
 
-#include "runtime/wait_table.hpp"
+#include "runtime/hang_report.hpp"
 
 #include <fmt/format.h>
 #include <map>
@@ -11,8 +11,8 @@ namespace top {
 
 namespace {
 
+using dcuda::hang_report;
 using dcuda::snapshot;
-using dcuda::wait_table;
 using json = nlohmann::ordered_json;
 
 // A wait that is shorter may be over when the next process is asked: it makes no cycle.
@@ -68,8 +68,8 @@ struct job {
     std::map<int, const snapshot*> processes;
     std::map<int, const process*> asked; // the same
     const snapshot& any() const { return *processes.begin()->second; }
-    wait_table table() const {
-        std::vector<wait_table::part> known;
+    hang_report table() const {
+        std::vector<hang_report::part> known;
         for (const auto& [index, each] : processes)
             known.emplace_back(static_cast<std::uint32_t>(index) * each->ranks_per_device, each->waits);
         return {any().ranks_per_device * static_cast<std::uint32_t>(any().processes), any().ranks_per_device, known};
@@ -92,7 +92,7 @@ std::map<std::string, job> by_job(const std::vector<process>& processes) {
 }
 
 // How many of the process's ranks are in a state.
-std::size_t count(const wait_table& table, const snapshot& of, wait_table::state state) {
+std::size_t count(const hang_report& table, const snapshot& of, hang_report::state state) {
     std::size_t result = 0;
     const std::uint32_t first = static_cast<std::uint32_t>(of.process) * of.ranks_per_device;
     for (std::uint32_t rank = first; rank < first + of.ranks_per_device; ++rank)
@@ -100,15 +100,15 @@ std::size_t count(const wait_table& table, const snapshot& of, wait_table::state
     return result;
 }
 
-std::string describe_process(const wait_table& table, const snapshot& of) {
+std::string describe_process(const hang_report& table, const snapshot& of) {
     const std::uint32_t first = static_cast<std::uint32_t>(of.process) * of.ranks_per_device;
     return fmt::format("  process {} (pid {}, {}), ranks {}-{}: {} running, {} waiting, {} done; run {} for {:.1f} s\n",
                        of.process, of.pid, of.device, first, first + of.ranks_per_device - 1,
-                       count(table, of, wait_table::state::running), count(table, of, wait_table::state::waiting),
-                       count(table, of, wait_table::state::done), of.run, of.run_seconds);
+                       count(table, of, hang_report::state::running), count(table, of, hang_report::state::waiting),
+                       count(table, of, hang_report::state::done), of.run, of.run_seconds);
 }
 
-std::string describe_ranks(const wait_table& table, const job& of) {
+std::string describe_ranks(const hang_report& table, const job& of) {
     std::string text;
     for (const auto& [index, each] : of.processes)
         for (std::uint32_t block = 0; block < each->ranks_per_device; ++block) {
@@ -119,25 +119,25 @@ std::string describe_ranks(const wait_table& table, const job& of) {
     return text;
 }
 
-const char* name(wait_table::state state) {
+const char* name(hang_report::state state) {
     switch (state) {
-    case wait_table::state::running:
+    case hang_report::state::running:
         return "running";
-    case wait_table::state::waiting:
+    case hang_report::state::waiting:
         return "waiting";
-    case wait_table::state::done:
+    case hang_report::state::done:
         return "done";
-    case wait_table::state::unknown:
+    case hang_report::state::unknown:
         break;
     }
     return "unknown";
 }
 
-json rank_as_json(const wait_table& table, const snapshot& of, std::uint32_t block) {
+json rank_as_json(const hang_report& table, const snapshot& of, std::uint32_t block) {
     const std::uint32_t rank = static_cast<std::uint32_t>(of.process) * of.ranks_per_device + block;
     const auto& wait = table.wait_of(rank);
     json result = {{"rank", rank}, {"process", of.process}, {"block", block}, {"state", name(table.state_of(rank))}};
-    if (table.state_of(rank) != wait_table::state::waiting) return result;
+    if (table.state_of(rank) != hang_report::state::waiting) return result;
     result["seconds"] = 1e-3 * wait.age_ms;
     result["waits"] = table.describe(rank);
     if (static_cast<dcuda::detail::waiting>(wait.what) == dcuda::detail::waiting::notifications) {
@@ -165,7 +165,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 std::string as_text(const std::vector<process>& processes, detail how) {
     std::string text;
     for (const auto& [id, job] : by_job(processes)) {
-        const wait_table table = job.table();
+        const hang_report table = job.table();
         const snapshot& any = job.any();
         if (!text.empty()) text += '\n';
         text += fmt::format("job {}: {} on {}, {} of {} process{}\n", id, any.program, any.host, job.processes.size(),
@@ -186,7 +186,7 @@ std::string as_text(const std::vector<process>& processes, detail how) {
 std::string as_json(const std::vector<process>& processes) {
     json jobs = json::array(), silent = json::array();
     for (const auto& [id, job] : by_job(processes)) {
-        const wait_table table = job.table();
+        const hang_report table = job.table();
         json members = json::array(), ranks = json::array();
         for (const auto& [index, each] : job.processes) {
             json rates;

@@ -194,7 +194,7 @@ struct profiled_call {
     std::uint32_t words[3] = {};
 };
 
-// The operation between its two records (observe.hpp).
+// The operation between its two records (profile.hpp).
 //
 // PERF: a function of its own, which a kernel calls by exec::far. With the records around the operation in the kernel
 // itself, an operation took up to 0.6 us more and an event 0.49 us instead of 0.24 (H200, 2026-11-22).
@@ -204,7 +204,7 @@ DCUDA_COLD auto perform_profiled(shared_state shared, profiled_call, Arguments..
     begin_operation(state);
     if constexpr (Operation::kind == event_kind::test) { // an unsuccessful one is counted, and leaves no event
         const bool there = run_or_check<Operation>(state, arguments...);
-        if (exec::is_leader()) add_relaxed(&state.device.observer.counters->tests, 1);
+        if (exec::is_leader()) add_relaxed(&state.device.profiler.counters->tests, 1);
         if (there) end_operation<Operation::kind>(state, Operation::event(arguments...));
         return there;
     } else if constexpr (std::is_void_v<decltype(run_or_check<Operation>(state, arguments...))>) {
@@ -217,7 +217,7 @@ DCUDA_COLD auto perform_profiled(shared_state shared, profiled_call, Arguments..
     }
 }
 
-// What each operation of either interface calls, in all threads of the rank. `is_profiled`: of the run (is_observed).
+// What each operation of either interface calls, in all threads of the rank. `is_profiled`: of the run (is_profiled).
 template <class Operation, class... Arguments>
 DCUDA_DEVICE auto perform(shared_state state, bool is_profiled, Arguments... arguments) {
     if (is_profiled) return exec::far(perform_profiled<Operation, Arguments...>)(state, {}, arguments...);
@@ -227,7 +227,7 @@ DCUDA_DEVICE auto perform(shared_state state, bool is_profiled, Arguments... arg
 // The same for an interface that keeps no copy of whether the run is profiled.
 template <class Operation, class... Arguments>
 DCUDA_DEVICE auto perform_in_run(rank_state& state, Arguments... arguments) {
-    return perform<Operation>(state, is_observed(state), arguments...);
+    return perform<Operation>(state, is_profiled(state), arguments...);
 }
 
 } // namespace dcuda::detail

@@ -193,7 +193,7 @@ public:
         if (route_of(decision) == route::packets && number_ != no_packet) {
             const auto* const words = static_cast<const std::uint32_t*>(source) + 3 * number_;
             const std::uint32_t a = words[0], b = left_ > 4 ? words[1] : 0, c = left_ > 8 ? words[2] : 0;
-            store_packet<order_tag::mail_publish>(packets_, a, b, c, message_.sent.packets + number_ + 1);
+            store_packet<order_tag::message_publish>(packets_, a, b, c, message_.sent.packets + number_ + 1);
         }
         if (warp.leads()) {
             message_.send_header(state, own);
@@ -300,7 +300,7 @@ DCUDA_COLD void notify_target(lead_warp warp, shared_state shared, std::uint32_t
     add_release<order_tag::notify_publish>(to.reach, to.counters + tag, 1u);
     to.unreleased = 1;
     own.unreleased |= bit_of(to.reach);
-    if (DCUDA_BACKEND_CPU) ring_bell(&to.status->bell);
+    if (DCUDA_BACKEND_CPU) ring_doorbell(&to.status->doorbell);
 }
 
 // All threads have stored into a target's memory, or will. The leader.
@@ -333,7 +333,7 @@ DCUDA_COLD void send_slowly(shared_state shared, const send_request request) {
     if (way == route::packets_by_block) return store_posted_payload(state, put, request);
     if (way == route::proxied) {
         if (request.bytes != 0 || request.notifies)
-            send_by_host(state, put, request.source, request.bytes, request.notifies ? request.tag : no_tag);
+            send_through_host(state, put, request.source, request.bytes, request.notifies ? request.tag : no_tag);
         return;
     }
     exec::copy(state.staging, way == route::direct ? exec::copy_way::threads : exec::copy_way::engine, put.target,

@@ -37,54 +37,63 @@ DCUDA_DEVICE void dcuda_comm_rank(dcuda_state& state, dcuda_comm comm, int* rank
 
 // All ranks of the communicator.
 DCUDA_DEVICE void dcuda_comm_barrier(dcuda_state& state, dcuda_comm comm) {
-    dcuda::detail::barrier(state, static_cast<dcuda::communicator>(comm));
+    dcuda::detail::perform_in_run<dcuda::detail::barrier_operation>(state, static_cast<dcuda::communicator>(comm));
 }
 
 // All ranks of the communicator; base and size may differ per rank, size may be 0. *win is DCUDA_WIN_NONE if there are
 // too many windows; the host prints the reason.
 DCUDA_DEVICE void dcuda_win_create(dcuda_state& state, dcuda_comm comm, void* winbase, std::size_t size,
                                    dcuda_win* win) {
-    *win = dcuda::detail::create_window(state, static_cast<dcuda::communicator>(comm), winbase, size,
-                                        dcuda::window_kind::usual);
+    *win = dcuda::detail::perform_in_run<dcuda::detail::create_window_operation>(
+        state, static_cast<dcuda::communicator>(comm), winbase, size, dcuda::window_kind::usual);
 }
 
 // All ranks of the window's communicator.
-DCUDA_DEVICE void dcuda_win_free(dcuda_state& state, dcuda_win win) { dcuda::detail::free_window(state, win); }
+DCUDA_DEVICE void dcuda_win_free(dcuda_state& state, dcuda_win win) {
+    dcuda::detail::perform_in_run<dcuda::detail::free_window_operation>(state, win);
+}
 
 // Copies `size` bytes at `buffer` to the target rank's window, `offset` bytes from its base. `rank` counts in the
 // window's communicator. Returns once issued.
 DCUDA_DEVICE void dcuda_put(dcuda_state& state, dcuda_win win, int rank, std::size_t offset, std::size_t size,
                             const void* buffer) {
-    dcuda::detail::put(state, win, rank, offset, size, buffer);
+    dcuda::detail::perform_in_run<dcuda::detail::put_operation>(state, win, rank, offset, size, buffer);
 }
 
 // Notifies the target rank after all earlier puts of this rank to it. Returns once issued.
 DCUDA_DEVICE void dcuda_notify(dcuda_state& state, int rank, dcuda_comm comm, int tag) {
-    dcuda::detail::notify(state, rank, static_cast<dcuda::communicator>(comm), tag);
+    dcuda::detail::perform_in_run<dcuda::detail::notify_operation>(state, rank, static_cast<dcuda::communicator>(comm),
+                                                                   tag);
 }
 
 // dcuda_put, then dcuda_notify.
 DCUDA_DEVICE void dcuda_put_notify(dcuda_state& state, dcuda_win win, int rank, std::size_t offset, std::size_t size,
                                    const void* buffer, int tag) {
-    dcuda::detail::put_notify(state, win, rank, offset, size, buffer, tag);
+    dcuda::detail::perform_in_run<dcuda::detail::put_notify_operation>(state, win, rank, offset, size, buffer, tag);
 }
 
 // Returns when all earlier puts of this rank on this window are complete; then their source buffers may change.
-DCUDA_DEVICE void dcuda_win_flush(dcuda_state& state, dcuda_win win) { dcuda::detail::flush(state, win); }
+DCUDA_DEVICE void dcuda_win_flush(dcuda_state& state, dcuda_win win) {
+    dcuda::detail::perform_in_run<dcuda::detail::flush_operation>(state, win);
+}
 
 // 1, and consumes them, if `count` notifications with this tag have arrived; else 0.
 DCUDA_DEVICE int dcuda_test_notifications(dcuda_state& state, int tag, int count) {
-    return dcuda::detail::test_notifications(state, tag, count) ? 1 : 0;
+    return dcuda::detail::perform_in_run<dcuda::detail::test_operation>(state, tag, count) ? 1 : 0;
 }
 
 // Waits until `count` notifications with this tag have arrived, and consumes them.
 DCUDA_DEVICE void dcuda_wait_notifications(dcuda_state& state, int tag, int count) {
-    dcuda::detail::wait_notifications(state, tag, count);
+    dcuda::detail::perform_in_run<dcuda::detail::wait_operation>(state, tag, count);
 }
 
 // All ranks of the device. The time between them is an entry of dcuda_host_get_timings.
-DCUDA_DEVICE void dcuda_start_cpu_timer(dcuda_state& state) { dcuda::detail::start_timer(state); }
-DCUDA_DEVICE void dcuda_stop_cpu_timer(dcuda_state& state) { dcuda::detail::stop_timer(state); }
+DCUDA_DEVICE void dcuda_start_cpu_timer(dcuda_state& state) {
+    dcuda::detail::perform_in_run<dcuda::detail::start_timer_operation>(state);
+}
+DCUDA_DEVICE void dcuda_stop_cpu_timer(dcuda_state& state) {
+    dcuda::detail::perform_in_run<dcuda::detail::stop_timer_operation>(state);
+}
 
 // A line of text that the host prints while the kernel runs: log << "x = " << x << log.flush. Thread 0 of the rank
 // writes it; other threads may call it, too.

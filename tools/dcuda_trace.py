@@ -41,7 +41,7 @@ class Slice:
     """An operation, a range or the kernel of a rank. Times are in microseconds."""
 
     # What is read of an operation's arguments.
-    ARGUMENTS = {"unfinished": bool, "mailed": bool, "of": str, "path": str, "bytes": int, "multiprocessor": int, "tag": int,
+    ARGUMENTS = {"unfinished": bool, "through_mailbox": bool, "of": str, "path": str, "bytes": int, "multiprocessor": int, "tag": int,
                  "count": int}
 
     def __init__(self, event, rank):
@@ -316,11 +316,11 @@ def critical_path(run):
 
 def path_totals(path):
     """What the critical path consists of, in microseconds, and which rank has how much of it."""
-    totals = {"computing": 0.0, "putting": 0.0, "messages": 0.0, "meetings": 0.0, "waiting": 0.0}
+    totals = {"computing": 0.0, "putting": 0.0, "messages": 0.0, "collective_barriers": 0.0, "waiting": 0.0}
     by_rank = defaultdict(float)
     for kind, rank, begin, end in path:
         if kind != "own":
-            totals["messages" if kind == "message" else "meetings"] += end - begin
+            totals["messages" if kind == "message" else "collective_barriers"] += end - begin
             continue
         inside = {"putting": 0.0, "waiting": 0.0}
         for one in rank.operations:
@@ -337,14 +337,14 @@ def path_totals(path):
 
 def messages_of(run):
     """Operations and bytes by path."""
-    paths = defaultdict(lambda: {"messages": 0, "bytes": 0, "mailed": 0})
+    paths = defaultdict(lambda: {"messages": 0, "bytes": 0, "through_mailbox": 0})
     for rank in run.ranks.values():
         for one in rank.operations:
             if one.name in MESSAGES and "path" in one.args:
                 entry = paths[one.args["path"]]
                 entry["messages"] += 1
                 entry["bytes"] += one.args.get("bytes", 0)
-                entry["mailed"] += bool(one.args.get("mailed"))
+                entry["through_mailbox"] += bool(one.args.get("through_mailbox"))
     return dict(paths)
 
 
@@ -438,7 +438,7 @@ def print_summary(found, top):
     if found["overlap"] is not None:
         print(f"overlap: {100 * found['overlap']:.1f} % of the waiting was hidden behind other ranks that computed")
     if found["messages"]:
-        print("\nmessages: " + "; ".join(f"{entry['messages']} {printable(path)} ({entry['bytes']} B, {entry['mailed']} by mail)"
+        print("\nmessages: " + "; ".join(f"{entry['messages']} {printable(path)} ({entry['bytes']} B, {entry['through_mailbox']} as messages)"
                                         for path, entry in sorted(found["messages"].items())))
     if found["ranges"]:
         print(f"\n{'range':<24} {'count':>8} {'time':>11} {'mean':>11}")

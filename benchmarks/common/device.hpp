@@ -196,7 +196,7 @@ DCUDA_DEVICE void pause() {}
 
 // Looks until ready() says so, but not for ever: false after ten seconds, and a kernel always ends.
 template <class Ready>
-DCUDA_DEVICE bool look_until(const Ready& ready) {
+DCUDA_DEVICE bool poll_until(const Ready& ready) {
     constexpr std::uint64_t limit_ns = 10'000'000'000;
     std::uint64_t start = 0;
     for (unsigned looks = 1; !ready(); ++looks) {

@@ -143,7 +143,7 @@ private:
 
 inline dcuda::launch_config shape(int threads, int ranks) {
     dcuda::launch_config config;
-    config.observed = false; // but for what tracing itself costs
+    config.profiled = false; // but for what tracing itself costs
     config.threads = dim3(static_cast<unsigned>(threads));
     config.ranks_per_device = ranks;
     return config;

@@ -30,7 +30,7 @@ __global__ void echo(dcuda::context, bool plays, bool queue, int messages, const
         const auto sequence = static_cast<std::uint32_t>(i);
         const std::size_t place = queue ? static_cast<std::size_t>(i % slots) * packets_of_message + lane : 0;
         packet seen{{0, 0, 0}, 0};
-        const bool came = look_until([&] {
+        const bool came = poll_until([&] {
             if (queue)
                 seen = load_packet(in + place);
             else

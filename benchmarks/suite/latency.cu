@@ -104,9 +104,9 @@ __global__ void raw_ping_pong(dcuda::context context, game of, const raw_board* 
             const std::uint32_t sequence = number + static_cast<std::uint32_t>(round);
             packet seen{{0, 0, 0}, 0};
             if (answered && of.words == 0 && thread == 0)
-                answered = look_until([&] { return load_word(&me.landing->sequence) == sequence; });
+                answered = poll_until([&] { return load_word(&me.landing->sequence) == sequence; });
             if (answered && moves)
-                answered = look_until([&] {
+                answered = poll_until([&] {
                     seen = load_packet(me.landing + thread);
                     return seen.sequence == sequence;
                 });
@@ -182,7 +182,7 @@ row play_library(session& with, const memory& used, bool peer, std::size_t bytes
                         bytes, measured.stamps(), measured.wrong());
     check(cudaMemcpy(used.game_board.get(), &pieces, sizeof pieces, cudaMemcpyHostToDevice), "cannot copy parameters");
     dcuda::launch_config config = shape(threads, what.ranks);
-    config.observed = traced;
+    config.profiled = traced;
     with.run(what, ping_pong, config, of, used.game_board.get());
     summarise_latency(measured, of, what);
     return what;
@@ -264,9 +264,9 @@ void measure_latency(session& with) {
 }
 
 void measure_trace(session& with) {
-    if (!DCUDA_OBSERVABLE) {
+    if (!DCUDA_PROFILING) {
         row none{"trace", "same device", "an event"};
-        none.missing = "takes dcuda-bench-observable: these kernels cannot be observed";
+        none.missing = "takes dcuda-bench-profiled: these kernels cannot be profiled";
         with.rows.push_back(none);
         return;
     }
@@ -285,10 +285,10 @@ void measure_trace(session& with) {
         }
     }
     const int rounds = with.rounds(1000, 1000), batches = with.batches(12, 6);
-    const auto measure_ranges = [&](bool observed, const results& measured) {
+    const auto measure_ranges = [&](bool profiled, const results& measured) {
         row what{"trace", "same device", "range", 0, threads, 1};
         dcuda::launch_config config = shape(threads, what.ranks);
-        config.observed = observed;
+        config.profiled = profiled;
         with.run(what, ranges, config, rounds, batches, measured.stamps());
         what.value = measure::summarise(scaled(measured.microseconds(), 1.0 / rounds));
         return what;

@@ -43,11 +43,11 @@
 #define DCUDA_CHECKS 1
 #endif
 
-// Whether runs can be observed (DCUDA_TRACE, DCUDA_STATS). On the CPU backend they always can. On a GPU it is said when
-// a program is compiled, -DDCUDA_OBSERVABLE=1: the calls of what records cost a kernel registers, and so up to 80 ns an
-// operation and 10 % of a stencil even where nothing is observed (H200, 2026-11-22).
-#ifndef DCUDA_OBSERVABLE
-#define DCUDA_OBSERVABLE DCUDA_BACKEND_CPU
+// Whether runs can be profiled (DCUDA_TRACE, DCUDA_STATS). On the CPU backend they always can. On a GPU it is said when
+// a program is compiled, -DDCUDA_PROFILING=1: the calls of what records cost a kernel registers, and so up to 80 ns an
+// operation and 10 % of a stencil even where nothing is profiled (H200, 2026-11-22).
+#ifndef DCUDA_PROFILING
+#define DCUDA_PROFILING DCUDA_BACKEND_CPU
 #endif
 
 // Litmus builds (CPU only) can weaken one ordering tag at run time, to see that its test fails then: detail/memory.hpp.

@@ -1,7 +1,7 @@
 // The device side: what a rank does inside a running kernel.
 #pragma once
 
-#include "dcuda/detail/device_ops.hpp"
+#include "dcuda/detail/operations.hpp"
 #include "dcuda/types.hpp"
 
 #if !defined(__CUDA_ARCH__)
@@ -28,7 +28,7 @@ using state = detail::rank_state;
 class rank {
 public:
     // Waits for all ranks of the system.
-    DCUDA_DEVICE rank(context from_host, state& shared) : state_(shared), observed_(from_host.observed) {
+    DCUDA_DEVICE rank(context from_host, state& shared) : state_(shared), profiled_(from_host.profiled) {
         detail::init(from_host, state_.get());
     }
 
@@ -47,8 +47,7 @@ public:
     // Waits until all ranks of the communicator have called it. What they wrote before is visible after, and their puts
     // have arrived: those with a notification at least as far as their target can see.
     DCUDA_DEVICE void barrier(communicator comm) {
-        if (is_observed()) return detail::exec::far(detail::observed_barrier)(state_, {}, comm);
-        detail::barrier(state_.get(), comm);
+        detail::perform<detail::barrier_operation>(state_, is_profiled(), comm);
     }
 
     // Opens `bytes` bytes at `base` for puts by the ranks of the communicator. All of them call it; base and bytes may
@@ -57,16 +56,13 @@ public:
     // own: freeing it leaves the memory alone.
     DCUDA_DEVICE window create_window(communicator comm, void* base, std::size_t bytes,
                                       window_kind kind = window_kind::usual) {
-        if (is_observed())
-            return detail::exec::far(detail::observed_create_window)(state_, {}, comm, base, bytes, kind);
-        return detail::create_window(state_.get(), comm, base, bytes, kind);
+        return detail::perform<detail::create_window_operation>(state_, is_profiled(), comm, base, bytes, kind);
     }
 
     // Closes the window. All ranks of its communicator call it. On return all puts to it are complete, and its memory
     // is the rank's own again.
     DCUDA_DEVICE void free_window(window win) {
-        if (is_observed()) return detail::exec::far(detail::observed_free_window)(state_, {}, win);
-        detail::free_window(state_.get(), win);
+        detail::perform<detail::free_window_operation>(state_, is_profiled(), win);
     }
 
     // Copies `bytes` bytes at `source` to the window of `target` (its number in the window's communicator), `offset`
@@ -75,9 +71,7 @@ public:
     // the same (nothing is copied then) or do not overlap. Does not wait for the target, unless the put has more than
     // 64 KiB and goes over bytes of small notified puts that the target has not taken.
     DCUDA_DEVICE void put(window win, int target, std::size_t offset, std::size_t bytes, const void* source) {
-        if (is_observed())
-            return detail::exec::far(detail::observed_put)(state_, {}, win, target, offset, bytes, source);
-        detail::put(state_.get(), win, target, offset, bytes, source);
+        detail::perform<detail::put_operation>(state_, is_profiled(), win, target, offset, bytes, source);
     }
 
     // put, then adds one to the target's counter of notifications with this tag. The data is in the window when the
@@ -86,53 +80,39 @@ public:
     // block has met after the call.
     DCUDA_DEVICE void put_notify(window win, int target, std::size_t offset, std::size_t bytes, const void* source,
                                  int tag) {
-        if (is_observed())
-            return detail::exec::far(detail::observed_put_notify)(state_, {}, win, target, offset, bytes, source, tag);
-        detail::put_notify(state_.get(), win, target, offset, bytes, source, tag);
+        detail::perform<detail::put_notify_operation>(state_, is_profiled(), win, target, offset, bytes, source, tag);
     }
 
     // Adds one to the target's counter of notifications with this tag; the target sees it after all earlier puts of
     // this rank to it.
     DCUDA_DEVICE void notify(int target, communicator comm, int tag) {
-        if (is_observed()) return detail::exec::far(detail::observed_notify)(state_, {}, target, comm, tag);
-        detail::notify(state_.get(), target, comm, tag);
+        detail::perform<detail::notify_operation>(state_, is_profiled(), target, comm, tag);
     }
 
     // Waits until `count` notifications with this tag have arrived and consumes them. What their sources put before is
     // then visible to all threads of the rank. Ends the run with an error after the runtime's wait_timeout, if one is
     // set, and when nothing moves anywhere any more (deadlock).
     DCUDA_DEVICE void wait_notifications(int tag, int count) {
-        if (is_observed()) return detail::exec::far(detail::observed_wait)(state_, {}, tag, count);
-        detail::wait_notifications(state_.get(), tag, count);
+        detail::perform<detail::wait_operation>(state_, is_profiled(), tag, count);
     }
 
     // The same if they have arrived already; else returns false at once and consumes nothing.
     DCUDA_DEVICE bool test_notifications(int tag, int count) {
-        if (is_observed()) return detail::exec::far(detail::observed_test)(state_, {}, tag, count);
-        return detail::test_notifications(state_.get(), tag, count);
+        return detail::perform<detail::test_operation>(state_, is_profiled(), tag, count);
     }
 
     // Returns when all earlier puts of this rank are complete: their data is in the targets' memory, for every rank
     // that learns of it from this one, and their sources may change. Waits until targets have taken small notified
     // puts, which they do in any operation; so two ranks may flush at the same time.
-    DCUDA_DEVICE void flush(window win) {
-        if (is_observed()) return detail::exec::far(detail::observed_flush)(state_, {}, win);
-        detail::flush(state_.get(), win);
-    }
+    DCUDA_DEVICE void flush(window win) { detail::perform<detail::flush_operation>(state_, is_profiled(), win); }
 
     // The pointer that the host gave to runtime::set_user_data. One thread.
     DCUDA_DEVICE void* user_data() const { return detail::user_data(state_.get()); }
 
     // Starts and stops the device's timer, which runs on the CPU's clock. All ranks of the device call it; the time
     // runs between the moments when the last of them has called start and stop: runtime::timings.
-    DCUDA_DEVICE void start_timer() {
-        if (is_observed()) return detail::exec::far(detail::observed_start_timer)(state_, {});
-        detail::start_timer(state_.get());
-    }
-    DCUDA_DEVICE void stop_timer() {
-        if (is_observed()) return detail::exec::far(detail::observed_stop_timer)(state_, {});
-        detail::stop_timer(state_.get());
-    }
+    DCUDA_DEVICE void start_timer() { detail::perform<detail::start_timer_operation>(state_, is_profiled()); }
+    DCUDA_DEVICE void stop_timer() { detail::perform<detail::stop_timer_operation>(state_, is_profiled()); }
 
     // A line that the host prints while the kernel runs, when the line object ends:
     //     self.log() << "x = " << x;
@@ -145,11 +125,11 @@ public:
     //     auto inner = self.range("inner points");
     template <std::size_t Size>
     DCUDA_DEVICE detail::range_scope range(const char (&name)[Size]) {
-        return {state_, is_observed() ? 1u : 0u, name, name_length<Size>, 0};
+        return {state_, is_profiled() ? 1u : 0u, name, name_length<Size>, 0};
     }
     template <std::size_t Size>
     DCUDA_DEVICE detail::range_scope range(const char (&name)[Size], int number) {
-        return {state_, is_observed() ? 1u : 0u, name, name_length<Size> | detail::range_numbered,
+        return {state_, is_profiled() ? 1u : 0u, name, name_length<Size> | detail::range_numbered,
                 static_cast<std::uint32_t>(number)};
     }
 
@@ -159,11 +139,11 @@ private:
                                                      ? static_cast<std::uint32_t>(Size - 1)
                                                      : detail::most_name_bytes;
 
-    // This run is traced or counted: operations are those of detail/device_ops.hpp for observed runs.
-    DCUDA_DEVICE bool is_observed() const { return DCUDA_OBSERVABLE != 0 && observed_ != 0; }
+    // This run is traced or counted.
+    DCUDA_DEVICE bool is_profiled() const { return DCUDA_PROFILING != 0 && profiled_ != 0; }
 
     detail::shared_state state_;
-    std::uint32_t observed_;
+    std::uint32_t profiled_;
 };
 
 // The block's dynamic shared memory (launch_config::shared_bytes), for both backends. One thread.

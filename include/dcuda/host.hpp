@@ -13,7 +13,7 @@
 
 #include "dcuda/detail/launch.hpp"
 #if defined(__CUDACC__)
-#include "dcuda/detail/courier.cuh"
+#include "dcuda/detail/delivery_kernel.cuh"
 #endif
 #include "dcuda/error.hpp"
 #include "dcuda/statistics.hpp"
@@ -55,7 +55,7 @@ struct launch_config {
     std::optional<std::size_t> staging_bytes = {};
 
     // Whether this run takes part in what DCUDA_TRACE and DCUDA_STATS ask for. Not: it is neither traced nor counted.
-    bool observed = true;
+    bool profiled = true;
 };
 
 class runtime {
@@ -86,7 +86,7 @@ public:
     // (out_of_resources) if more ranks were asked for than fit, naming the limit and the largest number that fits.
     template <class... Params>
     rank_info plan(void (*kernel)(context, Params...), const launch_config& config) {
-        return plan(detail::kernel_address(kernel), detail::courier_address(), config);
+        return plan(detail::kernel_address(kernel), detail::delivery_kernel_address(), config);
     }
 
     // Where the ranks of this process are. Before the first plan or run the rank fields are 0.
@@ -111,7 +111,7 @@ public:
 
 private:
     double run(const detail::bound_kernel& kernel, const launch_config& config);
-    rank_info plan(const void* kernel, const void* courier, const launch_config& config);
+    rank_info plan(const void* kernel, const void* delivery_kernel, const launch_config& config);
 
     class implementation;
     std::unique_ptr<implementation> implementation_;

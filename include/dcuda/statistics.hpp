@@ -18,7 +18,7 @@ struct path_statistics {
 struct rank_statistics {
     int rank = 0; // in the world
     path_statistics local, peer, network;
-    std::uint64_t mailed = 0; // of the notified puts and notifications those that went through a mailbox
+    std::uint64_t through_mailbox = 0; // of the notified puts and notifications those that went through a mailbox
     std::uint64_t waits = 0, tests = 0, flushes = 0, barriers = 0, windows = 0; // operations
     std::uint64_t put_ns = 0, wait_ns = 0, flush_ns = 0;                        // spent in them
     std::uint64_t barrier_ns = 0;      // with the start and the end of the kernel, where all ranks meet
@@ -26,7 +26,7 @@ struct rank_statistics {
     std::uint64_t ring_full_ns = 0;    // of all that: waiting for space in the command ring,
     std::uint64_t mailbox_full_ns = 0; // or in a target's mailbox
     std::uint64_t mailbox_messages = 0, mailbox_packets = 0; // most that were on the way to one target at a time, by
-                                                             // mail (a sample: every 16th message is looked after)
+                                                             // messages (a sample: every 16th message is sampled)
 };
 
 struct statistics {

@@ -47,7 +47,7 @@ pmix_library open_library() {
     if (!library) {
         const char* reason = dlerror();
         fail(error_code::bootstrap_failure,
-             "the launcher of this job offers PMIx, but its library cannot be loaded ({}); install it (Debian: "
+             "the launcher of this job exports PMIx, but its library cannot be loaded ({}); install it (Debian: "
              "libpmix2), or set DCUDA_RENDEZVOUS=host:port and DCUDA_JOB for all processes",
              reason ? reason : "?");
     }

@@ -107,7 +107,7 @@ rendezvous find_rendezvous(const job& own_job, int generation, double timeout_se
     if (!store) store = open_pmi_store(own_job, timeout_seconds);
     require(store != nullptr, error_code::bootstrap_failure,
             "{} of the job's {} processes run on this host, but nothing tells them where to meet the others: start the "
-            "job with dcuda-run or with a launcher that offers PMIx or PMI-1 (Open MPI's mpirun, srun --mpi=pmix, "
+            "job with dcuda-run or with a launcher that exports PMIx or PMI-1 (Open MPI's mpirun, srun --mpi=pmix, "
             "MPICH's mpiexec), or give all processes DCUDA_RENDEZVOUS=host:port, where process 0 shall listen, and "
             "DCUDA_JOB, 32 random hexadecimal digits",
             own_job.local_count, own_job.count);

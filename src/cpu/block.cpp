@@ -318,12 +318,12 @@ void block::yield() {
     switch_to(*next);
 }
 
-void block::meet(exec::cpu::action first, exec::cpu::action second, void* data) {
+void block::sync(exec::cpu::action first, exec::cpu::action second, void* data) {
     sanitizer::unobserved guard;
     if (unwinding()) return;
     if (stopping()) leave();
     sanitizer::release(&barrier_in_);
-    const meeting m{first, second, data};
+    const pending_sync m{first, second, data};
     if (arrived_ != 0 && (pending_.first != first || pending_.second != second))
         check::threads_part(first != nullptr || second != nullptr);
     if (++arrived_ == alive_) return complete(m);
@@ -334,15 +334,15 @@ void block::meet(exec::cpu::action first, exec::cpu::action second, void* data) 
     sanitizer::acquire(&barrier_out_);
 }
 
-int block::meet_and_count(bool vote, unsigned& participants) {
+int block::sync_and_count(bool vote, unsigned& participants) {
     sanitizer::unobserved guard;
     votes_ += vote;
-    meet(nullptr, nullptr, nullptr);
+    sync(nullptr, nullptr, nullptr);
     participants = vote_threads_;
     return static_cast<int>(vote_result_);
 }
 
-void block::complete(const meeting& m) {
+void block::complete(const pending_sync& m) {
     struct opener { // also when an action throws
         block& b;
         bool ordered = false;
@@ -416,8 +416,8 @@ std::uint64_t warp_exchange(warp_operation operation, unsigned mask, std::uint64
 
 namespace dcuda::detail::exec {
 
-void cpu::meet(action first, action second, void* data) {
-    detail::cpu::the_block("a collective operation").meet(first, second, data);
+void cpu::sync(action first, action second, void* data) {
+    detail::cpu::the_block("a collective operation").sync(first, second, data);
 }
 void* cpu::dynamic_shared() { return detail::cpu::the_block("dynamic_shared").dynamic_shared(); }
 void exit_thread() { throw detail::cpu::thread_exit{}; }
@@ -431,18 +431,18 @@ void cpu::yield_core() {
 
 void __syncthreads() {
     using namespace dcuda::detail;
-    cpu::the_block("__syncthreads").meet(nullptr, nullptr, nullptr);
+    cpu::the_block("__syncthreads").sync(nullptr, nullptr, nullptr);
 }
 int __syncthreads_count(int predicate) {
     unsigned threads = 0;
-    return dcuda::detail::cpu::the_block("__syncthreads_count").meet_and_count(predicate != 0, threads);
+    return dcuda::detail::cpu::the_block("__syncthreads_count").sync_and_count(predicate != 0, threads);
 }
 int __syncthreads_and(int predicate) {
     unsigned threads = 0;
-    const int yes = dcuda::detail::cpu::the_block("__syncthreads_and").meet_and_count(predicate != 0, threads);
+    const int yes = dcuda::detail::cpu::the_block("__syncthreads_and").sync_and_count(predicate != 0, threads);
     return static_cast<unsigned>(yes) == threads;
 }
 int __syncthreads_or(int predicate) {
     unsigned threads = 0;
-    return dcuda::detail::cpu::the_block("__syncthreads_or").meet_and_count(predicate != 0, threads) != 0;
+    return dcuda::detail::cpu::the_block("__syncthreads_or").sync_and_count(predicate != 0, threads) != 0;
 }

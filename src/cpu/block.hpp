@@ -109,8 +109,8 @@ public:
     void run();
 
     // The operations of the running fiber.
-    void meet(exec::cpu::action first, exec::cpu::action second, void* data);
-    int meet_and_count(bool vote, unsigned& participants);
+    void sync(exec::cpu::action first, exec::cpu::action second, void* data);
+    int sync_and_count(bool vote, unsigned& participants);
     std::uint64_t warp_exchange(warp_operation operation, unsigned mask, std::uint64_t value, unsigned argument,
                                 int width);
     void yield(); // returns at once if no other fiber can run
@@ -125,7 +125,7 @@ public:
     [[noreturn]] void first_run(fiber& previous, void* context);
 
 private:
-    struct meeting {
+    struct pending_sync {
         exec::cpu::action first = nullptr, second = nullptr;
         void* data = nullptr;
     };
@@ -133,7 +133,7 @@ private:
     void run_body();
     [[noreturn]] void end_fiber();
     void wait(fiber_state state);
-    void complete(const meeting& m);
+    void complete(const pending_sync& m);
     bool complete_warp(warp& w, unsigned mask);
     void switch_to(fiber& next);
     fiber* next_ready();
@@ -156,7 +156,7 @@ private:
     fiber_list ready_, at_barrier_;
     std::uint64_t order_; // of the threads that can run, drawn anew at each switch; 0: they take turns
     unsigned alive_, arrived_ = 0;
-    meeting pending_; // of those at the barrier
+    pending_sync pending_; // of those at the barrier
     unsigned votes_ = 0, vote_result_ = 0, vote_threads_ = 0;
     bool stopped_ = false;
     char barrier_in_ = 0, barrier_out_ = 0, end_ = 0; // ThreadSanitizer's clocks

@@ -46,9 +46,9 @@ check::session* checker::begin_run(int ranks_per_device) {
         }
         support::wire_writer message;
         message.put(mine);
-        const auto offers = control_.allgather(message.bytes(), "sharing the checker's memory");
+        const auto exports = control_.allgather(message.bytes(), "sharing the checker's memory");
         if (control_.index() != 0)
-            memory_ = others_.open(0, support::wire_reader(offers.front()).get<transport::exported_allocation>());
+            memory_ = others_.open(0, support::wire_reader(exports.front()).get<transport::exported_allocation>());
         ranks_ = ranks;
     }
     session_->begin_run(memory_, static_cast<std::uint32_t>(ranks), static_cast<std::uint32_t>(ranks_per_device), tags);

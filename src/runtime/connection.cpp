@@ -17,8 +17,8 @@ std::size_t padded(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
 
 } // namespace
 
-connection::connection(int peer, transport::network& over, delivery*& into, device_link& link, message_handler& handler,
-                       std::size_t ring_bytes, std::uint32_t first_number)
+connection::connection(int peer, transport::network& over, delivery*& into, device_access& link,
+                       message_handler& handler, std::size_t ring_bytes, std::uint32_t first_number)
     : peer_(peer), network_(over), delivery_(into), link_(link), handler_(handler), ring_bytes_(ring_bytes),
       first_number_(first_number), inbound_(pinned(network_.share(ring_bytes))), arrived_(ring_bytes / unit) {
     memory_ = network_.expose(inbound_.get(), ring_bytes_, first_number_);
@@ -33,7 +33,7 @@ transport::shared_memory connection::pinned(transport::shared_memory memory) con
     return {ours.release(), release};
 }
 
-void connection::use(const ring_offer& theirs) {
+void connection::use(const exported_ring& theirs) {
     support::require(theirs.bytes == ring_bytes_, error_code::bootstrap_failure,
                      "processes disagree on the rings of the network: {} B here, {} B in process {}", ring_bytes_,
                      theirs.bytes, peer_);

@@ -8,7 +8,7 @@
 // what was there and the network no longer reads it. Where it can reach the receiver's ring (transport shm), that is
 // the twin, and nothing is copied: devices then read into it.
 //
-// ORDER network: (1) An arrival vouches for its own write alone (transport/network.hpp), so a fragment is read only
+// ORDER network: (1) An arrival proves its own write alone (transport/network.hpp), so a fragment is read only
 // after its arrival; (2) fragments are read in the order of the ring, so messages are taken in the order in which they
 // were sent; (3) deliveries are made in order (runtime/delivery.hpp): a notification comes after the data of all
 // earlier puts of its source; (4) credit is given only for what has been delivered, so who has it knows that its puts
@@ -16,7 +16,7 @@
 #pragma once
 
 #include "runtime/delivery.hpp"
-#include "runtime/device_link.hpp"
+#include "runtime/device_access.hpp"
 #include "runtime/inbound_check.hpp"
 #include "transport/network.hpp"
 
@@ -42,7 +42,7 @@ public:
 // Used by one thread.
 class connection {
 public:
-    connection(int peer, transport::network& over, delivery*& into, device_link& link, message_handler& handler,
+    connection(int peer, transport::network& over, delivery*& into, device_access& link, message_handler& handler,
                std::size_t ring_bytes, std::uint32_t first_number);
 
     int peer() const { return peer_; }
@@ -50,13 +50,13 @@ public:
 
     // Setting up: what the peer must know of our ring, and what it says of its own, once the network has been
     // connected. Messages may be sent before; they wait.
-    struct ring_offer {
+    struct exported_ring {
         transport::remote_memory memory;
         std::uint64_t bytes;
         std::uint32_t first_number;
     };
-    ring_offer offer() const { return {memory_, ring_bytes_, first_number_}; }
-    void use(const ring_offer& theirs);
+    exported_ring offer() const { return {memory_, ring_bytes_, first_number_}; }
+    void use(const exported_ring& theirs);
     bool is_open = false; // both sides have all they need
 
     // Sends a message of a rank. Its payload is copied; or read from device memory until a flush.
@@ -126,13 +126,13 @@ private:
     const int peer_;
     transport::network& network_;
     delivery*& delivery_;
-    device_link& link_;
+    device_access& link_;
     message_handler& handler_;
     const std::size_t ring_bytes_;
     const std::uint32_t first_number_;
     transport::shared_memory inbound_, outbound_; // pinned
     transport::remote_memory memory_{};
-    ring_offer theirs_{};
+    exported_ring theirs_{};
 
     // Sending. A rank with messages in `large_` has all later ones there, too, so that they stay in order.
     std::deque<queued> waiting_, large_;

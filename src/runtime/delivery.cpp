@@ -10,21 +10,22 @@ using namespace detail;
 
 device_delivery::device_delivery(device_state& state)
     : state_(state), ring_(cuda::allocate_pinned<packet>(std::size_t(delivery_capacity) * packets_per_command,
-                                                         "pinned memory for the courier")),
-      words_(cuda::allocate_pinned<std::uint32_t>(2, "pinned memory for the courier")) {
+                                                         "pinned memory for the delivery kernel")),
+      words_(cuda::allocate_pinned<std::uint32_t>(2, "pinned memory for the delivery kernel")) {
     for (std::size_t i = 0; i < std::size_t(delivery_capacity) * packets_per_command; ++i) ring_[i] = packet{};
     words_[0] = words_[1] = 0;
 }
 
-void device_delivery::start(const void* courier, unsigned threads_of_rank) {
+void device_delivery::start(const void* delivery_kernel, unsigned threads_of_rank) {
     support::require(
-        courier != nullptr, error_code::invalid_argument,
-        "runtime::run over a network has to be called in a file that nvcc compiles: the courier, a kernel of "
+        delivery_kernel != nullptr, error_code::invalid_argument,
+        "runtime::run over a network has to be called in a file that nvcc compiles: the delivery kernel, a kernel of "
         "dCUDA's headers, comes from there");
-    courier_task task{ring_.get(), words_.get(), words_.get() + 1, state_.inbox().counters, state_.fields().tags};
+    delivery_task task{ring_.get(), words_.get(), words_.get() + 1, state_.inbox().counters, state_.fields().tags};
     void* arguments[] = {&task};
-    cuda::check(cudaLaunchKernel(courier, dim3(1), dim3(courier_threads(threads_of_rank)), arguments, 0, stream_.get()),
-                "starting the courier");
+    cuda::check(cudaLaunchKernel(delivery_kernel, dim3(1), dim3(delivery_threads(threads_of_rank)), arguments, 0,
+                                 stream_.get()),
+                "starting the delivery kernel");
     running_ = true;
 }
 
@@ -100,7 +101,7 @@ bool device_delivery::reply(std::uint32_t* device_word, std::uint32_t value) {
 }
 
 std::uint64_t device_delivery::done() {
-    // ORDER slot-free -> slot-reuse: what the courier has read and placed.
+    // ORDER slot-free -> slot-reuse: what the delivery kernel has read and placed.
     done_ = load_acquire<order_tag::slot_reuse>(scope::system, words_.get());
     while (!under_way_.empty() && static_cast<std::int32_t>(done_ - under_way_.front().first) >= 0) {
         done_number_ = under_way_.front().second;
@@ -124,7 +125,7 @@ bool device_delivery::put(std::uint64_t place, const std::byte* payload, std::si
     const peer_view& inbox = state_.inbox();
     add_release<order_tag::notify_publish>(scope::system,
                                            inbox.counters + std::size_t(rank) * state_.fields().tags + tag, 1u);
-    ring_bell(&inbox.status[rank].bell);
+    ring_doorbell(&inbox.status[rank].doorbell);
     return true;
 }
 

@@ -1,5 +1,5 @@
 // What the host does in device memory for others while a kernel runs: places what has arrived over a network, and
-// notifies. On a GPU a courier does it, a small kernel beside the user's; on the CPU backend the host itself.
+// notifies. On a GPU a delivery kernel does it, a small kernel beside the user's; on the CPU backend the host itself.
 #pragma once
 
 #include "dcuda/detail/launch.hpp"
@@ -32,7 +32,7 @@ public:
     // 0: no room now.
     //
     // ORDER notify-publish: the driver says that the copy is complete, in the device's memory, before a notification
-    // that vouches for it is given to the courier, which releases it.
+    // of it is given to the delivery kernel, which releases it.
     virtual std::uint64_t start_copy(std::uint64_t place, const std::byte* payload, std::size_t bytes) = 0;
     virtual bool is_copied(std::uint64_t copy) = 0;
     virtual std::size_t least_copy_bytes() const = 0;
@@ -46,13 +46,13 @@ class device_delivery final : public delivery {
 public:
     explicit device_delivery(device_state& state);
 
-    // Starts the courier, the kernel that came with the user's, after the ranks' kernel, which has left room for it.
-    // One that is there first keeps the driver from giving the ranks' kernel the local memory that it needs: that
-    // kernel then waits for ever (H200, driver 580: 527 blocks with 824 B of stack).
-    void start(const void* courier, unsigned threads_of_rank);
+    // Starts the delivery kernel, the kernel that came with the user's, after the ranks' kernel, which has left room
+    // for it. One that is there first keeps the driver from giving the ranks' kernel the local memory that it needs:
+    // that kernel then waits for ever (H200, driver 580: 527 blocks with 824 B of stack).
+    void start(const void* delivery_kernel, unsigned threads_of_rank);
     bool has_started() const;
 
-    // Waits for the courier's end.
+    // Waits for the delivery kernel's end.
     ~device_delivery() override;
     device_delivery(const device_delivery&) = delete;
     device_delivery& operator=(const device_delivery&) = delete;
@@ -77,9 +77,9 @@ private:
     cuda::stream stream_;
     cuda::copy_queue copies_;
     cuda::pinned_array<detail::packet> ring_;
-    cuda::pinned_array<std::uint32_t> words_;                       // of the courier: done, started
+    cuda::pinned_array<std::uint32_t> words_;                       // of the delivery kernel: done, started
     std::uint32_t next_ = 0;                                        // place in the ring
-    std::uint32_t done_ = 0;                                        // places that the courier has done
+    std::uint32_t done_ = 0;                                        // places that the delivery kernel has done
     std::deque<std::pair<std::uint32_t, std::uint64_t>> under_way_; // place behind a delivery, its number
     std::uint64_t done_number_ = 0;
     bool running_ = false;

@@ -20,7 +20,7 @@ constexpr std::size_t line_words = 32;
 constexpr std::size_t ring_packets = std::size_t(ring_capacity) * packets_per_command;
 constexpr std::size_t ring_payload_packets =
     (std::size_t(ring_capacity) * payload_slot_bytes + max_ring_bytes) / sizeof(packet);
-constexpr auto meeting_count = static_cast<std::size_t>(collective::count);
+constexpr auto collective_count = static_cast<std::size_t>(collective::count);
 
 template <class Element>
 void clear(const cuda::device_array<Element>& memory, std::size_t count) {
@@ -75,10 +75,10 @@ device_state::device_state(bootstrap::control& control, const settings& with, st
         cuda::allocate<connection_record>(ranks * connections_per_rank, "memory for the tables of connections");
     peers_ = cuda::allocate<peer_view>(processes, "memory for the table of processes");
     waits_ = cuda::allocate<wait_record>(ranks, "memory for the watchdog");
-    meetings_ = cuda::allocate<meeting>(meeting_count, "memory for barriers");
+    collective_barriers_ = cuda::allocate<collective_barrier>(collective_count, "memory for barriers");
     slots_ = cuda::allocate<window_slot>(windows, "memory for the table of windows");
     entries_ = cuda::allocate<window_entry>(windows * all_ranks, "memory for the tables of windows");
-    offers_ = cuda::allocate<window_entry>(ranks, "memory for the table of windows");
+    exports_ = cuda::allocate<window_entry>(ranks, "memory for the table of windows");
     flushed_ = cuda::allocate<std::uint32_t>(ranks, "memory for the network");
     met_ = cuda::allocate<std::uint32_t>(barrier_kinds, "memory for the network");
     words_ = cuda::allocate<std::uint32_t>(5 * line_words, "memory for the run's state");
@@ -101,9 +101,9 @@ device_state::device_state(bootstrap::control& control, const settings& with, st
     fields_.tag_records = tag_records_.get();
     fields_.connections = connections_.get();
     fields_.waits = waits_.get();
-    fields_.meetings = meetings_.get();
+    fields_.collective_barriers = collective_barriers_.get();
     fields_.windows = slots_.get();
-    fields_.offers = offers_.get();
+    fields_.exports = exports_.get();
     fields_.created = words_.get();
     fields_.reply = words_.get() + line_words;
     fields_.aborted = words_.get() + 2 * line_words;
@@ -143,11 +143,11 @@ device_state::inbox_layout device_state::layout() const {
 }
 
 void device_state::share_inbox() {
-    struct inbox_offer {
+    struct exported_inbox {
         transport::exported_allocation memory;
         std::size_t offset; // of the inbox in its allocation, bytes
     };
-    inbox_offer mine{};
+    exported_inbox mine{};
     if (is_mapped()) {
         const auto memory = transport::find_allocation(inbox_.get());
         support::require(memory.has_value(), error_code::cuda_failure,
@@ -157,7 +157,7 @@ void device_state::share_inbox() {
     }
     support::wire_writer message;
     message.put(mine);
-    const auto offers = control_.allgather(message.bytes(), "sharing the memory for notifications");
+    const auto exports = control_.allgather(message.bytes(), "sharing the memory for notifications");
 
     std::vector<peer_view> peers;
     const inbox_layout at = layout();
@@ -168,7 +168,7 @@ void device_state::share_inbox() {
             continue;
         }
         if (process != control_.index()) {
-            const auto offer = support::wire_reader(offers[static_cast<std::size_t>(process)]).get<inbox_offer>();
+            const auto offer = support::wire_reader(exports[static_cast<std::size_t>(process)]).get<exported_inbox>();
             inbox = reinterpret_cast<packet*>(inboxes_.open(process, offer.memory) + offer.offset);
         }
         const auto words = [&](std::size_t part) { return reinterpret_cast<std::uint32_t*>(inbox + part); };
@@ -210,8 +210,8 @@ void device_state::start_from(std::uint32_t start) {
     upload(reinterpret_cast<std::uint32_t*>(inbox_.get() + at.credits), words.data(), words.size());
     const std::vector<tag_record> tags(counter_count(), {start, start});
     upload(tag_records_.get(), tags.data(), tags.size());
-    const std::vector<meeting> meetings(meeting_count, meeting{0, start});
-    upload(meetings_.get(), meetings.data(), meetings.size());
+    const std::vector<collective_barrier> collective_barriers(collective_count, collective_barrier{0, start});
+    upload(collective_barriers_.get(), collective_barriers.data(), collective_barriers.size());
     const std::vector<std::uint32_t> flushed(static_cast<std::size_t>(ranks_), start);
     upload(flushed_.get(), flushed.data(), flushed.size());
     const std::uint64_t tail = start;
@@ -219,11 +219,11 @@ void device_state::start_from(std::uint32_t start) {
     upload(fields_.ring.head, &start, 1);
 }
 
-void device_state::reset(void* user_data, const staging_shape& staging, const observer_view& observer) {
+void device_state::reset(void* user_data, const staging_shape& staging, const profiler_view& profiler) {
     clear(inbox_, layout().end);
     clear(tag_records_, counter_count());
     clear(waits_, static_cast<std::size_t>(ranks_));
-    clear(meetings_, meeting_count);
+    clear(collective_barriers_, collective_count);
     clear(words_, 5 * line_words);
     clear(flushed_, static_cast<std::size_t>(ranks_));
     clear(met_, barrier_kinds);
@@ -235,7 +235,7 @@ void device_state::reset(void* user_data, const staging_shape& staging, const ob
     for (std::size_t i = 0; i < ring_packets; ++i) ring_[i] = packet{{}, settings_.counter_start};
     fields_.user_data = user_data;
     fields_.staging = staging;
-    fields_.observer = observer;
+    fields_.profiler = profiler;
     upload(context_.get(), &fields_, 1);
     cuda::check(cudaDeviceSynchronize(), "preparing the run");
 }

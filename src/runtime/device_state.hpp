@@ -20,7 +20,7 @@ public:
                  int ranks_per_device);
 
     // Sets everything to its state before a run. No kernel may be running that uses it, here or elsewhere.
-    void reset(void* user_data, const detail::staging_shape& staging, const detail::observer_view& observer);
+    void reset(void* user_data, const detail::staging_shape& staging, const detail::profiler_view& profiler);
 
 #if DCUDA_BACKEND_CPU
     // Before reset: the next run is checked. Null: it is not.
@@ -30,7 +30,7 @@ public:
     int ranks() const { return ranks_; }
     int world_size() const { return ranks_ * control_.count(); }
     int first_rank() const { return ranks_ * control_.index(); }
-    dcuda::context context() const { return {context_.get(), fields_.observer.counters != nullptr ? 1u : 0u}; }
+    dcuda::context context() const { return {context_.get(), fields_.profiler.counters != nullptr ? 1u : 0u}; }
 
     // Whether that process is reached over a network only.
     bool is_remote(int process) const { return is_remote_[static_cast<std::size_t>(process)]; }
@@ -69,10 +69,10 @@ private:
     cuda::device_array<detail::connection_record> connections_;
     cuda::device_array<detail::peer_view> peers_;
     cuda::device_array<detail::wait_record> waits_;
-    cuda::device_array<detail::meeting> meetings_;
+    cuda::device_array<detail::collective_barrier> collective_barriers_;
     cuda::device_array<detail::window_slot> slots_;
     cuda::device_array<detail::window_entry> entries_;
-    cuda::device_array<detail::window_entry> offers_;
+    cuda::device_array<detail::window_entry> exports_;
     cuda::device_array<std::uint32_t> flushed_, met_; // see network_view
     cuda::device_array<std::uint32_t> words_; // created, reply, aborted, ring tail, ring head: a cache line each
     cuda::pinned_array<detail::packet> ring_;

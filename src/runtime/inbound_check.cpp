@@ -20,9 +20,9 @@ void inbound_check::begin_run(std::uint32_t ranks, std::uint32_t tags, std::uint
     windows_.clear();
 }
 
-void inbound_check::open_window(std::uint32_t slot, std::vector<detail::window_entry> offers) {
+void inbound_check::open_window(std::uint32_t slot, std::vector<detail::window_entry> exports) {
     if (windows_.size() <= slot) windows_.resize(slot + std::size_t{1});
-    windows_[slot] = std::move(offers);
+    windows_[slot] = std::move(exports);
 }
 
 bool inbound_check::is_in_window(std::uint32_t rank, std::uint64_t place, std::uint64_t bytes) const {

@@ -47,7 +47,7 @@ public:
 
     // The ranks of this device offer memory for the window in this slot, in the place of any window before. From now
     // on puts may come there: other processes know of it only after that.
-    void open_window(std::uint32_t slot, std::vector<detail::window_entry> offers);
+    void open_window(std::uint32_t slot, std::vector<detail::window_entry> exports);
 
     // What is wrong with a message; empty: nothing.
     std::string find_fault(const message_header& message) const;

@@ -25,7 +25,7 @@ enum class greeting : std::uint32_t { hello, ready };
 
 } // namespace
 
-network_path::network_path(bootstrap::control& control, device_link& link, const settings& with,
+network_path::network_path(bootstrap::control& control, device_access& link, const settings& with,
                            const std::vector<bool>& is_remote, const std::vector<bool>& is_near,
                            const std::string& local_address)
     : control_(control), link_(link),
@@ -113,7 +113,7 @@ void network_path::receive(int from, const std::string& bytes) {
     support::wire_reader message(bytes);
     connection& with = connect(from);
     if (message.get<greeting>() == greeting::hello) {
-        const auto offer = message.get<connection::ring_offer>();
+        const auto offer = message.get<connection::exported_ring>();
         const std::string name = message.get_text();
         transport::network& over = *networks_[network_of_[static_cast<std::size_t>(from)]];
         support::require(
@@ -174,7 +174,7 @@ void network_path::take(const command& what, const std::byte* payload) {
         process_barrier& barrier = barriers_.at(index);
         barrier.is_active = true;
         barrier.number = words[2];
-        barrier.mail = words[4] != 0;
+        barrier.is_unread = words[4] != 0;
         barrier.round = 0;
         barrier.is_drained = barrier.told = false;
         const std::uint64_t id = barrier_flushes + index;
@@ -207,19 +207,19 @@ bool network_path::advance(process_barrier& barrier, std::uint32_t index) {
     while (barrier.round < barrier.arrivals.size()) {
         if (!std::exchange(barrier.told, true)) {
             const int next = (control_.index() + (1 << barrier.round)) % count;
-            connect(next).send({barrier.mail ? 1u : 0u, 0, message_kind::barrier, index, barrier.round}, nullptr,
+            connect(next).send({barrier.is_unread ? 1u : 0u, 0, message_kind::barrier, index, barrier.round}, nullptr,
                                connection::all_ranks);
             any = true;
         }
         auto& arrivals = barrier.arrivals[barrier.round];
         if (arrivals.empty()) return any;
-        barrier.mail = barrier.mail || arrivals.front();
+        barrier.is_unread = barrier.is_unread || arrivals.front();
         arrivals.pop_front();
         ++barrier.round;
         barrier.told = false;
     }
     barrier.is_active = false;
-    reply(state_->fields().network.met + index, (barrier.number << 1) | (barrier.mail ? 1 : 0));
+    reply(state_->fields().network.met + index, (barrier.number << 1) | (barrier.is_unread ? 1 : 0));
     return true;
 }
 

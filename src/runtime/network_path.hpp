@@ -19,7 +19,7 @@ class network_path : private message_handler {
 public:
     // Collective over the processes. `is_remote[i]`: process i is reached over a network only; `is_near[i]`: it is on
     // this host. Opens the transports that are needed.
-    network_path(bootstrap::control& control, device_link& link, const settings& with,
+    network_path(bootstrap::control& control, device_access& link, const settings& with,
                  const std::vector<bool>& is_remote, const std::vector<bool>& is_near,
                  const std::string& local_address);
     ~network_path() override;
@@ -30,8 +30,8 @@ public:
     void end();
 
     // The ranks of this device have offered memory for the window in this slot: puts may come there.
-    void open_window(std::uint32_t slot, std::vector<detail::window_entry> offers) {
-        check_.open_window(slot, std::move(offers));
+    void open_window(std::uint32_t slot, std::vector<detail::window_entry> exports) {
+        check_.open_window(slot, std::move(exports));
     }
 
     // Takes a command of a rank: send, flush or barrier. `payload`: those of its bytes that came through the ring.
@@ -65,11 +65,11 @@ private:
     struct process_barrier {
         bool is_active = false;
         bool is_drained = false; // what our ranks have sent before has arrived
-        bool mail = false;       // somebody has sent mail
+        bool is_unread = false;  // messages of some rank are unread
         std::uint32_t number = 0;
         std::uint32_t round = 0;
         bool told = false;                      // our part of the round
-        std::vector<std::deque<bool>> arrivals; // by round: mail, of those that came
+        std::vector<std::deque<bool>> arrivals; // by round: whether messages were unread, of those that came
     };
 
     bool take(int from, const message_header& head, const std::byte* payload) override;
@@ -81,7 +81,7 @@ private:
     void reply(std::uint32_t* word, std::uint32_t value);
 
     bootstrap::control& control_;
-    device_link& link_;
+    device_access& link_;
     const std::size_t ring_bytes_;
     std::vector<std::uint8_t> network_of_; // by process
     std::map<int, std::unique_ptr<connection>> connections_;

@@ -34,10 +34,10 @@ error as_error(const std::exception& thrown) {
 
 } // namespace
 
-progress::progress(bootstrap::control& control, device_state& state, device_link& link, network_path* network,
-                   live_view* live, observation& observer, const settings& with)
+progress::progress(bootstrap::control& control, device_state& state, device_access& link, network_path* network,
+                   live_view* live, profiler& profiler, const settings& with)
     : control_(control), state_(state), link_(link), log_(static_cast<std::size_t>(state.ranks()), control.index()),
-      network_(network), live_(live), observer_(observer), windows_(control, state, link, network),
+      network_(network), live_(live), profiler_(profiler), windows_(control, state, link, network),
       watchdog_(control, state, link, with.watchdog_interval), taken_(with.counter_start),
       reported_(with.counter_start) {}
 
@@ -64,7 +64,7 @@ void progress::serve_watchers() {
 
 // What the ranks have counted so far, if they count.
 std::optional<sent_messages> progress::count_sent() {
-    const rank_counters* const from = state_.fields().observer.counters;
+    const rank_counters* const from = state_.fields().profiler.counters;
     if (from == nullptr) return std::nullopt;
     std::vector<rank_counters> counters(static_cast<std::size_t>(state_.ranks()));
     link_.read_words(reinterpret_cast<std::uint32_t*>(counters.data()), reinterpret_cast<const std::uint32_t*>(from),
@@ -87,7 +87,7 @@ std::optional<sent_messages> progress::count_sent() {
 bool progress::serve_network() {
     if (network_ == nullptr || failure_) return false;
     if (network_failure_) {
-        if (clock::now() >= network_patience_) fail(*network_failure_);
+        if (clock::now() >= network_deadline_) fail(*network_failure_);
         return false;
     }
     try {
@@ -100,7 +100,7 @@ bool progress::serve_network() {
         } else {
             // Often before the control plane hears of it, which knows who it was, on which host, and how he was lost.
             network_failure_ = problem;
-            network_patience_ = clock::now() + control_.time_to_notice_loss();
+            network_deadline_ = clock::now() + control_.time_to_notice_loss();
         }
         return true;
     }
@@ -147,7 +147,7 @@ bool progress::serve_commands() {
         if (taken_ - reported_ >= report_interval)
             link_.publish_free_slots(state_.fields().ring.head, reported_ = taken_);
     }
-    observer_.note_ring(taken_ - before);
+    profiler_.note_ring(taken_ - before);
     return taken_ != before;
 }
 
@@ -193,7 +193,7 @@ void progress::serve(const command& cmd, const std::byte* payload) {
         if (!failure_) network_->take(cmd, payload);
         break;
     case opcode::clock:
-        observer_.note_device_clock(words[4] | static_cast<std::uint64_t>(words[5]) << 32);
+        profiler_.note_device_clock(words[4] | static_cast<std::uint64_t>(words[5]) << 32);
         break;
     case opcode::none:
         break;
@@ -222,8 +222,8 @@ void progress::serve(const event& what) {
             network_ended_ = true;
         else {
             windows_.complete(what.parts);
-            if (observer_.host().is_on())
-                observer_.host().record(window_start_ns_, host_event_kind::window, 0, 0, window_slot_, 0);
+            if (profiler_.host().is_on())
+                profiler_.host().record(window_start_ns_, host_event_kind::window, 0, 0, window_slot_, 0);
         }
         break;
     case event::kind::stalled: {
@@ -239,7 +239,7 @@ void progress::serve(const event& what) {
         break;
     }
     case event::kind::message:
-        if (!observer_.receive(what.process, what.message) && network_ != nullptr && !failure_)
+        if (!profiler_.receive(what.process, what.message) && network_ != nullptr && !failure_)
             network_->receive(what.process, what.message);
         break;
     case event::kind::aborted: {
@@ -256,7 +256,7 @@ void progress::serve(const event& what) {
     }
     case event::kind::lost:
         failure_is_agreed_ = true;
-        observer_.note_lost(what.process);
+        profiler_.note_lost(what.process);
         if (!failure_) report_lost(what.message);
         break;
     }

@@ -3,14 +3,14 @@
 
 #include "bootstrap/control.hpp"
 #include "dcuda/error.hpp"
-#include "runtime/device_link.hpp"
+#include "runtime/device_access.hpp"
 #include "runtime/device_log.hpp"
 #include "runtime/device_state.hpp"
 #include "runtime/live_view.hpp"
 #include "runtime/network_path.hpp"
-#include "runtime/observation.hpp"
+#include "runtime/profiler.hpp"
 #include "runtime/watchdog.hpp"
-#include "runtime/window_host.hpp"
+#include "runtime/window_exchange.hpp"
 
 #include <array>
 #include <chrono>
@@ -23,8 +23,8 @@ namespace dcuda {
 class progress {
 public:
     // `network`: null if all processes map each other's memory. `live`: null if nobody may watch.
-    progress(bootstrap::control& control, device_state& state, device_link& link, network_path* network,
-             live_view* live, observation& observer, const settings& with);
+    progress(bootstrap::control& control, device_state& state, device_access& link, network_path* network,
+             live_view* live, profiler& profiler, const settings& with);
 
     // Serves the ranks' commands and the network. True if there was something.
     bool poll();
@@ -68,12 +68,12 @@ private:
 
     bootstrap::control& control_;
     device_state& state_;
-    device_link& link_;
+    device_access& link_;
     device_log log_;
     network_path* network_;
     live_view* live_;
-    observation& observer_;
-    window_host windows_;
+    profiler& profiler_;
+    window_exchange windows_;
     watchdog watchdog_;
     std::uint32_t taken_;    // commands
     std::uint32_t reported_; // of these, told to the ranks
@@ -82,7 +82,7 @@ private:
     std::vector<double> timings_;   // ms
     std::optional<error> failure_;
     std::optional<error> network_failure_; // a process does not answer there; the control plane may say more,
-    std::chrono::steady_clock::time_point network_patience_; // up to here
+    std::chrono::steady_clock::time_point network_deadline_; // up to here
     std::array<std::uint32_t, payload_words> payload_;       // that came in packets, of the command being served
     bool network_ended_ = false;
     bool failure_is_agreed_ = false; // it came from the control plane, so all processes have the same

@@ -1,6 +1,6 @@
 #include "runtime/report.hpp"
 
-#include "runtime/wait_table.hpp"
+#include "runtime/hang_report.hpp"
 #include "support/wire.hpp"
 
 #include <fmt/format.h>
@@ -93,13 +93,13 @@ error describe_fault(const command& fault_command, std::uint32_t first_rank, std
 
 std::string describe_waits(const std::vector<wait_record>& by_rank, std::uint32_t ranks_per_device,
                            std::uint32_t first_rank, std::uint32_t world_size) {
-    const wait_table table(world_size, ranks_per_device, {{first_rank, by_rank}});
+    const hang_report table(world_size, ranks_per_device, {{first_rank, by_rank}});
     return table.lines() + table.conclusion();
 }
 
 std::string describe_who_waits_for(int process, const std::vector<std::string>& waits_by_process) {
     constexpr std::size_t most_parts = 8;
-    std::vector<wait_table::part> known;
+    std::vector<hang_report::part> known;
     std::size_t ranks = 0;
     for (const std::string& each : waits_by_process) {
         if (each.empty()) continue;
@@ -109,8 +109,8 @@ std::string describe_who_waits_for(int process, const std::vector<std::string>& 
         known.emplace_back(static_cast<std::uint32_t>(index * ranks), std::move(waits));
     }
     if (known.empty()) return "";
-    const wait_table table(static_cast<std::uint32_t>(waits_by_process.size() * ranks),
-                           static_cast<std::uint32_t>(ranks), known);
+    const hang_report table(static_cast<std::uint32_t>(waits_by_process.size() * ranks),
+                            static_cast<std::uint32_t>(ranks), known);
     const auto found = table.find_dependants(static_cast<std::uint32_t>(static_cast<std::size_t>(process) * ranks),
                                              static_cast<std::uint32_t>(ranks));
     std::string text;

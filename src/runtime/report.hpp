@@ -13,7 +13,7 @@ namespace dcuda {
 error describe_fault(const detail::command& fault, std::uint32_t first_rank, std::uint32_t ranks_per_device);
 
 // What these ranks of the system wait for, from `first_rank` on, and what that comes down to: lines, each after a line
-// break (wait_table.hpp).
+// break (hang_report.hpp).
 std::string describe_waits(const std::vector<detail::wait_record>& by_rank, std::uint32_t ranks_per_device,
                            std::uint32_t first_rank, std::uint32_t world_size);
 

@@ -4,7 +4,7 @@
 #include "bootstrap/job.hpp"
 #include "runtime/checker.hpp"
 #include "runtime/energy.hpp"
-#include "runtime/limits.hpp"
+#include "runtime/occupancy.hpp"
 #include "runtime/progress.hpp"
 #include "runtime/report.hpp"
 #include "runtime/settings.hpp"
@@ -28,9 +28,9 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 
-constexpr std::chrono::microseconds look_interval{500}; // at what seldom happens, while messages come over a network
-constexpr std::chrono::seconds courier_patience{30};
-constexpr unsigned spins = DCUDA_BACKEND_CUDA ? 1000 : 0; // looks in vain before others may have the core
+constexpr std::chrono::microseconds rare_interval{500}; // at what seldom happens, while messages come over a network
+constexpr std::chrono::seconds delivery_start_limit{30};
+constexpr unsigned spins = DCUDA_BACKEND_CUDA ? 1000 : 0; // unsuccessful polls before others may have the core
 
 #if DCUDA_BACKEND_CUDA
 constexpr const char* backend = "cuda";
@@ -49,7 +49,7 @@ struct proposal {
     int mailbox_packets;
     int small_put_bytes;
     std::int64_t wait_timeout_ns;
-    int observed;
+    int profiled;
 };
 
 // Chooses this process's device. Returns how many devices it sees.
@@ -120,9 +120,9 @@ public:
         : settings_(with), job_(bootstrap::detect_job()), devices_(choose_device(job_)),
           control_(job_, fmt::format("{} {}", backend, DCUDA_VERSION_STRING), describe_who_waits_for) {
         warn_of_unknown_variables(job_);
-        link_ = std::make_unique<device_link>();
+        link_ = std::make_unique<device_access>();
         find_paths();
-        observation_ = std::make_unique<observation>(control_, settings_, node_count_ > 1);
+        profiler_ = std::make_unique<profiler>(control_, settings_, node_count_ > 1);
 #if DCUDA_BACKEND_CPU
         if (settings_.check != check_mode::off)
             checker_ = std::make_unique<checker>(control_, settings_, network_ == nullptr);
@@ -142,28 +142,28 @@ public:
 
     std::string network() const { return network_ ? network_->describe() : std::string(); }
 
-    rank_info plan(const void* kernel, const void* courier, const launch_config& config) {
-        ranks_ = agree(kernel, courier, config);
+    rank_info plan(const void* kernel, const void* delivery_kernel, const launch_config& config) {
+        ranks_ = agree(kernel, delivery_kernel, config);
         return info();
     }
 
     double run(const detail::bound_kernel& kernel, const launch_config& config) {
         support::require(!failed_, error_code::invalid_argument,
                          "this runtime's last run failed; construct a new one in a new job");
-        ranks_ = agree(kernel.address, kernel.courier,
+        ranks_ = agree(kernel.address, kernel.delivery_kernel,
                        config); // an error here is the same on all processes, which may try again
         try {
             return with_memory_errors([&] { return run_agreed(kernel, config); });
         } catch (const error& problem) {
             failed_ = true;
             control_.abort(static_cast<int>(problem.code()), problem.what());
-            observation_->end_run(*state_, *link_, 0, problem.what());
+            profiler_->end_run(*state_, *link_, 0, problem.what());
             throw;
         }
     }
 
     struct statistics statistics() const {
-        return observation_->statistics();
+        return profiler_->statistics();
     }
 
     void* user_data = nullptr;
@@ -242,7 +242,7 @@ private:
     }
 
     // The number of ranks per device for this kernel, the same on all processes, or the same error on all.
-    int agree(const void* kernel, const void* courier, const launch_config& config) {
+    int agree(const void* kernel, const void* delivery_kernel, const launch_config& config) {
         const int requested = config.ranks_per_device != 0 ? config.ranks_per_device : settings_.ranks_per_device;
         rank_limit limit{0, ""};
         std::string failure;
@@ -251,7 +251,7 @@ private:
                 "launch_config: ranks_per_device must not be negative, threads must be at least 1 in each dimension";
         else
             try {
-                limit = find_rank_limit(kernel, network_ ? courier : nullptr, config);
+                limit = find_rank_limit(kernel, network_ ? delivery_kernel : nullptr, config);
             } catch (const error& problem) {
                 failure = problem.what();
             }
@@ -265,7 +265,7 @@ private:
                              settings_.mailbox_packets,
                              settings_.small_put_bytes,
                              settings_.wait_timeout.count(),
-                             config.observed ? 1 : 0});
+                             config.profiled ? 1 : 0});
         message.put(std::string_view(limit.reason));
         message.put(std::string_view(failure));
         const auto proposals = control_.allgather(message.bytes(), "agreeing on the number of ranks");
@@ -284,17 +284,17 @@ private:
                 theirs.tags == first.tags && theirs.max_windows == first.max_windows &&
                 theirs.mailbox_packets == first.mailbox_packets && theirs.small_put_bytes == first.small_put_bytes &&
                 theirs.wait_timeout_ns == first.wait_timeout_ns && theirs.shared_bytes == first.shared_bytes &&
-                theirs.observed == first.observed;
+                theirs.profiled == first.profiled;
             support::require(
                 same, error_code::invalid_argument,
                 "processes 0 and {} disagree on the launch: ranks per device {} / {}, threads {}x{}x{} / "
                 "{}x{}x{}, shared bytes {} / {}, tags {} / {}, windows {} / {}, packets of a mailbox {} / {}, small "
-                "puts up to {} / {} B, wait timeout {} / {} ns, observed {} / {}",
+                "puts up to {} / {} B, wait timeout {} / {} ns, profiled {} / {}",
                 process, first.requested, theirs.requested, first.threads[0], first.threads[1], first.threads[2],
                 theirs.threads[0], theirs.threads[1], theirs.threads[2], first.shared_bytes, theirs.shared_bytes,
                 first.tags, theirs.tags, first.max_windows, theirs.max_windows, first.mailbox_packets,
                 theirs.mailbox_packets, first.small_put_bytes, theirs.small_put_bytes, first.wait_timeout_ns,
-                theirs.wait_timeout_ns, first.observed, theirs.observed);
+                theirs.wait_timeout_ns, first.profiled, theirs.profiled);
             support::require(theirs.limit > 0, error_code::out_of_resources,
                              "not even one rank of {} threads fits on process {}'s device: {}",
                              theirs.threads[0] * theirs.threads[1] * theirs.threads[2], process, reason);
@@ -316,13 +316,12 @@ private:
             state_ = std::make_unique<device_state>(control_, settings_, is_remote_, network_ != nullptr, ranks_);
         }
         timings.clear();
-        const shared_memory shared(kernel.address, network_ ? kernel.courier : nullptr, config, ranks_);
+        const shared_memory shared(kernel.address, network_ ? kernel.delivery_kernel : nullptr, config, ranks_);
 #if DCUDA_BACKEND_CPU
         state_->check_by(checker_ ? checker_->begin_run(ranks_) : nullptr);
 #endif
-        state_->reset(user_data, shared.staging(),
-                      observation_->prepare(ranks_, config.observed && kernel.is_observable));
-        if (config.observed && !kernel.is_observable) tell_that_ranks_are_not_observed();
+        state_->reset(user_data, shared.staging(), profiler_->prepare(ranks_, config.profiled && kernel.is_profilable));
+        if (config.profiled && !kernel.is_profilable) report_unprofiled_ranks();
         if (meter_)
             meter_->start(settings_.trace.empty() ? energy_meter::power::not_sampled : energy_meter::power::sampled);
         bootstrap::control::attention serving(control_);
@@ -331,21 +330,21 @@ private:
         cuda::stream stream;
         cuda::event start, stop;
         std::optional<device_delivery> arrivals;
-        if (network_) network_->begin(*state_, arrivals.emplace(*state_), observation_->host());
+        if (network_) network_->begin(*state_, arrivals.emplace(*state_), profiler_->host());
         if (live_) live_->begin_run(ranks_);
-        progress running(control_, *state_, *link_, network_.get(), live_.get(), *observation_, settings_);
-        if (state_->fields().observer.counters != nullptr) observation_->begin_run();
+        progress running(control_, *state_, *link_, network_.get(), live_.get(), *profiler_, settings_);
+        if (state_->fields().profiler.counters != nullptr) profiler_->begin_run();
         start.record(stream);
         const cudaError_t launched =
             kernel.start({config.threads, static_cast<unsigned>(ranks_), shared.bytes(), state_->first_rank()},
                          stream.get(), state_->context());
         cuda::check(launched, "starting the kernel");
         stop.record(stream);
-        if (arrivals) arrivals->start(kernel.courier, config.threads.x * config.threads.y * config.threads.z);
+        if (arrivals) arrivals->start(kernel.delivery_kernel, config.threads.x * config.threads.y * config.threads.z);
         wait_for_kernel(stream, running, arrivals ? &*arrivals : nullptr);
         if (!running.failure()) running.end_network();
         if (meter_) energy = meter_->stop();
-        observation_->note_energy(energy, meter_ ? meter_->power_samples() : std::vector<power_sample>());
+        profiler_->note_energy(energy, meter_ ? meter_->power_samples() : std::vector<power_sample>());
         if (network_) network_->end();
         running.finish();
 #if DCUDA_BACKEND_CPU
@@ -356,8 +355,8 @@ private:
         const double elapsed_ms = milliseconds(start, stop);
         add_up_energy(
             control_.allgather(pack_energy(), "ending the run")); // our memory may be freed now: nobody's kernel runs
-        serving.end();                                            // what was observed may take long to write
-        observation_->end_run(*state_, *link_, elapsed_ms);
+        serving.end();                                            // what was profiled may take long to write
+        profiler_->end_run(*state_, *link_, elapsed_ms);
         return elapsed_ms;
     }
 
@@ -390,27 +389,27 @@ private:
             energy.all_cpus = std::accumulate(by_node.begin(), by_node.end(), 0.0);
     }
 
-    void tell_that_ranks_are_not_observed() {
+    void report_unprofiled_ranks() {
         if (job_.index != 0 || (settings_.trace.empty() && !settings_.count) || std::exchange(told_, true)) return;
         std::fprintf(stderr, "dcuda: DCUDA_TRACE and DCUDA_STATS show nothing of the ranks: compile the program with "
-                             "-DDCUDA_OBSERVABLE=1\n");
+                             "-DDCUDA_PROFILING=1\n");
     }
 
-    void wait_for_kernel(const cuda::stream& stream, progress& running, const device_delivery* courier) {
+    void wait_for_kernel(const cuda::stream& stream, progress& running, const device_delivery* arrivals) {
         const auto begin = clock::now();
         unsigned idle = 0;
-        auto next_look = clock::now();
+        auto next_poll = clock::now();
         for (;;) {
             bool busy = running.poll();
-            // PERF: a look at the stream and the socket costs some 10 us, which messages over the network would wait.
-            if (courier != nullptr && DCUDA_BACKEND_CUDA) {
+            // PERF: asking the stream and the socket costs some 10 us, which messages over the network would wait.
+            if (arrivals != nullptr && DCUDA_BACKEND_CUDA) {
                 const auto now = clock::now();
-                if (now < next_look) {
+                if (now < next_poll) {
                     idle = busy ? 0 : idle + 1;
                     if (idle > spins) detail::yield_processor();
                     continue;
                 }
-                next_look = now + look_interval;
+                next_poll = now + rare_interval;
             }
             busy = running.poll_rest() || busy;
             if (meter_) meter_->poll();
@@ -421,12 +420,12 @@ private:
                                                                            job_.index, kernel_problem(state))));
                 return;
             }
-            if (courier != nullptr && !courier->has_started() && clock::now() - begin > courier_patience)
-                running.fail(
-                    error(error_code::out_of_resources,
-                          fmt::format("process {}: the courier, which delivers what comes over the network, found no "
-                                      "room on the device for {} s; run with fewer ranks per device",
-                                      job_.index, courier_patience.count())));
+            if (arrivals != nullptr && !arrivals->has_started() && clock::now() - begin > delivery_start_limit)
+                running.fail(error(
+                    error_code::out_of_resources,
+                    fmt::format("process {}: the delivery kernel, which delivers what comes over the network, found no "
+                                "room on the device for {} s; run with fewer ranks per device",
+                                job_.index, delivery_start_limit.count())));
             if (const std::string problem = early_kernel_problem(); !problem.empty())
                 running.fail(error(error_code::kernel_failure, fmt::format("process {}: {}", job_.index, problem)));
             if (running.failure() && clock::now() - running.failed_at() > settings_.abort_grace) give_up(running);
@@ -469,7 +468,7 @@ private:
             "is in a loop without dCUDA calls?); ending the process\n",
             job_.index, running.failure()->what(), job_.index,
             static_cast<double>(settings_.abort_grace.count()) * 1e-9);
-        observation_->save_alone(*state_, *link_, running.failure()->what());
+        profiler_->save_alone(*state_, *link_, running.failure()->what());
         std::fflush(nullptr);
         std::_Exit(EXIT_FAILURE);
     }
@@ -478,20 +477,20 @@ private:
     bootstrap::job job_;
     int devices_;
     bootstrap::control control_;
-    std::unique_ptr<device_link> link_;
+    std::unique_ptr<device_access> link_;
     std::vector<bool> is_remote_; // by process: reached over the network only
     int node_count_ = 1, node_index_ = 0;
     std::unique_ptr<network_path> network_; // null: all processes map each other's memory
     std::unique_ptr<energy_meter> meter_;   // null: not asked for
     std::unique_ptr<live_view> live_;       // null: DCUDA_TOP=0
     std::unique_ptr<device_state> state_;
-    std::unique_ptr<observation> observation_;
+    std::unique_ptr<profiler> profiler_;
 #if DCUDA_BACKEND_CPU
     std::unique_ptr<checker> checker_; // null: runs are not checked
 #endif
     int ranks_ = 0;
     bool failed_ = false;
-    bool told_ = false; // that ranks are not observed
+    bool told_ = false; // that ranks are not profiled
 };
 
 runtime::runtime(int& argc, char** argv, options requested)
@@ -518,8 +517,8 @@ std::string runtime::network() const { return implementation_->network(); }
 
 run_energy runtime::energy() const { return implementation_->energy; }
 
-rank_info runtime::plan(const void* kernel, const void* courier, const launch_config& config) {
-    return with_memory_errors([&] { return implementation_->plan(kernel, courier, config); });
+rank_info runtime::plan(const void* kernel, const void* delivery_kernel, const launch_config& config) {
+    return with_memory_errors([&] { return implementation_->plan(kernel, delivery_kernel, config); });
 }
 
 rank_info runtime::info() const { return implementation_->info(); }

@@ -11,7 +11,7 @@ namespace {
 
 event_kind kind_of(const trace_event& event) { return static_cast<event_kind>(event.kind & 0xff); }
 
-// A rank's ticks as times of the device: between looks at both clocks, linear.
+// A rank's ticks as times of the device: between samples of both clocks, linear.
 class tick_clock {
 public:
     tick_clock(const rank_counters& counters, const std::vector<trace_event>& events) {
@@ -24,21 +24,22 @@ public:
     }
 
     std::uint64_t device_ns(std::uint64_t ticks) const {
-        const auto after = std::upper_bound(looks_.begin(), looks_.end(), ticks,
-                                            [](std::uint64_t at, const clock_pair& look) { return at < look.ticks; });
-        const clock_pair& from = after == looks_.begin() ? looks_.front() : *(after - 1);
+        const auto after =
+            std::upper_bound(samples_.begin(), samples_.end(), ticks,
+                             [](std::uint64_t at, const clock_pair& sample) { return at < sample.ticks; });
+        const clock_pair& from = after == samples_.begin() ? samples_.front() : *(after - 1);
         double rate = rate_;
-        if (after != looks_.begin() && after != looks_.end())
+        if (after != samples_.begin() && after != samples_.end())
             rate = static_cast<double>(after->ns - from.ns) / static_cast<double>(after->ticks - from.ticks);
         return from.ns + static_cast<std::uint64_t>(static_cast<std::int64_t>(
                              rate * static_cast<double>(static_cast<std::int64_t>(ticks - from.ticks))));
     }
 
 private:
-    void add(const clock_pair& look) {
-        if (looks_.empty() || look.ticks > looks_.back().ticks) looks_.push_back(look);
+    void add(const clock_pair& sample) {
+        if (samples_.empty() || sample.ticks > samples_.back().ticks) samples_.push_back(sample);
     }
-    std::vector<clock_pair> looks_;
+    std::vector<clock_pair> samples_;
     double rate_;
 };
 
@@ -77,7 +78,7 @@ event_kind kind_of_wait(const wait_record& wait) {
     }
 }
 
-std::vector<slice> make_slices(const observed_part& part, std::size_t rank, std::int64_t host_clock) {
+std::vector<slice> make_slices(const process_profile& part, std::size_t rank, std::int64_t host_clock) {
     const rank_counters& counters = part.counters[rank];
     const std::vector<trace_event>& events = part.events[rank];
     const tick_clock ticks(counters, events);
@@ -100,7 +101,7 @@ std::vector<slice> make_slices(const observed_part& part, std::size_t rank, std:
                   time(event.begin + duration),
                   kind,
                   static_cast<event_path>(event.kind >> 8 & 0x7f),
-                  (event.kind & event_mailed) != 0,
+                  (event.kind & event_through_mailbox) != 0,
                   false,
                   event.tag,
                   event.peer,
@@ -170,7 +171,7 @@ double ns_per_tick(const rank_counters& counters) {
     return static_cast<double>(last.ns - first.ns) / static_cast<double>(last.ticks - first.ticks);
 }
 
-std::vector<rank_timeline> make_timelines(const observed_part& part, std::int64_t clock) {
+std::vector<rank_timeline> make_timelines(const process_profile& part, std::int64_t clock) {
     std::vector<rank_timeline> result;
     for (std::size_t rank = 0; rank < part.events.size(); ++rank) {
         if (part.counters[rank].first.ticks == 0) continue; // it has not begun

@@ -1,7 +1,7 @@
 // Makes operations on one clock of what ranks have written down, and finds which notification ended which wait.
 #pragma once
 
-#include "runtime/observed_part.hpp"
+#include "runtime/process_profile.hpp"
 
 #include <cstdint>
 #include <string>
@@ -14,7 +14,7 @@ struct slice {
     std::int64_t begin_ns, end_ns;
     detail::event_kind kind; // none: the kernel; range_begin: a range
     detail::event_path path;
-    bool mailed;
+    bool through_mailbox;
     bool unfinished; // it was under way when the run failed
     std::uint32_t tag, peer, window;
     std::uint64_t bytes;
@@ -29,7 +29,7 @@ struct rank_timeline {
 };
 
 // The timelines of a process's ranks. `clock` is added to its host's times.
-std::vector<rank_timeline> make_timelines(const observed_part& part, std::int64_t clock);
+std::vector<rank_timeline> make_timelines(const process_profile& part, std::int64_t clock);
 
 // A notification and the wait, or successful test, that it ended or helped to end: places in the timelines.
 struct arrow {
@@ -43,7 +43,7 @@ struct arrow {
 // end of most programs none is left.
 std::vector<arrow> match_notifications(const std::vector<rank_timeline>& ranks);
 
-// How long a tick of this rank's clock lasts, from its two looks at the device's clock.
+// How long a tick of this rank's clock lasts, from its two samples of the device's clock.
 double ns_per_tick(const detail::rank_counters& counters);
 
 } // namespace dcuda

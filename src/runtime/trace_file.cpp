@@ -104,7 +104,7 @@ std::string arguments_of(const slice& what) {
             add("path", fmt::format("\"{}\"", name_of(what.path)));
             if (what.kind != event_kind::put) {
                 add("tag", what.tag);
-                add("mailed", what.mailed);
+                add("through_mailbox", what.through_mailbox);
             }
             if (what.kind != event_kind::notify) {
                 add("bytes", what.bytes);
@@ -202,7 +202,7 @@ trace_file::trace_file(const std::string& path, std::uint64_t origin_ns, std::ve
 
 trace_file::~trace_file() = default;
 
-void trace_file::append(const std::vector<observed_part>& parts) {
+void trace_file::append(const std::vector<process_profile>& parts) {
     const support::file_limit_as_error instead_of_signal;
     const long end = end_;
     try {
@@ -224,7 +224,7 @@ void trace_file::restore(long end) noexcept {
     [[maybe_unused]] const int cut = ftruncate(file, whole);
 }
 
-void trace_file::write(const std::vector<observed_part>& parts) {
+void trace_file::write(const std::vector<process_profile>& parts) {
     if (end_ == 0) {
         std::fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[", file_.get());
         end_ = std::ftell(file_.get());
@@ -234,7 +234,7 @@ void trace_file::write(const std::vector<observed_part>& parts) {
     json_writer out(*this, is_first);
 
     std::vector<rank_timeline> ranks;
-    for (const observed_part& part : parts) {
+    for (const process_profile& part : parts) {
         const auto process = static_cast<std::size_t>(part.about.process);
         const std::int64_t clock = clocks_.at(process);
         std::vector<rank_timeline> more = make_timelines(part, clock);
@@ -295,7 +295,7 @@ void trace_file::write(const std::vector<observed_part>& parts) {
         const rank_timeline &source = ranks[from.source], &target = ranks[from.target];
         const slice &issued = source.slices[from.source_slice], &wait = target.slices[from.target_slice];
         const auto thread_of = [&](const rank_timeline& rank) {
-            const auto part = std::find_if(parts.begin(), parts.end(), [&](const observed_part& each) {
+            const auto part = std::find_if(parts.begin(), parts.end(), [&](const process_profile& each) {
                 return each.about.process == rank.process;
             });
             return rank.rank - part->about.first_rank + 1;

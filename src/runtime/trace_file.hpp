@@ -2,7 +2,7 @@
 // format). docs/guide/tracing.md says what is in it.
 #pragma once
 
-#include "runtime/observed_part.hpp"
+#include "runtime/process_profile.hpp"
 
 #include <cstdio>
 #include <memory>
@@ -27,7 +27,7 @@ public:
 
     // Adds a run, of which these processes have told. After each run the file is complete. Throws if it cannot be
     // written; the file then holds the runs before.
-    void append(const std::vector<observed_part>& parts);
+    void append(const std::vector<process_profile>& parts);
 
     // Events of ranks that were overwritten by later ones, over all runs.
     std::uint64_t dropped() const { return dropped_; }
@@ -39,7 +39,7 @@ private:
         void operator()(std::FILE* file) const { std::fclose(file); }
     };
     class json_writer;
-    void write(const std::vector<observed_part>& parts);
+    void write(const std::vector<process_profile>& parts);
     void restore(long end) noexcept;
 
     std::string path_;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "bootstrap/control.hpp"
-#include "runtime/device_link.hpp"
+#include "runtime/device_access.hpp"
 #include "runtime/device_state.hpp"
 
 #include <chrono>
@@ -10,14 +10,14 @@
 
 namespace dcuda {
 
-// Samples the wait records of this device's ranks. A rank that waits advances its heartbeat each time it has looked in
+// Samples the wait records of this device's ranks. A rank that waits advances its heartbeat each time it has polled in
 // vain, so a sample with all heartbeats advanced and all epochs unchanged means: nobody moved, and everybody looked
 // again after the sample before. Two of these on every process, after all were quiet at one time (the control plane
 // counts), are a deadlock: at some moment between, all ranks waited and nothing was left under way that could end a
 // wait. docs/design/protocol.md has the argument in full.
 class watchdog {
 public:
-    watchdog(bootstrap::control& control, const device_state& state, device_link& link,
+    watchdog(bootstrap::control& control, const device_state& state, device_access& link,
              std::chrono::nanoseconds interval)
         : control_(control), state_(state), link_(link), interval_(interval), next_(clock::now() + interval),
           previous_(static_cast<std::size_t>(state.ranks())), sightings_(previous_.size()) {}
@@ -33,7 +33,7 @@ private:
     using clock = std::chrono::steady_clock;
     bootstrap::control& control_;
     const device_state& state_;
-    device_link& link_;
+    device_access& link_;
     std::chrono::nanoseconds interval_;
     clock::time_point next_;
     std::vector<detail::wait_record> previous_; // at the last sample

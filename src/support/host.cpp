@@ -28,7 +28,10 @@ std::string host_identity() {
 
 process_status find_process(pid_t pid) {
     std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-    const std::string text((std::istreambuf_iterator<char>(file)), {});
+    std::string text;
+    // Of a process that ends after its file was opened the system says ESRCH. A stream's own functions take that for
+    // the end of the file; an iterator over its buffer would throw.
+    std::getline(file, text, '\0');
     // The second field, the name in parentheses, may hold anything; state and parent follow it, and the time is field
     // 22, the 20th after it.
     const auto end_of_name = text.rfind(')');

@@ -253,7 +253,7 @@ TEST_F(Traffic, MoreThanTheRingsHold) { run_seed(4, 8, 1000); }
 // ---- order and completeness -----------------------------------------------------------------------------------------
 
 // Puts to one place, by every way that a put can take, some of them with notifications that nobody looks at yet; then
-// one notification, which vouches for all. kinds: l large, m more than the inline limit, s small; in capitals with
+// one notification, which releases all. kinds: l large, m more than the inline limit, s small; in capitals with
 // notification. The large ones cover all, the others only its middle.
 __global__ void overwritten(dcuda::context context, findings* found, unsigned char* memory, std::size_t bytes,
                             const char* kinds, int count, int rounds) {

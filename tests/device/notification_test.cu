@@ -61,7 +61,7 @@ __global__ void counts(dcuda::context context, findings* found, int rounds) {
 
 TEST_F(Notifications, CountsFromAllToAll) { check(counts, shape(4), 10); }
 
-// What test_notifications says is the same for all threads, and a positive answer vouches for the data.
+// What test_notifications says is the same for all threads, and a positive answer proves that the data is there.
 __global__ void tested(dcuda::context context, findings* found, unsigned* memory, int rounds) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);

@@ -92,7 +92,7 @@ TEST_F(PutNotify, ManyPutsOneNotification) {
     check(many_puts_one_notification, shape(3), memory.get(), 300);
 }
 
-// A later put of the same source wins, and the n-th notification vouches for the n-th put.
+// A later put of the same source wins, and the n-th notification releases the n-th put.
 __global__ void overwritten_in_order(dcuda::context context, findings* found, unsigned* memory, int rounds) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);

@@ -54,7 +54,8 @@ __global__ void one_by_one(dcuda::context context, findings* found, int count) {
     EXPECT_SAME(self.test_notifications(255, 1), false);
 }
 
-// Everything else that is counted: barriers and meetings of both kinds, flushes, direct puts, commands, windows.
+// Everything else that is counted: barriers and collective_barriers of both kinds, flushes, direct puts, commands,
+// windows.
 __global__ void everything(dcuda::context context, findings* found, unsigned* memory, int rounds) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);

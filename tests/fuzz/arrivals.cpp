@@ -35,18 +35,18 @@ class device final : public delivery, public message_handler {
 public:
     device() {
         inbound_.begin_run(ranks, tags, rounds);
-        std::vector<detail::window_entry> offers;
+        std::vector<detail::window_entry> exports;
         for (auto& each : windows_) {
             each = std::make_unique<std::byte[]>(window_bytes);
-            offers.push_back({each.get(), window_bytes, nullptr});
+            exports.push_back({each.get(), window_bytes, nullptr});
         }
-        inbound_.open_window(1, std::move(offers));
+        inbound_.open_window(1, std::move(exports));
     }
     std::uint64_t window(std::uint32_t rank) const {
         return reinterpret_cast<std::uintptr_t>(windows_[rank % ranks].get());
     }
 
-    // Where the payload of what arrives now may lie.
+    // The ring, in which every payload lies.
     const std::byte* first = nullptr;
     const std::byte* last = nullptr;
 
@@ -121,11 +121,13 @@ void fragments(std::string_view input) {
     device target;
     delivery* into = &target;
     no_network network;
-    device_link link;
+    device_access link;
     connection one(0, network, into, link, target, ring_bytes, 0), other(0, network, into, link, target, ring_bytes, 0);
     one.use(other.offer());
     one.is_open = true;
     auto* const ring = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(one.offer().memory.address));
+    target.first = ring;
+    target.last = ring + ring_bytes;
     const auto write = [&](std::size_t place, const void* bytes, std::size_t count) {
         if (place < ring_bytes) std::memcpy(ring + place, bytes, std::min(count, ring_bytes - place));
     };
@@ -133,8 +135,6 @@ void fragments(std::string_view input) {
     std::uint64_t now_ns = 0, end = 0; // of what a good peer would have written, in units
     try {
         while (!from.is_empty()) {
-            target.first = ring;
-            target.last = ring + ring_bytes;
             switch (from.get<unsigned char>() % 6) {
             case 0: { // any bytes anywhere
                 const auto place = from.get<std::uint16_t>();
@@ -156,8 +156,6 @@ void fragments(std::string_view input) {
                                                         static_cast<std::size_t>(from.get<std::int8_t>()));
                 head.messages += from.get<unsigned char>() % 3;
                 const std::size_t place = end * unit % ring_bytes;
-                target.first = ring + place;
-                target.last = ring + std::min(place + head.bytes, ring_bytes);
                 write(place, &head, sizeof head);
                 write(place + sizeof head, &message, sizeof message);
                 one.arrived(static_cast<std::uint32_t>(end % (ring_bytes / unit)));

@@ -23,7 +23,7 @@ int writes(int rounds); // writes.cpp: code of the host alone
 
 namespace {
 
-// notify_publish, notify_observe, without mailboxes; mail_publish, mail_observe with them: put data, then the
+// notify_publish, notify_observe, without mailboxes; message_publish, message_observe with them: put data, then the
 // notification for it. The credit that goes back orders the receiver's reading before the next put, by the same tags.
 // `Direct`: the data is stored directly into the window, and the message releases it.
 template <bool Direct>
@@ -48,7 +48,7 @@ __global__ void notified_puts(dcuda::context context, findings* found, unsigned*
     }
 }
 
-// mail_free, mail_reuse: puts in one direction, many more than the queue holds. Nothing goes back but credits.
+// queue_free, queue_reuse: puts in one direction, many more than the queue holds. Nothing goes back but credits.
 __global__ void one_way(dcuda::context context, findings* found, unsigned* memory, int rounds) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
@@ -62,7 +62,7 @@ __global__ void one_way(dcuda::context context, findings* found, unsigned* memor
     for_each_thread(16, [&](std::size_t i) { EXPECT_SAME(inbox[i], i + 1); });
 }
 
-// mail_free, mail_reuse: after a flush a put is stored directly to where the target has placed one that came as a
+// queue_free, queue_reuse: after a flush a put is stored directly to where the target has placed one that came as a
 // message. The queue never fills.
 __global__ void crossing(dcuda::context context, findings* found, unsigned* memory, int rounds) {
     __shared__ dcuda::state state;
@@ -82,8 +82,9 @@ __global__ void crossing(dcuda::context context, findings* found, unsigned* memo
     for_each_thread(4, [&](std::size_t i) { EXPECT_SAME(inbox[i], i + 1); });
 }
 
-// meet_arrive, meet_release, meet_observe: the same as with barriers, around another collective operation.
-__global__ void meetings(dcuda::context context, findings* found, unsigned* values, int rounds) {
+// collective_arrive, collective_release, collective_observe: the same as with barriers, around another collective
+// operation.
+__global__ void collective_barriers(dcuda::context context, findings* found, unsigned* values, int rounds) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
     for (int round = 0; round < rounds; ++round) {
@@ -204,11 +205,11 @@ struct litmus_case {
 
 constexpr litmus_case cases[] = {
     {"notify", notified_puts<false>, 2, 1000, 1024, "DCUDA_MAILBOX_PACKETS", "0"},
-    {"mail", notified_puts<false>, 2, 1000},
-    {"vouched", notified_puts<true>, 2, 1000},
+    {"message", notified_puts<false>, 2, 1000},
+    {"released", notified_puts<true>, 2, 1000},
     {"ring", one_way, 2, 1000, 1024, "DCUDA_MAILBOX_PACKETS", "8"},
     {"crossing", crossing, 2, 200},
-    {"meeting", meetings, 2, 1000},
+    {"meeting", collective_barriers, 2, 1000},
     {"barrier", barriers, 2, 1000},
     {"rows", barriers, 5, 300, 1024, "DCUDA_BARRIER_ROW", "2"}, // the last row is short
     {"columns", barriers, 4, 300, 1024, "DCUDA_BARRIER_ROW", "1"},

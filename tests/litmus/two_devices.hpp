@@ -4,7 +4,7 @@
 
 #include <dcuda/dcuda.hpp>
 
-#include "runtime/device_link.hpp"
+#include "runtime/device_access.hpp"
 
 #include <array>
 #include <atomic>
@@ -23,11 +23,11 @@ class small_device {
 public:
     small_device(unsigned process, unsigned processes)
         : counters_(counter_count), barriers_(2 * barrier_kinds * shape.words() * barrier_line),
-          status_(ranks_per_device), mail_(std::size_t(ranks_per_device) * queues_per_mailbox * queues.size()),
+          status_(ranks_per_device), packets_(std::size_t(ranks_per_device) * queues_per_mailbox * queues.size()),
           credits_(ranks_per_device * connections_per_rank), tag_records_(counter_count),
           connections_(ranks_per_device * connections_per_rank), waits_(ranks_per_device),
-          meetings_(static_cast<std::size_t>(collective::count)), slots_(2), offers_(ranks_per_device), words_(5 * 32),
-          ring_(std::size_t(ring_capacity) * packets_per_command), peers_(processes),
+          collective_barriers_(static_cast<std::size_t>(collective::count)), slots_(2), exports_(ranks_per_device),
+          words_(5 * 32), ring_(std::size_t(ring_capacity) * packets_per_command), peers_(processes),
           entries_(slots_.size() * processes * ranks_per_device) {
         fields_.world_size = processes * ranks_per_device;
         fields_.ranks_per_device = ranks_per_device;
@@ -43,9 +43,9 @@ public:
         fields_.tag_records = tag_records_.data();
         fields_.connections = connections_.data();
         fields_.waits = waits_.data();
-        fields_.meetings = meetings_.data();
+        fields_.collective_barriers = collective_barriers_.data();
         fields_.windows = slots_.data();
-        fields_.offers = offers_.data();
+        fields_.exports = exports_.data();
         fields_.created = words_.data();
         fields_.reply = words_.data() + 32;
         fields_.aborted = words_.data() + 64;
@@ -54,7 +54,7 @@ public:
     }
 
     void knows(unsigned process, small_device& peer) {
-        peers_[process] = {peer.counters_.data(), peer.barriers_.data(), peer.status_.data(), peer.mail_.data(),
+        peers_[process] = {peer.counters_.data(), peer.barriers_.data(), peer.status_.data(), peer.packets_.data(),
                            peer.credits_.data()};
     }
 
@@ -82,14 +82,14 @@ private:
     std::vector<std::uint32_t> counters_;
     std::vector<std::uint64_t> barriers_;
     std::vector<mailbox_status> status_;
-    std::vector<packet> mail_;
+    std::vector<packet> packets_;
     std::vector<std::uint32_t> credits_;
     std::vector<tag_record> tag_records_;
     std::vector<connection_record> connections_;
     std::vector<wait_record> waits_;
-    std::vector<meeting> meetings_;
+    std::vector<collective_barrier> collective_barriers_;
     std::vector<window_slot> slots_;
-    std::vector<window_entry> offers_;
+    std::vector<window_entry> exports_;
     std::vector<std::uint32_t> words_;
     std::vector<packet> ring_;
     std::vector<peer_view> peers_;
@@ -171,7 +171,7 @@ inline int reply_to_a_rank(int rounds) {
             self.free_window(win);
         }
     });
-    dcuda::device_link link;
+    dcuda::device_access link;
     std::uint32_t reply = 0;
     for (int round = 0; round < rounds; ++round) {
         std::uint32_t slots[2];
@@ -180,7 +180,7 @@ inline int reply_to_a_rank(int rounds) {
         for (unsigned index = 0; index < 2; ++index) {
             for (unsigned from = 0; from < 2; ++from)
                 link.write(devices.device(index).entries(slots[index]) + from * ranks_per_device,
-                           devices.device(from).fields().offers, ranks_per_device * sizeof(window_entry));
+                           devices.device(from).fields().exports, ranks_per_device * sizeof(window_entry));
             link.publish_reply(devices.device(index).fields().reply, reply);
         }
     }

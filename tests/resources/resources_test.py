@@ -33,9 +33,9 @@ REGISTERS = {
     "compute_alone": 88,
     "compute_and_exchange": 128,
 }
-# The courier takes a rank's place, so it is smaller than any: no stack, and few registers.
-COURIER = "courier_kernel"
-COURIER_REGISTERS = 72
+# The delivery kernel takes a rank's place, so it is smaller than any: no stack, and few registers.
+DELIVERY_KERNEL = "delivery_kernel"
+DELIVERY_KERNEL_REGISTERS = 72
 # Kernels that are held to so many registers (1024 threads need that) spill at most so many bytes themselves.
 FEW_REGISTERS = 64
 SPILLED_BYTES = 128
@@ -77,15 +77,15 @@ def main():
         as_liked = pool.submit(measure, nvcc, include, architecture)
         held = measure(nvcc, include, architecture, f"--maxrregcount={FEW_REGISTERS}")
         found = as_liked.result()
-    courier = next((name for name in found if COURIER in name), None)
+    delivery_kernel = next((name for name in found if DELIVERY_KERNEL in name), None)
     problems = []
-    if courier is None:
-        problems.append("the courier was not compiled")
+    if delivery_kernel is None:
+        problems.append("the delivery kernel was not compiled")
     else:
-        registers, stack, _, shared = found.pop(courier)
-        print(f"{COURIER}: {registers} registers, at most {COURIER_REGISTERS}; {stack} B of stack, {shared} B of shared memory")
-        if registers > COURIER_REGISTERS or stack > 0 or shared > 1024:
-            problems.append("the courier takes more than a rank may leave it")
+        registers, stack, _, shared = found.pop(delivery_kernel)
+        print(f"{DELIVERY_KERNEL}: {registers} registers, at most {DELIVERY_KERNEL_REGISTERS}; {stack} B of stack, {shared} B of shared memory")
+        if registers > DELIVERY_KERNEL_REGISTERS or stack > 0 or shared > 1024:
+            problems.append("the delivery kernel takes more than a rank may leave it")
     problems += [f"{name}: no bound" for name in found.keys() - REGISTERS.keys()]
     problems += [f"{name}: not compiled" for name in REGISTERS.keys() - found.keys()]
     print(f"{architecture:22}  registers  at most  stack B  spilled B  shared B  spilled B with {FEW_REGISTERS} registers")

@@ -1,6 +1,6 @@
 // A program whose operations are known exactly, to be traced and counted: pattern CASE
 //
-//   pattern   two runs of the kernel below, then one that is not observed; prints what runtime::statistics says
+//   pattern   two runs of the kernel below, then one that is not profiled; prints what runtime::statistics says
 //   deadlock  rank 0 waits for what nobody sends
 #include <dcuda/dcuda.hpp>
 
@@ -11,8 +11,9 @@
 namespace {
 
 constexpr int steps = 3;
-constexpr std::size_t large_bytes = 8192, small_bytes = 16, put_bytes = 64; // straight; by mail; without notification
-constexpr std::size_t part_bytes = large_bytes + small_bytes + put_bytes;   // of what comes, and of what is sent
+constexpr std::size_t large_bytes = 8192, small_bytes = 16,
+                      put_bytes = 64;                                     // direct; as a message; without notification
+constexpr std::size_t part_bytes = large_bytes + small_bytes + put_bytes; // of what comes, and of what is sent
 
 // Each rank puts to its right and left neighbour and notifies the right one; in the end all notify rank 0.
 __global__ void pattern(dcuda::context context, std::byte* memory) {
@@ -72,7 +73,7 @@ int main(int argc, char** argv) try {
     if (cudaMalloc(&memory, 2 * part_bytes * ranks) != cudaSuccess)
         throw dcuda::error(dcuda::error_code::out_of_resources, "no device memory");
     for (int run = 0; run < 3; ++run) {
-        config.observed = run < 2;
+        config.profiled = run < 2;
         runtime.run(pattern, config, static_cast<std::byte*>(memory));
     }
     cudaFree(memory);

@@ -113,11 +113,11 @@ class TraceTest(unittest.TestCase):
             for run in range(RUNS):
                 puts = timeline.of(rank, "put_notify", run)
                 for one in puts[0::2]:
-                    self.assertEqual(one["args"], {"target": right, "path": path(rank, right), "tag": 1, "mailed": False,
+                    self.assertEqual(one["args"], {"target": right, "path": path(rank, right), "tag": 1, "through_mailbox": False,
                                                    "bytes": LARGE_BYTES, "window": 0})
                 for one in puts[1::2]:
                     self.assertEqual(one["args"], {"target": left, "path": path(rank, left), "tag": 2,
-                                                   "mailed": path(rank, left) != "network", "bytes": SMALL_BYTES,
+                                                   "through_mailbox": path(rank, left) != "network", "bytes": SMALL_BYTES,
                                                    "window": 0})
                 for one in timeline.of(rank, "put", run):
                     self.assertEqual(one["args"], {"target": right, "path": path(rank, right), "bytes": PUT_BYTES,
@@ -187,7 +187,7 @@ class TraceTest(unittest.TestCase):
         for number, rank in enumerate(ranks):
             expected = {way: {"puts": 0, "notified_puts": 0, "notifications": 0, "bytes": 0}
                         for way in ("local", "peer", "network")}
-            mailed = 0
+            through_mailbox = 0
             right, left = (number + 1) % count, (number - 1) % count
             for target, kind, each, size, by_mail in (
                     (right, "puts", STEPS, PUT_BYTES, False), (right, "notified_puts", STEPS, LARGE_BYTES, False),
@@ -196,9 +196,9 @@ class TraceTest(unittest.TestCase):
                 way = path(number, target)
                 expected[way][kind] += RUNS * each
                 expected[way]["bytes"] += RUNS * each * size
-                mailed += RUNS * each * (by_mail and way != "network")
+                through_mailbox += RUNS * each * (by_mail and way != "network")
             self.assertEqual({way: rank[way] for way in expected}, expected)
-            self.assertEqual(rank["mailed"], mailed)
+            self.assertEqual(rank["through_mailbox"], through_mailbox)
             self.assertEqual(rank["waits"], RUNS * (3 * STEPS + (number == 0)))
             self.assertEqual(rank["flushes"], RUNS * STEPS)
             self.assertEqual(rank["barriers"], RUNS * (STEPS + 1))
@@ -223,7 +223,7 @@ class TraceTest(unittest.TestCase):
     def test_without_mailboxes(self):
         timeline = self.run_pattern(1, DCUDA_MAILBOX_PACKETS="0")
         self.assertEqual(len(timeline.arrows), RUNS * RANKS * (3 * STEPS + 2))
-        self.assertFalse(any(one["args"].get("mailed") for rank in range(RANKS) for one in timeline.slices[rank]))
+        self.assertFalse(any(one["args"].get("through_mailbox") for rank in range(RANKS) for one in timeline.slices[rank]))
 
     def test_drops_are_counted_and_the_latest_kept(self):
         _, error = self.run_job(1, pattern, "pattern", DCUDA_TRACE=self.trace, DCUDA_TRACE_EVENTS="31")  # 32 of them
@@ -288,7 +288,7 @@ class TraceTest(unittest.TestCase):
     def test_processes_that_disagree(self):
         _, error = self.run_job(2, "sh", "-c", '[ $DCUDA_PROCESS_INDEX = 0 ] || unset DCUDA_TRACE; exec "$0" pattern',
                                 pattern, status=3, DCUDA_TRACE=self.trace)
-        self.assertIn("disagree on what is observed", error)
+        self.assertIn("disagree on what is profiled", error)
 
     # --- programs that fail ---
 
@@ -314,7 +314,7 @@ class TraceTest(unittest.TestCase):
 
     def test_lost_process(self):
         _, error = self.run_job(2, misuse, "killed", status=128 + 9, DCUDA_TRACE=self.trace)
-        self.assertIn("nothing that process 1 has observed of run 1 has come to process 0", error)
+        self.assertIn("nothing that process 1 has profiled of run 1 has come to process 0", error)
         timeline = Timeline(self.trace)
         self.assertEqual(set(timeline.ranks.values()), {0, 1})
         self.assertIn("ended unexpectedly", timeline.about["runs"][0]["failure"])
@@ -365,7 +365,7 @@ class ToolTest(unittest.TestCase):
             slice(0, "run 1", 0, 100, "host"),
             slice(1, "kernel", 0, 100), slice(1, "init", 0, 10), slice(1, "half 1", 12, 40, "range"),
             slice(1, "half 2", 40, 50, "range"),
-            slice(1, "put_notify", 60, 70, target=1, path="local", tag=3, mailed=True, bytes=100, window=0),
+            slice(1, "put_notify", 60, 70, target=1, path="local", tag=3, through_mailbox=True, bytes=100, window=0),
             slice(1, "finish", 80, 100),
             slice(2, "kernel", 5, 100), slice(2, "init", 5, 10), slice(2, "wait", 20, 75, tag=3, count=1),
             slice(2, "finish", 95, 100), flow("s", 1, 65), flow("f", 2, 74.999),
@@ -389,7 +389,7 @@ class ToolTest(unittest.TestCase):
         self.assertAlmostEqual(found["computing_ranks"], 0.9)
         # Rank 0 computes from 20 to 60 and from 70 to 75.
         self.assertAlmostEqual(found["overlap"], 45 / 55)
-        self.assertEqual(found["messages"], {"local": {"messages": 1, "bytes": 100, "mailed": 1}})
+        self.assertEqual(found["messages"], {"local": {"messages": 1, "bytes": 100, "through_mailbox": 1}})
         self.assertEqual(found["ranges"], {"half": {"count": 2, "total_us": 38}})
         self.assertEqual(found["latest_senders"],
                          [{"rank": 0, "waits": 1, "waited_us": 55, "late_us": 40, "most_by": 1}])
@@ -403,7 +403,7 @@ class ToolTest(unittest.TestCase):
 
     def test_words(self):
         words = self.run_tool("summary", self.trace)
-        for part in ("run 1: 2 ranks, 100 us", "overlap: 81.8 %", "1 local (100 B, 1 by mail)",
+        for part in ("run 1: 2 ranks, 100 us", "overlap: 81.8 %", "1 local (100 B, 1 as messages)",
                      "critical path: 95 us in 3 steps: computing 73.7 %, messages 15.8 %, meeting 10.5 %"):
             self.assertIn(part, words)
 

@@ -191,7 +191,7 @@ struct side : message_handler {
     fake_network over;
     fake_delivery deliveries;
     delivery* into;
-    device_link link;
+    device_access link;
     inbound_check inbound;
     connection to;
     std::vector<std::byte> memory;

@@ -296,7 +296,7 @@ TEST(Collectives, RunOnceInOrder) {
                           exec::sync_block();
                           exec::copy_bytes(reinterpret_cast<std::byte*>(target.data()),
                                            reinterpret_cast<const std::byte*>(source.data()), sizeof source);
-                          exec::cpu::meet_and_run([] {}, [&] { published = round; });
+                          exec::cpu::sync_and_run([] {}, [&] { published = round; });
                           exec::sync_block();
                           wrong += target[(threadIdx.x + 1) % 64] != round || published != round;
                           exec::run_then_sync([&] { ++calls; });
@@ -320,7 +320,7 @@ TEST(Collectives, ActionMayEndItsThread) {
                       exec::run_then_sync([] { exec::exit_thread(); });
                       ++after;
                       __syncthreads();
-                      exec::cpu::meet_and_run([] {}, [] { exec::exit_thread(); });
+                      exec::cpu::sync_and_run([] {}, [] { exec::exit_thread(); });
                       ++after;
                   }),
               "");

@@ -188,11 +188,11 @@ TEST_F(energy, why_that_of_the_processors_is_missing) {
 }
 
 TEST_F(energy, on_the_timeline) {
-    dcuda::observed_part part{};
+    dcuda::process_profile part{};
     part.energy.device = 3.5;
     part.energy.cpu_problem = "no counter";
     part.power = {{2'000'000, 345.6}, {22'000'500, 70}};
-    const auto arrived = dcuda::observed_part::decode(part.encode());
+    const auto arrived = dcuda::process_profile::decode(part.encode());
     EXPECT_EQ(arrived.energy.device, 3.5);
     EXPECT_EQ(arrived.energy.cpu, std::nullopt);
     EXPECT_EQ(arrived.energy.cpu_problem, "no counter");

@@ -1,6 +1,6 @@
 #include "display.hpp"
 
-#include "runtime/wait_table.hpp"
+#include "runtime/hang_report.hpp"
 
 #include <fmt/format.h>
 #include <map>
@@ -11,8 +11,8 @@ namespace top {
 
 namespace {
 
+using dcuda::hang_report;
 using dcuda::snapshot;
-using dcuda::wait_table;
 using json = nlohmann::ordered_json;
 
 // A wait that is shorter may be over when the next process is asked: it makes no cycle.
@@ -69,8 +69,8 @@ struct job {
     std::map<int, const snapshot*> processes;
     std::map<int, const process*> asked; // the same
     const snapshot& any() const { return *processes.begin()->second; }
-    wait_table table() const {
-        std::vector<wait_table::part> known;
+    hang_report table() const {
+        std::vector<hang_report::part> known;
         for (const auto& [index, each] : processes)
             known.emplace_back(static_cast<std::uint32_t>(index) * each->ranks_per_device, each->waits);
         return {any().ranks_per_device * static_cast<std::uint32_t>(any().processes), any().ranks_per_device, known};
@@ -93,7 +93,7 @@ std::map<std::string, job> by_job(const std::vector<process>& processes) {
 }
 
 // How many of the process's ranks are in a state.
-std::size_t count(const wait_table& table, const snapshot& shown, wait_table::state state) {
+std::size_t count(const hang_report& table, const snapshot& shown, hang_report::state state) {
     std::size_t result = 0;
     const std::uint32_t first = static_cast<std::uint32_t>(shown.process) * shown.ranks_per_device;
     for (std::uint32_t rank = first; rank < first + shown.ranks_per_device; ++rank)
@@ -101,15 +101,15 @@ std::size_t count(const wait_table& table, const snapshot& shown, wait_table::st
     return result;
 }
 
-std::string describe_process(const wait_table& table, const snapshot& shown) {
+std::string describe_process(const hang_report& table, const snapshot& shown) {
     const std::uint32_t first = static_cast<std::uint32_t>(shown.process) * shown.ranks_per_device;
     return fmt::format("  process {} (pid {}, {}), ranks {}-{}: {} running, {} waiting, {} done; run {} for {:.1f} s\n",
                        shown.process, shown.pid, shown.device, first, first + shown.ranks_per_device - 1,
-                       count(table, shown, wait_table::state::running), count(table, shown, wait_table::state::waiting),
-                       count(table, shown, wait_table::state::done), shown.run, shown.run_seconds);
+                       count(table, shown, hang_report::state::running), count(table, shown, hang_report::state::waiting),
+                       count(table, shown, hang_report::state::done), shown.run, shown.run_seconds);
 }
 
-std::string describe_ranks(const wait_table& table, const job& shown) {
+std::string describe_ranks(const hang_report& table, const job& shown) {
     std::string text;
     for (const auto& [index, each] : shown.processes)
         for (std::uint32_t block = 0; block < each->ranks_per_device; ++block) {
@@ -120,25 +120,25 @@ std::string describe_ranks(const wait_table& table, const job& shown) {
     return text;
 }
 
-const char* name(wait_table::state state) {
+const char* name(hang_report::state state) {
     switch (state) {
-    case wait_table::state::running:
+    case hang_report::state::running:
         return "running";
-    case wait_table::state::waiting:
+    case hang_report::state::waiting:
         return "waiting";
-    case wait_table::state::done:
+    case hang_report::state::done:
         return "done";
-    case wait_table::state::unknown:
+    case hang_report::state::unknown:
         break;
     }
     return "unknown";
 }
 
-json rank_as_json(const wait_table& table, const snapshot& shown, std::uint32_t block) {
+json rank_as_json(const hang_report& table, const snapshot& shown, std::uint32_t block) {
     const std::uint32_t rank = static_cast<std::uint32_t>(shown.process) * shown.ranks_per_device + block;
     const auto& wait = table.wait_of(rank);
     json result = {{"rank", rank}, {"process", shown.process}, {"block", block}, {"state", name(table.state_of(rank))}};
-    if (table.state_of(rank) != wait_table::state::waiting) return result;
+    if (table.state_of(rank) != hang_report::state::waiting) return result;
     result["seconds"] = 1e-3 * wait.age_ms;
     result["waits"] = table.describe(rank);
     if (static_cast<dcuda::detail::waiting>(wait.what) == dcuda::detail::waiting::notifications) {
@@ -166,7 +166,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 std::string as_text(const std::vector<process>& processes, detail level) {
     std::string text;
     for (const auto& [id, job] : by_job(processes)) {
-        const wait_table table = job.table();
+        const hang_report table = job.table();
         const snapshot& any = job.any();
         if (!text.empty()) text += '\n';
         text += fmt::format("job {}: {} on {}, {} of {} process{}\n", id, any.program, any.host, job.processes.size(),
@@ -187,7 +187,7 @@ std::string as_text(const std::vector<process>& processes, detail level) {
 std::string as_json(const std::vector<process>& processes) {
     json jobs = json::array(), silent = json::array();
     for (const auto& [id, job] : by_job(processes)) {
-        const wait_table table = job.table();
+        const hang_report table = job.table();
         json members = json::array(), ranks = json::array();
         for (const auto& [index, each] : job.processes) {
             json rates;

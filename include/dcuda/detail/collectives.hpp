@@ -20,22 +20,22 @@ DCUDA_DEVICE void leave(unsigned going) {
 // section that sees what all ranks did before, and that returns false if the run has ended; then all leave and see what
 // it did.
 //
-// ORDER meet-arrive (acquire and release, device scope): everything a rank did or saw before is ordered before its
-// arrival; the arrivals form one release sequence, so the last one acquires them all. Weaker: the last rank, and
+// ORDER collective-arrive (acquire and release, device scope): everything a rank did or saw before is ordered before
+// its arrival; the arrivals form one release sequence, so the last one acquires them all. Weaker: the last rank, and
 // through it all others, may miss writes of a rank.
-// ORDER meet-release -> meet-observe (device scope): passes that on. Causality is transitive, also for puts to
-// other devices that were issued before.
+// ORDER collective-release -> collective-observe (device scope): passes that on. Causality is transitive, also for puts
+// to other devices that were issued before.
 template <class Action>
-DCUDA_DEVICE void meet(rank_state& state, collective kind, operation where, const Action& action) {
+DCUDA_DEVICE void arrive_and_run(rank_state& state, collective kind, operation where, const Action& action) {
     const auto index = static_cast<std::uint32_t>(kind);
-    meeting& words = state.device.meetings[index];
+    collective_barrier& words = state.device.collective_barriers[index];
     exec::sync_block();
     const bool is_last = exec::decide(state.decision, [&](const lead_warp& warp) {
                              bool last = false;
                              if (warp.leads()) {
                                  exec::complete_copies(state.staging);
                                  const std::uint32_t before =
-                                     fetch_add_acq_rel<order_tag::meet_arrive>(&words.arrived, 1);
+                                     fetch_add_acq_rel<order_tag::collective_arrive>(&words.arrived, 1);
                                  last = before + 1 == state.device.ranks_per_device;
                              }
                              return any(warp, last) ? 1u : 0u;
@@ -52,9 +52,9 @@ DCUDA_DEVICE void meet(rank_state& state, collective kind, operation where, cons
             if (is_last) {
                 // Nobody arrives again before the generation below releases them.
                 store_relaxed(&words.arrived, 0);
-                store_release<order_tag::meet_release>(scope::device, &words.generation, generation);
+                store_release<order_tag::collective_release>(scope::device, &words.generation, generation);
             } else {
-                going = wait_for_word<order_tag::meet_observe>(
+                going = wait_for_word<order_tag::collective_observe>(
                     leader, state, scope::device, &words.generation,
                     [&](std::uint32_t value) { return value == generation; }, waiting::collective, where, index);
             }
@@ -77,13 +77,13 @@ DCUDA_DEVICE void meet(rank_state& state, collective kind, operation where, cons
 // rank has sent than taken since its last one. The sum over all ranks is what was unread when they arrived: a message
 // is counted as sent by the first arrival of its source after it, and as taken by one of its target that is not
 // earlier. If that is nothing, all have been taken, and what was placed is ordered by the arrivals like all that ranks
-// do. Else all ranks take their messages and meet once more; then nothing is unread, because nobody has sent anything
-// between.
+// do. Else all ranks take their messages and go through another round; then nothing is unread, because nobody has sent
+// anything between.
 //
 // ORDER barrier-arrive -> barrier-observe (device scope): what a rank did, and what those did whose arrival it has
-// observed, is ordered before its own arrival. Additions form one release sequence, so who has seen a word full has
+// profiled, is ordered before its own arrival. Additions form one release sequence, so who has seen a word full has
 // acquired all arrivals. Weaker: a rank may miss what another did before the barrier.
-// ORDER device-arrive -> device-observe (system scope): the same between devices; rank 0 has observed all ranks of its
+// ORDER device-arrive -> device-observe (system scope): the same between devices; rank 0 has profiled all ranks of its
 // device by then. A rank that has stored into another device's memory since it last released that arrives with system
 // scope: what a later message of it releases there is then released by this rank itself.
 // PERF: 132 ranks 1.1 us (one row), 2112 ranks 2.3 us; grid.sync 0.99 and 4.8 us. H200, 2026-11-21.
@@ -181,7 +181,7 @@ DCUDA_DEVICE void arrive(rank_state& state, endpoint& own, scope reach, std::uin
 
 // A barrier of the device. True if any rank's messages were unread, and then for all ranks; or if the run has ended.
 // The leader, after the block's barrier.
-DCUDA_COLD bool meet_device(lone_thread leader, shared_state shared, collective kind) {
+DCUDA_COLD bool device_round(lone_thread leader, shared_state shared, collective kind) {
     rank_state& state = shared.get();
     endpoint& own = state.own.of(leader);
     exec::complete_copies(state.staging);
@@ -217,11 +217,11 @@ DCUDA_COLD bool meet_device(lone_thread leader, shared_state shared, collective 
 // whether some device has sent as much as it has taken: `unread` is 1 then if one has not. The number of devices that
 // have arrived, all; 0 if the run ended. The leader of rank 0.
 //
-// ORDER host-barrier: what this thread has observed is completed to the system before its host learns of the arrival
+// ORDER host-barrier: what this thread has profiled is completed to the system before its host learns of the arrival
 // (command-publish); the host makes sure that what the device has sent over the network has arrived; the reply comes
 // after that of all processes (reply-publish), and is released to the rows.
-DCUDA_COLD std::uint32_t meet_by_host(lone_thread leader, shared_state shared, collective kind, std::uint32_t number,
-                                      std::uint32_t& unread) {
+DCUDA_COLD std::uint32_t arrive_through_host(lone_thread leader, shared_state shared, collective kind,
+                                             std::uint32_t number, std::uint32_t& unread) {
     rank_state& state = shared.get();
     const device_context& device = state.device;
     const auto index = static_cast<std::uint32_t>(kind);
@@ -254,7 +254,7 @@ DCUDA_DEVICE void announce_device(const lead_warp& warp, rank_state& state, coll
         fence_release<order_tag::device_arrive>(scope::system);
         // What the hosts of all processes have met for, all devices at once.
         if (device.network.in_use != 0)
-            arrivals = exec::far(meet_by_host)(exec::lead_access::alone(), state, kind, epoch, unread);
+            arrivals = exec::far(arrive_through_host)(exec::lead_access::alone(), state, kind, epoch, unread);
     }
     const std::uint64_t arrival = barrier_word(broadcast(warp, arrivals, 0), broadcast(warp, unread, 0));
     sync(warp);
@@ -268,7 +268,7 @@ DCUDA_DEVICE void announce_device(const lead_warp& warp, rank_state& state, coll
 
 // A barrier of the world. True if any rank's messages were unread, or if the run has ended. The first rank of a row,
 // and rank 0, do the work of others. The lead warp, after the block's barrier.
-DCUDA_COLD bool meet_world(lead_warp warp, shared_state shared, collective kind) {
+DCUDA_COLD bool world_round(lead_warp warp, shared_state shared, collective kind) {
     rank_state& state = shared.get();
     endpoint& own = state.own.of(warp);
     const auto index = static_cast<std::uint32_t>(kind);
@@ -308,23 +308,23 @@ DCUDA_COLD bool meet_world(lead_warp warp, shared_state shared, collective kind)
     return any(warp, more);
 }
 
-// One meeting of a barrier. Whether there is more to do: messages to take, or the end of the run.
-DCUDA_COLD bool meet_once(lead_warp warp, shared_state shared, collective kind, communicator comm) {
+// One round of a barrier. Whether there is more to do: messages to take, or the end of the run.
+DCUDA_COLD bool barrier_round(lead_warp warp, shared_state shared, collective kind, communicator comm) {
     rank_state& state = shared.get();
-    if (comm == world && state.device.process_count > 1) return meet_world(warp, state, kind);
+    if (comm == world && state.device.process_count > 1) return world_round(warp, state, kind);
     sync(warp);
-    return any(warp, warp.leads() && meet_device(exec::lead_access::alone(), state, kind));
+    return any(warp, warp.leads() && device_round(exec::lead_access::alone(), state, kind));
 }
 
 // All ranks of the device, or of the world: none returns before all have called it. Then all messages that were sent
-// before have been taken: if some were unread, the ranks take them and meet once more.
+// before have been taken: if some were unread, the ranks take them and go through another round.
 DCUDA_DEVICE void cross_barrier(rank_state& state, collective kind, communicator comm) {
     exec::sync_block();
     leave(exec::decide(state.decision, [&](const lead_warp& warp) {
-        if (!meet_once(warp, state, kind, comm)) return 1u;
+        if (!barrier_round(warp, state, kind, comm)) return 1u;
         exec::far(answer_sources<lead_warp>)(warp, state);
-        // What the second meeting counts is what the first has found unread, taken.
-        if (load_in_block(&state.ended) == 0) meet_once(warp, state, kind, comm);
+        // What the second round counts is what the first has found unread, taken.
+        if (load_in_block(&state.ended) == 0) barrier_round(warp, state, kind, comm);
         return load_in_block(&state.ended) == 0 ? 1u : 0u;
     }));
 }
@@ -355,7 +355,7 @@ DCUDA_COLD void start_rank(lone_thread leader, rank_state& state, context from_h
     state.mailbox = state.inbox.mailboxes + rank * queues_per_mailbox * state.device.queues.size();
     for (unsigned p = 0; p < near_processes && p < state.device.process_count; ++p)
         state.near_barriers[p] = state.device.peers[p].barriers;
-    state.observed = from_host.observed;
+    state.profiled = from_host.profiled;
 
     endpoint& own = state.own.of(leader);
     for (std::uint64_t& key : own.target_keys) key = 0;
@@ -371,7 +371,7 @@ DCUDA_COLD void start_rank(lone_thread leader, rank_state& state, context from_h
     own.queues = own.posted_turn = own.unreleased = 0;
     own.requests_seen = own.flushes = own.network_flushes = start;
     for (unsigned reach = 0; reach < 2; ++reach) own.sent[reach] = own.told[reach] = 0;
-    own.vain_tests = own.networked = 0;
+    own.unsuccessful_tests = own.networked = 0;
     own.ring_head = start;
     for (std::uint32_t& generation : own.generation) generation = start;
     for (unsigned kind = 0; kind < barrier_kinds; ++kind) {
@@ -383,13 +383,13 @@ DCUDA_COLD void start_rank(lone_thread leader, rank_state& state, context from_h
     }
     own.wait = {};
     own.doing = {};
-    if (is_observed(state)) exec::far(begin_observing)(leader, state);
+    if (is_profiled(state)) exec::far(begin_profile)(leader, state);
 }
 
 DCUDA_DEVICE void init(context from_host, rank_state& state) {
     exec::leader_then_sync([&](lone_thread leader) { start_rank(leader, state, from_host); });
     cross_barrier(state, collective::init, world);
-    if (is_observed(state)) end_operation<event_kind::init>(state, 0, 0, processor_number());
+    if (is_profiled(state)) end_operation<event_kind::init>(state, {.window = processor_number()});
 #if DCUDA_BACKEND_CPU
     if (check::is_on(state)) check::begin(state);
 #endif
@@ -405,9 +405,9 @@ DCUDA_COLD void finish(shared_state shared) {
 #if DCUDA_BACKEND_CPU
     if (check::is_on(state)) check::enter(state, collective::finish, world);
 #endif
-    if (is_observed(state)) begin_operation(state);
+    if (is_profiled(state)) begin_operation(state);
     cross_barrier(state, collective::finish, world);
-    if (is_observed(state)) end_operation<event_kind::finish>(state);
+    if (is_profiled(state)) end_operation<event_kind::finish>(state, {});
     exec::sync_leader_sync([&](lone_thread) {
         store_relaxed(&state.finished, 1);
         store_relaxed(&state.device.waits[state.device_rank].what, static_cast<std::uint32_t>(waiting::done));
@@ -435,9 +435,6 @@ DCUDA_DEVICE void check_communicator(rank_state& state, communicator comm, opera
 DCUDA_DEVICE void barrier(rank_state& state, communicator comm) {
     check_communicator(state, comm, operation::collective);
     const collective kind = comm == world ? collective::barrier_world : collective::barrier_device;
-#if DCUDA_BACKEND_CPU
-    if (check::is_on(state)) return check::enter(state, kind, comm);
-#endif
     cross_barrier(state, kind, comm);
 }
 

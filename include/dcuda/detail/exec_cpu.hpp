@@ -25,15 +25,15 @@ using action = void (*)(void* data);
 // thread that returns sees what the first did, and only after the next barrier what the second did: in time both end
 // before another thread goes on, but ThreadSanitizer is told no more order than a GPU gives. Both may throw: the other
 // threads go on all the same.
-void meet(action first, action second, void* data);
+void sync(action first, action second, void* data);
 
 template <class First, class Second>
-void meet_and_run(const First& first, const Second& second) {
+void sync_and_run(const First& first, const Second& second) {
     struct both {
         const First& first;
         const Second& second;
     } steps{first, second};
-    meet([](void* data) { static_cast<both*>(data)->first(); }, [](void* data) { static_cast<both*>(data)->second(); },
+    sync([](void* data) { static_cast<both*>(data)->first(); }, [](void* data) { static_cast<both*>(data)->second(); },
          &steps);
 }
 
@@ -55,7 +55,7 @@ Function* far(Function* function) {
 // One thread of the block runs f; no thread returns before f returned.
 template <class F>
 void run_then_sync(const F& f) {
-    cpu::meet([](void* data) { (*static_cast<const F*>(data))(); }, nullptr, const_cast<F*>(&f));
+    cpu::sync([](void* data) { (*static_cast<const F*>(data))(); }, nullptr, const_cast<F*>(&f));
 }
 
 // The threads take turns here: they meet, so that the moment of one of them is one of the whole rank.

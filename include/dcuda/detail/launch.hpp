@@ -25,7 +25,7 @@ struct context {
     const detail::device_context* device = nullptr;
     // 1: this run is traced or counted. PERF: here, since the compiler knows that a kernel's parameters are the same
     // for all threads, and they take no register.
-    std::uint32_t observed = 0;
+    std::uint32_t profiled = 0;
 };
 } // namespace dcuda
 
@@ -52,23 +52,23 @@ struct staging_shape {
     std::uint32_t stage_bytes;
 };
 
-struct courier_task;
-inline constexpr unsigned most_courier_threads = 256;
+struct delivery_task;
+inline constexpr unsigned most_delivery_threads = 256;
 // It takes the place of one rank, so it has no more threads than a rank.
-inline unsigned courier_threads(unsigned threads_of_rank) {
+inline unsigned delivery_threads(unsigned threads_of_rank) {
     const unsigned whole_warps = threads_of_rank / 32 * 32;
-    return whole_warps < 32 ? 32 : whole_warps < most_courier_threads ? whole_warps : most_courier_threads;
+    return whole_warps < 32 ? 32 : whole_warps < most_delivery_threads ? whole_warps : most_delivery_threads;
 }
 #if defined(__CUDACC__)
 template <class>
-__global__ void courier_kernel(courier_task); // courier.cuh
+__global__ void delivery_kernel(delivery_task); // delivery_kernel.cuh
 #endif
 
 // The kernel that makes deliveries beside the user's if some processes are reached over a network. It has to come from
 // the program, which nvcc compiles. Null where nvcc does not.
-static inline const void* courier_address() {
+static inline const void* delivery_kernel_address() {
 #if defined(__CUDACC__)
-    return reinterpret_cast<const void*>(&courier_kernel<void>);
+    return reinterpret_cast<const void*>(&delivery_kernel<void>);
 #else
     return nullptr;
 #endif
@@ -78,8 +78,9 @@ static inline const void* courier_address() {
 struct bound_kernel {
     const void* address;                                                                // for the resources it needs
     std::function<cudaError_t(const exec::launch_shape&, cudaStream_t, context)> start; // does not wait for the kernel
-    const void* courier = nullptr; // a kernel that runs beside it if there is a network: detail/courier.cuh
-    bool is_observable = DCUDA_OBSERVABLE != 0; // as it was compiled
+    const void* delivery_kernel =
+        nullptr; // a kernel that runs beside it if there is a network: detail/delivery_kernel.cuh
+    bool is_profilable = DCUDA_PROFILING != 0; // as it was compiled
 };
 
 template <class... Params>
@@ -106,7 +107,7 @@ bound_kernel bind_kernel(void (*kernel)(context, Params...), Args&&... arguments
         return cudaSuccess;
 #endif
     };
-    return {kernel_address(kernel), std::move(start), courier_address()};
+    return {kernel_address(kernel), std::move(start), delivery_kernel_address()};
 }
 
 } // namespace dcuda::detail

@@ -168,7 +168,7 @@ DCUDA_DEVICE void sync_leader_sync(const F& f) {
 
 template <class Choose, class Act>
 unsigned decide(std::uint32_t& word, const Choose& choose, const Act& act) {
-    cpu::meet_and_run([&] { word = choose(lead_access::alone()); }, [&] { act(lead_access::alone(), word); });
+    cpu::sync_and_run([&] { word = choose(lead_access::alone()); }, [&] { act(lead_access::alone(), word); });
     return word;
 }
 

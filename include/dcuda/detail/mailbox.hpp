@@ -165,8 +165,8 @@ DCUDA_DEVICE batch collect(const Group& group, rank_state& state, std::uint32_t 
     packet head{};
     head.sequence = position; // not what is expected
     if (row < rows)
-        head = load_packet<order_tag::mail_observe>(queue_at(state, queue) + state.device.queues.header(position),
-                                                    position + 1);
+        head = load_packet<order_tag::message_observe>(queue_at(state, queue) + state.device.queues.header(position),
+                                                       position + 1);
     // Without a gap: in all rows before there is one, too.
     const std::uint32_t missing = sum_of_rows(group, head.sequence != position + 1 ? 1u : 0u, row, width, rows);
     const bool is_there = missing == 0 && row < rows;
@@ -206,8 +206,8 @@ DCUDA_DEVICE bool may_overlap(const Group& group, const batch& messages, std::ui
 // Waits for it if it is still on its way. One thread.
 DCUDA_DEVICE void place_packet(rank_state& state, const packet* from, std::uint32_t sequence,
                                const mailbox_header& message, std::uint32_t number) {
-    packet part = load_packet<order_tag::mail_observe>(from, sequence);
-    if (await_packet<order_tag::mail_observe>(from, sequence, part, state.device.aborted))
+    packet part = load_packet<order_tag::message_observe>(from, sequence);
+    if (await_packet<order_tag::message_observe>(from, sequence, part, state.device.aborted))
         store_chunk(message.target() + number * packet_payload_bytes, chunk_bytes(message.bytes(), number),
                     part.payload);
     // Else the run has ended: who waits next sees it.
@@ -248,7 +248,7 @@ DCUDA_DEVICE void connect_queue(rank_state& state, inbound_queue& queue, const m
     queue.reach = process == state.device.process_index ? scope::device : scope::system;
 }
 
-DCUDA_DEVICE bool owes_credit(const inbound_queue& queue, const queue_shape& rings, std::uint32_t share) {
+DCUDA_DEVICE bool credit_due(const inbound_queue& queue, const queue_shape& rings, std::uint32_t share) {
     const std::uint32_t messages = queue.taken.messages - queue.credited.messages;
     const std::uint32_t packets = queue.taken.packets - queue.credited.packets;
     const bool much = share == 0 || messages * share > rings.headers || packets * share > rings.packets;
@@ -258,21 +258,21 @@ DCUDA_DEVICE bool owes_credit(const inbound_queue& queue, const queue_shape& rin
 // Tells the source of a queue what we have taken. One thread.
 DCUDA_DEVICE void send_credit(inbound_queue& queue) {
     queue.credited = queue.taken;
-    store_release<order_tag::mail_free>(queue.reach, queue.credit, credit_of(queue.taken));
+    store_release<order_tag::queue_free>(queue.reach, queue.credit, credit_of(queue.taken));
 }
 
 // Tells sources what we have taken, in queues where they do not know of messages that fill more than 1 / `share` of a
 // ring; with 0: of any. True if there was such a queue.
 //
-// ORDER mail-free -> mail-reuse: what the group has read out of the packets and written into windows is ordered before
-// the credit (the group's sync, then release), hence before whatever the source does on the strength of it.
+// ORDER queue-free -> queue-reuse: what the group has read out of the packets and written into windows is ordered
+// before the credit (the group's sync, then release), hence before whatever the source does on the strength of it.
 template <class Group>
 DCUDA_DEVICE bool give_credit(const Group& group, rank_state& state, std::uint32_t share) {
     endpoint& own = state.own.of(group);
     sync(group);
     bool gives = false;
     for (std::uint32_t queue = group.index; queue < own.queues; queue += group.count)
-        if (owes_credit(own.inbound[queue], state.device.queues, share)) {
+        if (credit_due(own.inbound[queue], state.device.queues, share)) {
             gives = true;
             send_credit(own.inbound[queue]);
         }
@@ -316,7 +316,7 @@ DCUDA_DEVICE void settle(const Group& group, rank_state& state, const batch& mes
 template <class Group>
 DCUDA_DEVICE void acquire_batch(const Group& group, rank_state& state, const batch& messages) {
     if (!any(group, messages.header.releases())) return;
-    acquire_packet<order_tag::mail_observe>(state.notification_scope);
+    acquire_packet<order_tag::message_observe>(state.notification_scope);
     sync(group);
 }
 

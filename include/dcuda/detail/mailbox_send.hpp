@@ -19,11 +19,11 @@ DCUDA_DEVICE void use_credit(connection& to, std::uint32_t credit) {
     if (static_cast<std::int32_t>(to.freed.packets - to.placed) > 0) to.placed = to.freed.packets;
 }
 
-// The same from the word that the target writes. ORDER mail-free -> mail-reuse: whoever learns that packets are free
+// The same from the word that the target writes. ORDER queue-free -> queue-reuse: whoever learns that packets are free
 // may overwrite them, and what their payload was put over.
 DCUDA_DEVICE void read_credit(const lead_warp& warp, connection& to) {
     sync(warp);
-    if (warp.leads()) use_credit(to, load_acquire<order_tag::mail_reuse>(scope::system, to.credit));
+    if (warp.leads()) use_credit(to, load_acquire<order_tag::queue_reuse>(scope::system, to.credit));
     sync(warp);
 }
 
@@ -33,7 +33,7 @@ DCUDA_DEVICE bool has_room(const rank_state& state, const connection& to, std::u
            to.sent.packets + packets - to.freed.packets <= rings.packets;
 }
 
-// The same after another look at the credit, if that is needed.
+// The same after another load of the credit, if that is needed.
 DCUDA_DEVICE bool find_room(const lead_warp& warp, const rank_state& state, connection& to, std::uint32_t packets) {
     if (to.queue == nullptr || has_room(state, to, packets)) return to.queue != nullptr;
     read_credit(warp, to);
@@ -83,11 +83,11 @@ DCUDA_DEVICE connection open_connection(rank_state& state, endpoint& own, std::u
     found.credit = state.inbox.credits + std::size_t(state.device_rank) * connections_per_rank + record;
     found.sent = known.sent;
     found.placed = known.sent.packets - device.queues.packets; // as far back as can be
-    use_credit(found, load_acquire<order_tag::mail_reuse>(found.reach, found.credit));
+    use_credit(found, load_acquire<order_tag::queue_reuse>(found.reach, found.credit));
     if (!is_new) return found;
     found.placed = found.sent.packets;
-    store_packet<order_tag::mail_publish>(found.queue + device.queues.header(found.sent.messages), record,
-                                          message_connects, state.world_rank, found.sent.messages + 1);
+    store_packet<order_tag::message_publish>(found.queue + device.queues.header(found.sent.messages), record,
+                                             message_connects, state.world_rank, found.sent.messages + 1);
     ++found.sent.messages;
     ++own.sent[static_cast<unsigned>(found.reach)];
     return found;
@@ -124,7 +124,7 @@ DCUDA_COLD unsigned load_connection(lead_warp warp, shared_state shared, std::ui
         own.connections[place] = open_connection(state, own, world_rank, record, is_new);
         own.connection_keys[place] = world_rank;
         own.next_connection = (place + 1) % cached_connections;
-        if (DCUDA_BACKEND_CPU && is_new) ring_bell(&peer.status[rank].bell);
+        if (DCUDA_BACKEND_CPU && is_new) ring_doorbell(&peer.status[rank].doorbell);
     }
     sync(warp);
     return place;
@@ -156,13 +156,13 @@ struct message_content {
 // the block's barrier.
 DCUDA_DEVICE void release_stores(rank_state& state, endpoint& own, scope reach) {
     exec::complete_copies(state.staging);
-    fence_release<order_tag::mail_publish>(reach);
+    fence_release<order_tag::message_publish>(reach);
     own.unreleased &= reach == scope::system ? 0 : ~bit_of(reach);
 }
 
 // A message on its way out: all about it that can be found before it leaves.
 //
-// ORDER mail-publish -> mail-observe: a packet's number and payload are stored at once. What was stored into the
+// ORDER message-publish -> message-observe: a packet's number and payload are stored at once. What was stored into the
 // target's memory, or is in place, is released before the header leaves: fence, then the header's strong store, of one
 // thread; whoever sees the header acquires.
 struct outgoing_message {
@@ -193,7 +193,8 @@ struct outgoing_message {
     DCUDA_DEVICE void send_header(rank_state& state, endpoint& own) const {
         connection& to = own.connections[place];
         if (must_release) release_stores(state, own, to.reach);
-        store_packet<order_tag::mail_publish>(slot, header.words[0], header.words[1], header.words[2], after.messages);
+        store_packet<order_tag::message_publish>(slot, header.words[0], header.words[1], header.words[2],
+                                                 after.messages);
         to.sent = after;
         ++own.sent[static_cast<unsigned>(to.reach)];
         if (header.releases()) {
@@ -201,7 +202,7 @@ struct outgoing_message {
             to.flushes = own.flushes;
         }
         if (after.packets != sent.packets) own.undelivered |= std::uint64_t{1} << to.record;
-        if (DCUDA_BACKEND_CPU) ring_bell(&to.status->bell);
+        if (DCUDA_BACKEND_CPU) ring_doorbell(&to.status->doorbell);
     }
 };
 
@@ -223,8 +224,8 @@ DCUDA_DEVICE void store_payload(const rank_state& state, packet* queue, std::uin
     const auto* const from = static_cast<const std::byte*>(source);
     for (std::uint32_t number = first; number < packets_for(bytes); number += threads) {
         const chunk part = load_chunk(from + number * packet_payload_bytes, chunk_bytes(bytes, number));
-        store_packet<order_tag::mail_publish>(queue + state.device.queues.packet(position + number), part.words[0],
-                                              part.words[1], part.words[2], position + number + 1);
+        store_packet<order_tag::message_publish>(queue + state.device.queues.packet(position + number), part.words[0],
+                                                 part.words[1], part.words[2], position + number + 1);
     }
 }
 
@@ -247,7 +248,7 @@ DCUDA_COLD bool is_under_way(lead_warp warp, shared_state shared, unsigned place
         bool hit = false;
         if (was_sent) {
             const packet head =
-                load_packet<order_tag::mail_observe>(to.queue + state.device.queues.header(position), position + 1);
+                load_packet<order_tag::message_observe>(to.queue + state.device.queues.header(position), position + 1);
             const mailbox_header header{{head.payload[0], head.payload[1], head.payload[2]}};
             hit = head.sequence != position + 1 || // never: it is this rank's own
                   (header.bytes() != 0 && header.address() < end && begin < header.address() + header.bytes());
@@ -267,7 +268,7 @@ DCUDA_DEVICE void request_credit(const lead_warp& warp, rank_state& state, unsig
         send_header(warp, state, place, {nullptr, nullptr, nullptr, 0, 0, message_is_quiet | message_requests});
     if (!warp.leads()) return;
     add_after_fence<order_tag::none>(&to.status->requests, 1u);
-    if (DCUDA_BACKEND_CPU) ring_bell(&to.status->bell);
+    if (DCUDA_BACKEND_CPU) ring_doorbell(&to.status->doorbell);
 }
 
 // Waits until all payload that is under way to a target is in its window, and takes this rank's own messages meanwhile:
@@ -284,14 +285,14 @@ DCUDA_COLD bool await_delivery(lead_warp warp, shared_state shared, unsigned pla
     if (!asked) request_credit(warp, state, place, false);
     if (warp.leads()) {
         begin_wait(own, waiting::delivery, where, to.world_rank);
-        if (is_observed(state)) begin_blocked(exec::lead_access::alone(), state);
+        if (is_profiled(state)) begin_blocked(exec::lead_access::alone(), state);
     }
-    const bool there = look_until(
-        [&](unsigned looks) {
-            if (looks % 4 == 0 && answer_sources(warp, state) && warp.leads())
+    const bool there = poll_until(
+        [&](unsigned polls) {
+            if (polls % 4 == 0 && answer_sources(warp, state) && warp.leads())
                 count_as_new_wait(exec::lead_access::alone(), state);
             read_credit(warp, to);
-            return to.sent.packets == to.placed ? look_result::all : look_result::nothing;
+            return to.sent.packets == to.placed ? poll_result::all : poll_result::nothing;
         },
         [&] {
             // The word may have come before the last messages did.
@@ -300,7 +301,7 @@ DCUDA_COLD bool await_delivery(lead_warp warp, shared_state shared, unsigned pla
         },
         to.credit);
     if (warp.leads()) {
-        if (is_observed(state)) end_blocked(exec::lead_access::alone(), state, waiting::delivery);
+        if (is_profiled(state)) end_blocked(exec::lead_access::alone(), state, waiting::delivery);
         end_wait(exec::lead_access::alone(), state);
     }
     return there;

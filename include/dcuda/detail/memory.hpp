@@ -33,28 +33,28 @@ DCUDA_HOST_DEVICE constexpr std::uint32_t bit_of(scope reach) { return 1u << sta
 
 // The ordering steps of the protocol.
 enum class order_tag : int {
-    none,            // relaxed on purpose: nothing is read or written on the strength of it
-    notify_publish,  // source rank: data of puts -> its notification
-    notify_observe,  // target rank: notification seen -> data readable
-    meet_arrive,     // rank: what it did before -> its arrival; last rank: all arrivals -> what it does for all
-    meet_release,    // last rank: what all did -> the generation
-    meet_observe,    // rank: generation seen -> what all did
-    barrier_arrive,  // rank: what it did, and those whose arrival it saw -> its own arrival
-    barrier_observe, // rank: arrivals seen -> what those ranks did
-    device_arrive,   // leader of a device: what its ranks did -> the arrival at another device
-    device_observe,  // rank: arrival of other devices seen -> what their ranks did
-    command_publish, // rank: payload and what it refers to -> the command's sequence number
-    command_observe, // host: sequence number seen -> payload and what it refers to
-    reply_publish,   // host: what it prepared -> the reply
-    reply_observe,   // rank: reply seen -> what the host prepared
-    slot_free,       // host: has read a command -> its slot may be used again
-    slot_reuse,      // rank: slot seen free -> writes the next command into it
-    mail_publish,    // source rank: payload of a packet -> its sequence number
-    mail_observe,    // target rank: sequence number seen -> payload, and what a message vouches for
-    mail_free,       // target rank: has read packets and placed their payload -> the credit
-    mail_reuse,      // source rank: credit seen -> new packets there, or a put over what the old ones wrote
-    write_publish,   // host: what it wrote for another process of this host -> the write's number
-    write_observe,   // host: number seen -> what was written
+    none,               // relaxed on purpose: nothing is read or written on the strength of it
+    notify_publish,     // source rank: data of puts -> its notification
+    notify_observe,     // target rank: notification seen -> data readable
+    collective_arrive,  // rank: what it did before -> its arrival; last rank: all arrivals -> what it does for all
+    collective_release, // last rank: what all did -> the generation
+    collective_observe, // rank: generation seen -> what all did
+    barrier_arrive,     // rank: what it did, and those whose arrival it saw -> its own arrival
+    barrier_observe,    // rank: arrivals seen -> what those ranks did
+    device_arrive,      // leader of a device: what its ranks did -> the arrival at another device
+    device_observe,     // rank: arrival of other devices seen -> what their ranks did
+    command_publish,    // rank: payload and what it refers to -> the command's sequence number
+    command_observe,    // host: sequence number seen -> payload and what it refers to
+    reply_publish,      // host: what it prepared -> the reply
+    reply_observe,      // rank: reply seen -> what the host prepared
+    slot_free,          // host: has read a command -> its slot may be used again
+    slot_reuse,         // rank: slot seen free -> writes the next command into it
+    message_publish,    // source rank: payload of a packet -> its sequence number
+    message_observe,    // target rank: sequence number seen -> payload, and what a message releases
+    queue_free,         // target rank: has read packets and placed their payload -> the credit
+    queue_reuse,        // source rank: credit seen -> new packets there, or a put over what the old ones wrote
+    write_publish,      // host: what it wrote for another process of this host -> the write's number
+    write_observe,      // host: number seen -> what was written
 };
 
 // Variables that shall not take registers. Nothing is ordered by that.
@@ -203,7 +203,7 @@ __device__ __forceinline__ std::uint32_t keep_in_register(std::uint32_t value) {
 }
 
 // Whoever sleeps beside the word looks again. On a GPU nobody sleeps.
-__device__ __forceinline__ void ring_bell(std::uint32_t*) {}
+__device__ __forceinline__ void ring_doorbell(std::uint32_t*) {}
 
 // Leaves the processor to others for about so long.
 __device__ __forceinline__ void pause_ns(unsigned duration_ns) { __nanosleep(duration_ns); }
@@ -215,7 +215,7 @@ __device__ __forceinline__ std::uint64_t clock_ns() {
     return now;
 }
 
-// --- For observers (observe.hpp): nothing is ordered by these ---
+// --- For observers (profile.hpp): nothing is ordered by these ---
 
 // Ticks of this multiprocessor's clock, which is read much sooner than the other; and the multiprocessor's number.
 __device__ __forceinline__ std::uint64_t clock_ticks() {
@@ -356,11 +356,11 @@ inline std::uint32_t keep_in_register(std::uint32_t value) { return value; }
 
 inline void pause_ns(unsigned) { sched_yield(); }
 
-// Whoever sleeps on the word looks again. Relaxed: should the bell overtake what it announces, the sleeper's time-out
-// is short.
-inline void ring_bell(std::uint32_t* bell) {
-    atomic(bell).fetch_add(1, std::memory_order_relaxed);
-    wake_sleepers(bell);
+// Whoever sleeps on the word looks again. Relaxed: should the doorbell overtake what it announces, the sleeper's
+// time-out is short.
+inline void ring_doorbell(std::uint32_t* doorbell) {
+    atomic(doorbell).fetch_add(1, std::memory_order_relaxed);
+    wake_sleepers(doorbell);
 }
 
 inline std::uint64_t clock_ns() {
@@ -391,12 +391,12 @@ inline void store_relaxed(std::uint32_t* words, std::uint32_t a, std::uint32_t b
 
 // --- Polling -------------------------------------------------------------------------------------------------------
 
-// Polls the word until ready(value). Every so often it asks patience(value) whether to go on; returns false when that
-// says no. One thread of a rank. What ready() has once accepted it accepts for ever.
+// Polls the word until ready(value). Every so often it asks keep_polling(value) whether to go on; returns false when
+// that says no. One thread of a rank. What ready() has once accepted it accepts for ever.
 //
 // ORDER: it polls relaxed and acquires once, at the end: acquire_after.
-template <order_tag Tag, class Word, class Ready, class Patience>
-DCUDA_DEVICE bool poll(scope s, const Word* word, const Ready& ready, const Patience& patience) {
+template <order_tag Tag, class Word, class Ready, class KeepPolling>
+DCUDA_DEVICE bool poll(scope s, const Word* word, const Ready& ready, const KeepPolling& keep_polling) {
 #if defined(__CUDA_ARCH__)
     for (unsigned polls = 1;; ++polls) {
         const Word value = load_relaxed(word);
@@ -405,7 +405,7 @@ DCUDA_DEVICE bool poll(scope s, const Word* word, const Ready& ready, const Pati
             return true;
         }
         // PERF: 64 polls are about 40 us; a check of the abort word every time would double the traffic of a wait.
-        if (polls % 64 == 0 && !patience(value)) return false;
+        if (polls % 64 == 0 && !keep_polling(value)) return false;
     }
 #elif !defined(__CUDACC__)
     long sleep_ns = 500'000;
@@ -416,7 +416,7 @@ DCUDA_DEVICE bool poll(scope s, const Word* word, const Ready& ready, const Pati
             return true;
         }
         if (polls < 32) continue;
-        if (!patience(value)) return false;
+        if (!keep_polling(value)) return false;
         // Whoever changes the word wakes us; the time-out is for the abort word and the watchdog's heartbeat.
         sleep_on(word, value, sleep_ns);
         if (sleep_ns < 50'000'000) sleep_ns *= 2;
@@ -426,33 +426,34 @@ DCUDA_DEVICE bool poll(scope s, const Word* word, const Ready& ready, const Pati
 #endif
 }
 
-enum class look_result { nothing, something, all };
+enum class poll_result { nothing, something, all };
 
-// Looks until look() has found all that is waited for. After something was found it looks again at once; after many
-// looks in vain it asks patience() whether to go on, and returns false when that says no. `looks` counts those in vain.
-// All threads of a group, with the same results. Whoever makes a difference rings the bell.
-template <class Look, class Patience>
-DCUDA_DEVICE bool look_until(const Look& look, const Patience& patience, const std::uint32_t* bell) {
+// Polls until attempt() has found all that is waited for. After something was found it polls again immediately; after
+// many polls without success it asks keep_polling() whether to go on, and returns false when that says no. `polls`
+// counts those without success. All threads of a group, with the same results. Whoever makes a difference rings the
+// doorbell.
+template <class Attempt, class KeepPolling>
+DCUDA_DEVICE bool poll_until(const Attempt& attempt, const KeepPolling& keep_polling, const std::uint32_t* doorbell) {
 #if defined(__CUDA_ARCH__)
-    (void)bell;
-    for (unsigned looks = 1;;) {
-        const look_result found = look(looks);
-        if (found == look_result::all) return true;
-        looks = found == look_result::something ? 1 : looks + 1;
-        if (looks % 64 == 0 && !patience()) return false;
-        // PERF: the first looks last some 30 us. Who waits longer than that can afford to leave the memory to others.
-        if (looks > 64) __nanosleep(64);
+    (void)doorbell;
+    for (unsigned polls = 1;;) {
+        const poll_result found = attempt(polls);
+        if (found == poll_result::all) return true;
+        polls = found == poll_result::something ? 1 : polls + 1;
+        if (polls % 64 == 0 && !keep_polling()) return false;
+        // PERF: the first polls last some 30 us. Who waits longer than that can afford to leave the memory to others.
+        if (polls > 64) __nanosleep(64);
     }
 #elif !defined(__CUDACC__)
     long sleep_ns = 500'000;
-    for (unsigned looks = 1;;) {
-        const std::uint32_t rung = load_relaxed(bell);
-        const look_result found = look(looks);
-        if (found == look_result::all) return true;
-        looks = found == look_result::something ? 1 : looks + 1;
-        if (looks <= 32) continue;
-        if (!patience()) return false;
-        sleep_on(bell, rung, sleep_ns);
+    for (unsigned polls = 1;;) {
+        const std::uint32_t rung = load_relaxed(doorbell);
+        const poll_result found = attempt(polls);
+        if (found == poll_result::all) return true;
+        polls = found == poll_result::something ? 1 : polls + 1;
+        if (polls <= 32) continue;
+        if (!keep_polling()) return false;
+        sleep_on(doorbell, rung, sleep_ns);
         if (sleep_ns < 50'000'000) sleep_ns *= 2;
     }
 #else
@@ -462,13 +463,13 @@ DCUDA_DEVICE bool look_until(const Look& look, const Patience& patience, const s
 
 // --- Packets: small puts between ranks, commands of ranks to their host ----------------------------------------------
 
-// 12 bytes of payload with the sequence number that vouches for them.
+// 12 bytes of payload with the sequence number that comes with them.
 struct alignas(16) packet {
     std::uint32_t payload[3];
     std::uint32_t sequence;
 };
 
-// One thread. ORDER command-publish, mail-publish: on the GPU one 128-bit store, single-copy atomic, carries payload
+// One thread. ORDER command-publish, message-publish: on the GPU one 128-bit store, single-copy atomic, carries payload
 // and number, so nothing needs to be ordered between them; what the payload refers to was completed before
 // (collectives.hpp, mailbox.hpp). On the CPU the number is stored with release.
 template <order_tag Tag>
@@ -519,9 +520,9 @@ DCUDA_DEVICE packet load_packet(const packet* source, std::uint32_t expected) {
 template <order_tag Tag>
 DCUDA_DEVICE bool await_packet(const packet* source, std::uint32_t expected, packet& result,
                                const std::uint32_t* aborted) {
-    for (unsigned looks = 1; result.sequence != expected; ++looks) {
+    for (unsigned polls = 1; result.sequence != expected; ++polls) {
         result = load_packet<Tag>(source, expected);
-        if (looks % 4096 == 0 && load_relaxed(aborted) != 0) return false;
+        if (polls % 4096 == 0 && load_relaxed(aborted) != 0) return false;
     }
     return true;
 }

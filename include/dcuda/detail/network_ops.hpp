@@ -16,11 +16,11 @@ struct outbound {
     std::uint64_t home; // of the payload: the target address, as the target addresses it
     const std::byte* source;
     std::uint64_t bytes;
-    bool by_host; // the host reads the source
+    bool through_host; // the host reads the source
 
-    DCUDA_DEVICE bool in_packets() const { return !by_host && bytes <= max_packet_bytes; }
+    DCUDA_DEVICE bool in_packets() const { return !through_host && bytes <= max_packet_bytes; }
     DCUDA_DEVICE std::uint32_t commands() const {
-        return by_host ? 1 : commands_for(static_cast<std::uint32_t>(bytes));
+        return through_host ? 1 : commands_for(static_cast<std::uint32_t>(bytes));
     }
     DCUDA_DEVICE std::uint32_t packets() const { return (in_packets() ? commands() : 1) * packets_per_command; }
 
@@ -38,9 +38,10 @@ struct outbound {
         if (number == 0) return {{static_cast<std::uint32_t>(opcode::send), rank, target}};
         if (number == 1) return {{tag, static_cast<std::uint32_t>(home), static_cast<std::uint32_t>(home >> 32)}};
         if (number == 2)
-            return {{static_cast<std::uint32_t>(bytes), by_host ? static_cast<std::uint32_t>(bytes >> 32) : in_ring,
-                     by_host ? static_cast<std::uint32_t>(address) : part.words[0]}};
-        if (by_host) part.words[0] = static_cast<std::uint32_t>(address >> 32);
+            return {{static_cast<std::uint32_t>(bytes),
+                     through_host ? static_cast<std::uint32_t>(bytes >> 32) : in_ring,
+                     through_host ? static_cast<std::uint32_t>(address) : part.words[0]}};
+        if (through_host) part.words[0] = static_cast<std::uint32_t>(address >> 32);
         return part;
     }
 };
@@ -78,11 +79,11 @@ DCUDA_COLD void store_commands(lead_warp warp, shared_state shared, const outbou
 }
 
 // One command, with at most max_ring_bytes of payload that the host does not read. All threads of the rank.
-DCUDA_COLD void send_part_by_host(shared_state shared, const outbound message) {
+DCUDA_COLD void send_part_through_host(shared_state shared, const outbound message) {
     rank_state& state = shared.get();
     const bool is_behind =
-        !message.by_host && !message.in_packets(); // all threads store the payload behind the command
-    std::uint32_t ticket = 0;                      // the lead warp's
+        !message.through_host && !message.in_packets(); // all threads store the payload behind the command
+    std::uint32_t ticket = 0;                           // the lead warp's
     if (is_behind) {
         const unsigned decision = exec::decide(state.decision, [&](const lead_warp& warp) {
             bool going = true;
@@ -104,8 +105,8 @@ DCUDA_COLD void send_part_by_host(shared_state shared, const outbound message) {
 // All threads arrive, then the host is told to send `bytes` bytes at `source` to where `put` says, and a notification
 // unless the tag is no_tag. When a thread returns, others may still be reading the source, which is also read later if
 // it is large: flush().
-DCUDA_DEVICE void send_by_host(rank_state& state, const posted_put& put, const void* source, std::size_t bytes,
-                               std::uint32_t tag) {
+DCUDA_DEVICE void send_through_host(rank_state& state, const posted_put& put, const void* source, std::size_t bytes,
+                                    std::uint32_t tag) {
     outbound message{state.device_rank,
                      put.rank,
                      no_tag,
@@ -113,16 +114,16 @@ DCUDA_DEVICE void send_by_host(rank_state& state, const posted_put& put, const v
                      static_cast<const std::byte*>(source),
                      bytes,
                      reads_source(state, bytes, source)};
-    if (!message.by_host)
+    if (!message.through_host)
         for (; bytes > max_ring_bytes; bytes -= max_ring_bytes) { // more than fits into one command
             message.bytes = max_ring_bytes;
-            send_part_by_host(state, message);
+            send_part_through_host(state, message);
             message.home += max_ring_bytes;
             message.source += max_ring_bytes;
         }
     message.bytes = bytes;
     message.tag = tag;
-    send_part_by_host(state, message);
+    send_part_through_host(state, message);
 }
 
 // Waits until all puts of this rank over the network have arrived. False if the run ended. The leader.

@@ -23,7 +23,7 @@ inline constexpr int max_max_windows = 32768;
 // In a window's size: puts are stored there at once (window_kind::direct).
 inline constexpr std::uint64_t window_is_direct = std::uint64_t{1} << 63;
 
-// What one rank offers for puts. writer: the rank, then its host; readers: ranks that put; home: device memory.
+// What one rank exports for puts. writer: the rank, then its host; readers: ranks that put; home: device memory.
 // `base` is valid on the device that holds the entry.
 // `home` is the same place as the rank itself addresses it.
 struct window_entry {
@@ -62,7 +62,7 @@ enum class collective : std::uint32_t {
 inline constexpr std::uint32_t barrier_kinds = 6;
 
 // Meeting point of a device's ranks. home: device memory, a cache line each.
-struct alignas(128) meeting {
+struct alignas(128) collective_barrier {
     std::uint32_t arrived;    // writers: all ranks of the device, by atomic addition; the last resets it
     std::uint32_t generation; // writer: the last rank to arrive; readers: the device's ranks
 };
@@ -120,7 +120,7 @@ struct queue_position {
 struct alignas(16) mailbox_status {
     std::uint32_t queues_claimed; // may exceed queues_per_mailbox: later sources have no queue. writers: sources, by
                                   // atomic addition; reader: the rank
-    std::uint32_t bell;           // CPU backend: rung when something has arrived
+    std::uint32_t doorbell;       // CPU backend: rung when something has arrived
     std::uint32_t requests;       // sources that wait for credit have asked so often. writers: sources, by atomic
                                   // addition; reader: the rank
     std::uint32_t unused;
@@ -203,10 +203,10 @@ struct alignas(8) wait_record {
     std::uint32_t expected;  // notifications waited for; delivery: the `operation` that waits
     std::uint32_t seen;      // of these, arrived
     std::uint32_t epoch;     // number of long waits so far
-    std::uint32_t heartbeat; // advances whenever the rank has looked again in vain
+    std::uint32_t heartbeat; // advances whenever the rank has polled again without success
     std::uint32_t source;    // of the last notification with this tag: its world rank + 1, or one of these
     std::uint32_t age_ms;    // for how long the host has seen this wait. In the host's copies only; writer: the host
-    std::uint32_t since[2];  // in an observed run: when the operation began, in ticks
+    std::uint32_t since[2];  // in an profiled run: when the operation began, in ticks
 };
 inline constexpr std::uint32_t no_source = 0; // nobody has sent one
 inline constexpr std::uint32_t unknown_source = UINT32_MAX;
@@ -223,7 +223,7 @@ enum class opcode : std::uint32_t {
     send,    // a put or a notification over the network
     flush,   // [2] number of the flush of this rank
     barrier, // of the processes: [2] number, [3] the `collective`, [4] 1: messages are unread
-    clock,   // of an observed run: [4..5] the device's clock when the command was sent
+    clock,   // of an profiled run: [4..5] the device's clock when the command was sent
 };
 inline constexpr std::size_t command_words = 12;
 inline constexpr std::size_t packets_per_command = 4;
@@ -281,20 +281,21 @@ struct command_ring {
     }
 };
 
-// What the courier on a GPU is to do, in the layout of commands: [0] kind, [1] local rank and [2] tag to notify, or
-// no_tag, [3] bytes, [4..5] where; then, for a put, the payload, which goes on in the commands that follow; for a copy
-// [6..7] the payload's address in host memory; for a reply [6] the value.
+// What the delivery kernel on a GPU is to do, in the layout of commands: [0] kind, [1] local rank and [2] tag to
+// notify, or no_tag, [3] bytes, [4..5] where; then, for a put, the payload, which goes on in the commands that follow;
+// for a copy [6..7] the payload's address in host memory; for a reply [6] the value.
 enum class delivery_kind : std::uint32_t { none, put, copy, reply, stop };
 inline constexpr std::uint32_t delivery_capacity = 4096; // commands; a power of two
 inline constexpr std::uint32_t first_delivery_bytes = 24;
-inline constexpr std::uint32_t max_delivery_bytes = first_delivery_bytes + 7 * command_bytes; // what one look takes
+inline constexpr std::uint32_t max_delivery_bytes = first_delivery_bytes + 7 * command_bytes; // what one poll takes
 DCUDA_HOST_DEVICE constexpr std::uint32_t delivery_commands(std::uint32_t bytes) {
     return bytes <= first_delivery_bytes ? 1 : 1 + (bytes - first_delivery_bytes + command_bytes - 1) / command_bytes;
 }
-struct courier_task {
-    const packet* slots;     // writer: the host; reader: the courier; home: pinned host memory
-    std::uint32_t* done;     // commands that are done; writer: the courier; reader: the host; home: pinned host memory
-    std::uint32_t* started;  // 1: it runs; writer: the courier; reader: the host; home: pinned host memory
+struct delivery_task {
+    const packet* slots; // writer: the host; reader: the delivery kernel; home: pinned host memory
+    std::uint32_t*
+        done; // commands that are done; writer: the delivery kernel; reader: the host; home: pinned host memory
+    std::uint32_t* started;  // 1: it runs; writer: the delivery kernel; reader: the host; home: pinned host memory
     std::uint32_t* counters; // of notifications, see peer_view
     std::uint32_t tags;
 };
@@ -333,14 +334,15 @@ enum class event_kind : std::uint32_t {
 
 // Which way a message went.
 enum class event_path : std::uint32_t { none, local, peer, network };
-inline constexpr std::uint32_t event_mailed = 1u << 15; // beside the path, in trace_event::kind
+inline constexpr std::uint32_t event_through_mailbox = 1u << 15; // beside the path, in trace_event::kind
 
 // One operation of a rank. writer: the rank, at the operation's end; reader: the host, after the kernel; home: device
 // memory, a ring for each rank.
 struct alignas(32) trace_event {
-    std::uint64_t begin;  // ticks
-    std::uint32_t ticks;  // that it took, lower half
-    std::uint32_t kind;   // bits 0-7: event_kind, 8-14: event_path, 15: event_mailed, 16-31: 16 more bits of the ticks
+    std::uint64_t begin; // ticks
+    std::uint32_t ticks; // that it took, lower half
+    std::uint32_t
+        kind; // bits 0-7: event_kind, 8-14: event_path, 15: event_through_mailbox, 16-31: 16 more bits of the ticks
     std::uint32_t tag;    // or the communicator; clock, lower half; of a range's name the address, lower half
     std::uint32_t peer;   // target (world rank), or notifications waited for; clock, upper half; a range's number
     std::uint32_t bytes;  // lower half; of a range's name the address, upper half
@@ -365,18 +367,18 @@ struct path_counters {
 // home: device memory.
 struct alignas(64) rank_counters {
     path_counters local, peer, network;
-    std::uint64_t mailed; // of the notified puts and notifications those that went as messages
+    std::uint64_t through_mailbox; // of the notified puts and notifications those that went as messages
     std::uint64_t waits, tests, flushes, barriers, windows;
     std::uint64_t put_ticks, wait_ticks, flush_ticks, barrier_ticks, window_ticks; // spent in them
     std::uint64_t ring_full_ticks;                   // of all that: waiting for space in the command ring,
     std::uint64_t mailbox_full_ticks;                // or that a target takes messages out of its mailbox
     std::uint64_t mailbox_messages, mailbox_packets; // most that were under way in one queue, as its source knew
     std::uint64_t events;                            // written to the ring of events
-    clock_pair first, last;                          // first and last look at the clocks
+    clock_pair first, last;                          // first and last sample of the clocks
 };
 
-// Where observed runs leave what was seen. All null or 0 if the run is not observed.
-struct observer_view {
+// Where profiled runs leave what was seen. All null or 0 if the run is not profiled.
+struct profiler_view {
     std::uint32_t traced;    // 1: events are written
     std::uint32_t capacity;  // of a rank's ring of events, a power of two
     trace_event* events;     // [local rank][capacity]
@@ -400,18 +402,18 @@ struct device_context {
     staging_shape staging;
     std::uint64_t wait_timeout_ns; // 0: none
     network_view network;
-    const peer_view* peers;         // [process]; without counters: reached over the network
-    tag_record* tag_records;        // [local rank * tags + tag]
-    connection_record* connections; // [local rank][connections_per_rank]
-    wait_record* waits;             // [local rank]
-    meeting* meetings;              // [collective]
-    window_slot* windows;           // [max_windows]
-    window_entry* offers;           // [local rank]; writer: the rank in create_window; readers: the last rank, the host
-    std::uint32_t* created;         // id of the window just created; writer: the last rank; readers: all ranks
-    std::uint32_t* reply;           // number of the last reply; writer: the host; reader: the rank that asked
-    std::uint32_t* aborted;         // 1: the run ends now; writers: host and ranks; readers: all ranks
+    const peer_view* peers;                  // [process]; without counters: reached over the network
+    tag_record* tag_records;                 // [local rank * tags + tag]
+    connection_record* connections;          // [local rank][connections_per_rank]
+    wait_record* waits;                      // [local rank]
+    collective_barrier* collective_barriers; // [collective]
+    window_slot* windows;                    // [max_windows]
+    window_entry* exports;  // [local rank]; writer: the rank in create_window; readers: the last rank, the host
+    std::uint32_t* created; // id of the window just created; writer: the last rank; readers: all ranks
+    std::uint32_t* reply;   // number of the last reply; writer: the host; reader: the rank that asked
+    std::uint32_t* aborted; // 1: the run ends now; writers: host and ranks; readers: all ranks
     command_ring ring;
-    observer_view observer;
+    profiler_view profiler;
     void* user_data;
 #if DCUDA_BACKEND_CPU
     check::session* checker; // the process's own; null: this run is not checked
@@ -424,13 +426,13 @@ constexpr std::uint64_t fingerprint_of(std::initializer_list<std::size_t> number
     for (const std::size_t number : numbers) result = (result ^ number) * 1099511628211u;
     return result;
 }
-inline constexpr std::uint64_t fingerprint =
-    fingerprint_of({DCUDA_VERSION_MAJOR,    DCUDA_VERSION_MINOR,    DCUDA_VERSION_PATCH,   sizeof(window_entry),
-                    sizeof(window_slot),    sizeof(meeting),        sizeof(barrier_shape), sizeof(queue_shape),
-                    sizeof(mailbox_status), sizeof(mailbox_header), sizeof(peer_view),     sizeof(connection_record),
-                    sizeof(tag_record),     sizeof(wait_record),    sizeof(command),       sizeof(command_ring),
-                    sizeof(courier_task),   sizeof(network_view),   sizeof(trace_event),   sizeof(rank_counters),
-                    sizeof(observer_view),  sizeof(device_context)});
+inline constexpr std::uint64_t fingerprint = fingerprint_of(
+    {DCUDA_VERSION_MAJOR,    DCUDA_VERSION_MINOR,        DCUDA_VERSION_PATCH,   sizeof(window_entry),
+     sizeof(window_slot),    sizeof(collective_barrier), sizeof(barrier_shape), sizeof(queue_shape),
+     sizeof(mailbox_status), sizeof(mailbox_header),     sizeof(peer_view),     sizeof(connection_record),
+     sizeof(tag_record),     sizeof(wait_record),        sizeof(command),       sizeof(command_ring),
+     sizeof(delivery_task),  sizeof(network_view),       sizeof(trace_event),   sizeof(rank_counters),
+     sizeof(profiler_view),  sizeof(device_context)});
 
 // The library defines it for the fingerprint of its own headers: a program that was compiled with others does not link,
 // instead of hanging when it runs. Programs refer to it in device.hpp.

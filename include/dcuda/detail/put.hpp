@@ -193,7 +193,7 @@ public:
         if (route_of(decision) == route::packets && number_ != no_packet) {
             const auto* const words = static_cast<const std::uint32_t*>(source) + 3 * number_;
             const std::uint32_t a = words[0], b = left_ > 4 ? words[1] : 0, c = left_ > 8 ? words[2] : 0;
-            store_packet<order_tag::mail_publish>(packets_, a, b, c, message_.sent.packets + number_ + 1);
+            store_packet<order_tag::message_publish>(packets_, a, b, c, message_.sent.packets + number_ + 1);
         }
         if (warp.leads()) {
             message_.send_header(state, own);
@@ -300,7 +300,7 @@ DCUDA_COLD void notify_target(lead_warp warp, shared_state shared, std::uint32_t
     add_release<order_tag::notify_publish>(to.reach, to.counters + tag, 1u);
     to.unreleased = 1;
     own.unreleased |= bit_of(to.reach);
-    if (DCUDA_BACKEND_CPU) ring_bell(&to.status->bell);
+    if (DCUDA_BACKEND_CPU) ring_doorbell(&to.status->doorbell);
 }
 
 // All threads have stored into a target's memory, or will. The leader.
@@ -333,7 +333,7 @@ DCUDA_COLD void send_slowly(shared_state shared, const send_request request) {
     if (way == route::packets_by_block) return store_posted_payload(state, put, request);
     if (way == route::proxied) {
         if (request.bytes != 0 || request.notifies)
-            send_by_host(state, put, request.source, request.bytes, request.notifies ? request.tag : no_tag);
+            send_through_host(state, put, request.source, request.bytes, request.notifies ? request.tag : no_tag);
         return;
     }
     exec::copy(state.staging, way == route::direct ? exec::copy_way::threads : exec::copy_way::engine, put.target,
@@ -348,9 +348,6 @@ DCUDA_COLD void send_slowly(shared_state shared, const send_request request) {
 
 DCUDA_DEVICE void put(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes,
                       const void* source) {
-#if DCUDA_BACKEND_CPU
-    if (check::is_on(state)) return check::put(state, win, target, offset, bytes, source);
-#endif
     exec::far(send_slowly)(state, {win.id, static_cast<std::uint32_t>(target), offset, bytes, source, false, 0});
 }
 
@@ -368,17 +365,11 @@ DCUDA_COLD void send_notified(shared_state shared, const send_request request) {
 
 DCUDA_DEVICE void put_notify(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes,
                              const void* source, int tag) {
-#if DCUDA_BACKEND_CPU
-    if (check::is_on(state)) return check::put_notify(state, win, target, offset, bytes, source, tag);
-#endif
     send_notified(state, {win.id, static_cast<std::uint32_t>(target), offset, bytes, source, true,
                           static_cast<std::uint32_t>(tag)});
 }
 
 DCUDA_DEVICE void notify(rank_state& state, int target, communicator comm, int tag) {
-#if DCUDA_BACKEND_CPU
-    if (check::is_on(state)) return check::notify(state, target, comm, tag);
-#endif
     const auto number = static_cast<std::uint32_t>(comm);
     const bool exists = number <= static_cast<std::uint32_t>(device);
     send_notified(state, {exists ? notify_window(comm) : notify_unknown, static_cast<std::uint32_t>(target),
@@ -418,9 +409,6 @@ DCUDA_COLD bool complete_puts(lead_warp warp, shared_state shared, std::uint32_t
 
 // Waits until all that this rank has put there is complete. All threads.
 DCUDA_DEVICE void flush(rank_state& state, window win) {
-#if DCUDA_BACKEND_CPU
-    if (check::is_on(state)) return check::flush(state, win);
-#endif
     exec::sync_block(); // the stores of all threads are part of what the leader completes
     const bool going = exec::decide(state.decision, [&](const lead_warp& warp) {
                            return exec::far(complete_puts)(warp, state, win.id) ? 1u : 0u;

@@ -92,11 +92,11 @@ struct current_wait {
     std::uint64_t start_ns; // of the first of them; 0: none yet
 };
 
-// What an observed rank does now.
+// What an profiled rank does now.
 struct current_operation {
     std::uint64_t begin;         // ticks
     std::uint64_t blocked_since; // ticks; waiting for space in a queue
-    std::uint64_t clock_at;      // ticks, of the last look at both clocks
+    std::uint64_t clock_at;      // ticks, of the last sample of both clocks
     std::uint32_t target;        // number of the target entry that it used; cached_targets: none
     std::uint32_t is_direct;     // 1: a notified put was stored into the target's memory
     std::uint32_t events;        // so far
@@ -125,15 +125,15 @@ struct endpoint {
 
     std::uint32_t posted_turn;               // of rank_state::puts: the one that is free
     std::uint32_t posted_mask, posted_width; // of rank_state::messages, as in `batch`
-    std::uint32_t unreleased;      // bit by `scope`: something was stored at such targets that no release has covered
-    std::uint32_t flushes;         // so far: the next message to each target releases what they completed
-    std::uint32_t sent[2];         // messages so far, by `scope` of their targets
-    std::uint32_t told[2];         // of unread_messages, what the last barrier by that scope has counted
-    std::uint32_t vain_tests;      // tests for notifications that found too few
-    std::uint32_t networked;       // 1: puts went over the network since the last flush
-    std::uint32_t network_flushes; // so far
-    std::uint64_t ring_head;       // commands that the host has taken, as last seen, all 64 bits
-    std::uint32_t generation[static_cast<unsigned>(collective::count)]; // of each meeting
+    std::uint32_t unreleased; // bit by `scope`: something was stored at such targets that no release has covered
+    std::uint32_t flushes;    // so far: the next message to each target releases what they completed
+    std::uint32_t sent[2];    // messages so far, by `scope` of their targets
+    std::uint32_t told[2];    // of unread_messages, what the last barrier by that scope has counted
+    std::uint32_t unsuccessful_tests; // tests for notifications that found too few
+    std::uint32_t networked;          // 1: puts went over the network since the last flush
+    std::uint32_t network_flushes;    // so far
+    std::uint64_t ring_head;          // commands that the host has taken, as last seen, all 64 bits
+    std::uint32_t generation[static_cast<unsigned>(collective::count)]; // of each collective operation
     std::uint32_t epoch[barrier_kinds];                                 // of each barrier
     std::uint32_t barrier_fills[barrier_kinds][2];                      // how often their words were full, by turn
     std::uint32_t unread_seen[barrier_kinds][2][3];                     // upper halves of these words
@@ -184,7 +184,7 @@ struct rank_state {
     tag_record* tag_records;                      // this rank's, [tag], where they are not cached
     mailbox_status* status;                       // this rank's mailbox
     packet* mailbox;
-    std::uint32_t observed; // 1: this run is traced or counted
+    std::uint32_t profiled; // 1: this run is traced or counted
     exec::staging staging;  // its changing words are the leader's
 
     std::uint32_t ended;    // 1: the run has ended for this rank; its threads leave the kernel
@@ -210,7 +210,7 @@ DCUDA_DEVICE unsigned post(const lead_warp& warp, rank_state& state, const poste
 DCUDA_DEVICE posted_put posted(const rank_state& state, unsigned turn) { return state.puts[turn]; }
 
 // Whether this run is traced or counted.
-DCUDA_DEVICE bool is_observed(const rank_state& state) { return DCUDA_OBSERVABLE != 0 && state.observed != 0; }
+DCUDA_DEVICE bool is_profiled(const rank_state& state) { return DCUDA_PROFILING != 0 && state.profiled != 0; }
 
 // Where a rank is: its process, and its number there.
 struct rank_location {
@@ -233,7 +233,7 @@ DCUDA_DEVICE unsigned find_key(const Group& group, const Key (&keys)[Size], Key 
     return Size;
 }
 
-// The same, where an entry is likely to be found where the hint for its hash says. PERF: one look instead of a vote;
+// The same, where an entry is likely to be found where the hint for its hash says. PERF: one load instead of a vote;
 // and the compiler works the hash out once for a key that stays the same.
 template <class Key>
 DCUDA_DEVICE std::uint32_t hint_of(Key key) {
@@ -279,7 +279,7 @@ private:
 // ever. True if that made a difference to anybody. The leader; mailbox.hpp.
 DCUDA_COLD bool receive_meanwhile(lone_thread leader, shared_state shared);
 
-// In an observed run: the rank waits for space in a queue, or does so no longer. The leader; observe.hpp.
+// In an profiled run: the rank waits for space in a queue, or does so no longer. The leader; profile.hpp.
 DCUDA_COLD void begin_blocked(lone_thread leader, shared_state shared);
 DCUDA_COLD void end_blocked(lone_thread leader, shared_state shared, waiting kind);
 
@@ -350,7 +350,7 @@ DCUDA_COLD bool has_not_ended(lone_thread leader, shared_state shared, std::uint
                       wait.kind == waiting::delivery ? static_cast<std::uint32_t>(wait.where) : wait.expected);
         store_relaxed(&record.seen, value);
         if (wait.kind == waiting::notifications) store_relaxed(&record.source, last_source(leader, state, wait.detail));
-        if (is_observed(state)) {
+        if (is_profiled(state)) {
             const std::uint64_t begin = state.own.of(leader).doing.begin;
             store_relaxed(&record.since[0], static_cast<std::uint32_t>(begin));
             store_relaxed(&record.since[1], static_cast<std::uint32_t>(begin >> 32));
@@ -434,7 +434,7 @@ DCUDA_DEVICE bool take_tickets(lone_thread leader, rank_state& state, std::uint3
     if (end - ring_head <= ring_capacity) return true;
     // ORDER slot-reuse: the host has read what the slot held before it counts the slot as free (slot_free); the load
     // acquires that, so the new command cannot overtake the host's reading of the old one.
-    if (is_observed(state)) begin_blocked(leader, state);
+    if (is_profiled(state)) begin_blocked(leader, state);
     const bool there = wait_for_word<order_tag::slot_reuse>(
         leader, state, scope::system, ring.head,
         [&](std::uint32_t head) {
@@ -445,7 +445,7 @@ DCUDA_DEVICE bool take_tickets(lone_thread leader, rank_state& state, std::uint3
         [](lone_thread asking, rank_state& own, std::uint32_t value) {
             return keep_waiting_for_host(asking, own, value);
         });
-    if (is_observed(state)) end_blocked(leader, state, waiting::ring_space);
+    if (is_profiled(state)) end_blocked(leader, state, waiting::ring_space);
     return there;
 }
 
@@ -485,4 +485,4 @@ DCUDA_COLD void report_fault(lone_thread leader, shared_state shared, fault kind
 
 // What the waits above call.
 #include "dcuda/detail/mailbox.hpp"
-#include "dcuda/detail/observe.hpp"
+#include "dcuda/detail/profile.hpp"

@@ -51,12 +51,12 @@ DCUDA_DEVICE bool consume(const Group& group, rank_state& state, std::uint32_t t
     return any(group, enough);
 }
 
-// One look at the tag's counter. If it has changed, what its sources had sent as messages before is taken first: a
+// One poll of the tag's counter. If it has changed, what its sources had sent as messages before is taken first: a
 // source whose queue is full counts its notifications, and they must not overtake its messages.
 // ORDER notify-observe: one acquire synchronizes with the releases of all sources that the value counts.
 template <class Group>
-DCUDA_DEVICE bool look_at_counter(const Group& group, rank_state& state, std::uint32_t now, std::uint32_t& counter,
-                                  std::uint32_t tag) {
+DCUDA_DEVICE bool poll_counter(const Group& group, rank_state& state, std::uint32_t now, std::uint32_t& counter,
+                               std::uint32_t tag) {
     now = broadcast(group, now, 0);
     if (now == counter) return false;
     acquire_after<order_tag::notify_observe>(state.notification_scope, state.counters + tag);
@@ -66,7 +66,7 @@ DCUDA_DEVICE bool look_at_counter(const Group& group, rank_state& state, std::ui
     return true;
 }
 
-enum class look_outcome { nothing, something, share };
+enum class poll_outcome { nothing, something, share };
 
 #if DCUDA_WARPS
 
@@ -107,8 +107,8 @@ DCUDA_COLD void place_posted_batch(shared_state shared) {
 
 // Looks once at everything. A batch with much payload is left to all warps if `may_share`.
 template <class Group>
-DCUDA_DEVICE look_outcome look_for_notifications(const Group& group, rank_state& state, std::uint32_t tag,
-                                                 std::uint32_t& counter, bool may_share) {
+DCUDA_DEVICE poll_outcome poll_notifications(const Group& group, rank_state& state, std::uint32_t tag,
+                                             std::uint32_t& counter, bool may_share) {
     endpoint& own = state.own.of(group);
     // PERF: these loads are under way at the same time as those of the headers.
     const std::uint32_t now = group.leads() ? load_relaxed(state.counters + tag) : 0;
@@ -125,16 +125,16 @@ DCUDA_DEVICE look_outcome look_for_notifications(const Group& group, rank_state&
         if (may_share && packets_of(group, messages) > shared_batch_packets) {
             acquire_batch(group, state, messages);
             post_batch(group, state, messages);
-            return look_outcome::share;
+            return poll_outcome::share;
         }
 #endif
         take(group, state, messages);
     }
     (void)may_share;
-    if (look_at_counter(group, state, now, counter, tag)) found = true;
+    if (poll_counter(group, state, now, counter, tag)) found = true;
     if (found) give_credit(group, state, 2);
     if (answer_requests(group, state, requests)) found = true;
-    return found ? look_outcome::something : look_outcome::nothing;
+    return found ? poll_outcome::something : poll_outcome::nothing;
 }
 
 // Waits in all cases; again, after all warps have placed a batch. The lead warp.
@@ -164,40 +164,40 @@ DCUDA_COLD unsigned await_notifications(lead_warp warp, shared_state shared, std
     if (!enough) give_credit(warp, state, 2);
     bool shares = false;
     if (!enough)
-        look_until(
+        poll_until(
             [&](unsigned) {
-                const look_outcome found = look_for_notifications(warp, state, tag, counter, may_share);
-                if (found == look_outcome::nothing) return look_result::nothing;
+                const poll_outcome found = poll_notifications(warp, state, tag, counter, may_share);
+                if (found == poll_outcome::nothing) return poll_result::nothing;
                 if (warp.leads()) count_as_new_wait(exec::lead_access::alone(), state);
-                shares = found == look_outcome::share;
+                shares = found == poll_outcome::share;
                 enough = !shares && consume(warp, state, tag, expected, counter, arrived);
-                return enough || shares ? look_result::all : look_result::something;
+                return enough || shares ? poll_result::all : poll_result::something;
             },
             [&] {
                 if (give_credit(warp, state, 0) && warp.leads()) count_as_new_wait(exec::lead_access::alone(), state);
                 return any(warp, warp.leads() && keep_waiting(exec::lead_access::alone(), state, arrived));
             },
-            &state.status->bell);
+            &state.status->doorbell);
     if (shares) return static_cast<unsigned>(wait_result::share);
     if (warp.leads()) end_wait(exec::lead_access::alone(), state);
     return static_cast<unsigned>(enough ? wait_result::enough : wait_result::ended);
 }
 
-// The same by tests: whether as many have come. Now and then, as an unsuccessful look costs others something, it also
+// The same by tests: whether as many have come. Now and then, as an unsuccessful poll costs others something, it also
 // sees that the run has ended, and tells sources what it has taken. The lead warp.
-DCUDA_COLD unsigned look_once(lead_warp warp, shared_state shared, std::uint32_t tag, std::uint32_t expected) {
+DCUDA_COLD unsigned poll_once(lead_warp warp, shared_state shared, std::uint32_t tag, std::uint32_t expected) {
     constexpr std::uint32_t tests_between = DCUDA_BACKEND_CUDA ? 16 : 1;
     rank_state& state = shared.get();
     if (!check_wait(warp, state, operation::test_notifications, tag, expected))
         return static_cast<unsigned>(wait_result::ended);
     std::uint32_t counter = broadcast(warp, find_tag(warp, state, tag).record.counter, 0), arrived = 0;
     bool enough = consume(warp, state, tag, expected, counter, arrived);
-    if (!enough && look_for_notifications(warp, state, tag, counter, false) != look_outcome::nothing)
+    if (!enough && poll_notifications(warp, state, tag, counter, false) != poll_outcome::nothing)
         enough = consume(warp, state, tag, expected, counter, arrived);
     if (enough) return static_cast<unsigned>(wait_result::enough);
-    const std::uint32_t tests = state.own.of(warp).vain_tests;
+    const std::uint32_t tests = state.own.of(warp).unsuccessful_tests;
     sync(warp);
-    if (warp.leads()) state.own.of(warp).vain_tests = tests + 1;
+    if (warp.leads()) state.own.of(warp).unsuccessful_tests = tests + 1;
     exec::relax();
     if (tests % tests_between != 0) return static_cast<unsigned>(wait_result::none);
     give_credit(warp, state, 0);
@@ -209,7 +209,7 @@ DCUDA_COLD unsigned look_once(lead_warp warp, shared_state shared, std::uint32_t
 #if DCUDA_WARPS
 
 inline constexpr unsigned predicted_rows = 3;   // of packets that a thread looks at in a predicted wait
-inline constexpr unsigned predicted_looks = 64; // about 30 us
+inline constexpr unsigned predicted_polls = 64; // about 30 us
 
 // What a predicted wait expects, and what else may come.
 struct prediction {
@@ -240,13 +240,13 @@ DCUDA_DEVICE bool take_predicted(const full_warp& warp, rank_state& state, const
         slots[i] = expected.payload + rings.packet(expected.begin.packets + warp.index + 32 * i);
     packet head, parts[Rows + 1] = {};
     DCUDA_NO_UNROLL
-    for (unsigned looks = 0;; ++looks) {
-        head = load_packet<order_tag::mail_observe>(expected.header, expected.begin.messages + 1);
+    for (unsigned polls = 0;; ++polls) {
+        head = load_packet<order_tag::message_observe>(expected.header, expected.begin.messages + 1);
         DCUDA_UNROLL
         for (unsigned i = 0; i != Rows; ++i)
             if (warp.index + 32 * i < expected.packets)
                 parts[i] =
-                    load_packet<order_tag::mail_observe>(slots[i], expected.begin.packets + warp.index + 32 * i + 1);
+                    load_packet<order_tag::message_observe>(slots[i], expected.begin.packets + warp.index + 32 * i + 1);
         const std::uint32_t now = expected.word != nullptr ? load_relaxed(expected.word) : 0;
         bool complete = head.sequence == expected.begin.messages + 1;
         DCUDA_UNROLL
@@ -257,7 +257,7 @@ DCUDA_DEVICE bool take_predicted(const full_warp& warp, rank_state& state, const
         }
         if (vote(warp, complete) == 0xffff'ffffu) break;
         const bool other = expected.word != nullptr && (now == expected.value) == expected.becomes;
-        if (vote(warp, other) != 0 || looks == predicted_looks) return false;
+        if (vote(warp, other) != 0 || polls == predicted_polls) return false;
         exec::relax();
     }
     const mailbox_header message{{head.payload[0], head.payload[1], head.payload[2]}};
@@ -267,7 +267,7 @@ DCUDA_DEVICE bool take_predicted(const full_warp& warp, rank_state& state, const
         ((message.words[0] | message.words[2]) & 3) != 0)
         return false;
     // ORDER notify-observe: what the source released before this message. Each thread has seen the header itself.
-    if (message.releases()) acquire_packet<order_tag::mail_observe>(state.notification_scope);
+    if (message.releases()) acquire_packet<order_tag::message_observe>(state.notification_scope);
     DCUDA_UNROLL
     for (unsigned i = 0; i != Rows; ++i) {
         const std::uint32_t at = (warp.index + 32 * i) * packet_payload_bytes;
@@ -287,7 +287,7 @@ DCUDA_COLD bool await_counter(lead_warp warp, shared_state shared, std::uint32_t
     tag_entry& entry = state.own.of(warp).tags[place];
     const std::uint32_t end = entry.record.consumed + expected;
     DCUDA_NO_UNROLL
-    for (unsigned looks = 0; looks < predicted_looks; ++looks) {
+    for (unsigned polls = 0; polls < predicted_polls; ++polls) {
         // Each thread loads for itself, so each one's fence acquires what it has seen.
         const std::uint32_t counter = load_relaxed(state.counters + tag);
         if (any(warp, static_cast<std::int32_t>(counter - end) < 0)) {
@@ -324,7 +324,7 @@ DCUDA_COLD bool await_predicted(lead_warp lead, shared_state shared, std::uint32
     const packet* const slots = queue_at(state, number);
     prediction expected{
         slots + rings.header(queue.taken.messages), slots, queue.taken, packets, tag, nullptr, 0, warp.index < 29};
-    if (warp.leads() && owes_credit(queue, rings, 2)) send_credit(queue);
+    if (warp.leads() && credit_due(queue, rings, 2)) send_credit(queue);
     if (warp.index < own.queues && warp.index != number) {
         const std::uint32_t position = own.inbound[warp.index].taken.messages;
         expected.word = &queue_at(state, warp.index)[rings.header(position)].sequence;
@@ -378,9 +378,6 @@ DCUDA_COLD void finish_wait(shared_state shared, std::uint32_t tag, std::uint32_
 
 // All threads of the rank.
 DCUDA_DEVICE void wait_notifications(rank_state& state, int tag, int count) {
-#if DCUDA_BACKEND_CPU
-    if (check::is_on(state)) return check::wait_notifications(state, tag, count);
-#endif
     const auto wanted = static_cast<std::uint32_t>(tag), expected = static_cast<std::uint32_t>(count);
     const unsigned result = exec::decide(state.decision, [&](const lead_warp& warp) {
         if (exec::far(await_predicted)(warp, state, wanted, expected))
@@ -393,11 +390,8 @@ DCUDA_DEVICE void wait_notifications(rank_state& state, int tag, int count) {
 
 // All threads of the rank, with the same result.
 DCUDA_DEVICE bool test_notifications(rank_state& state, int tag, int count) {
-#if DCUDA_BACKEND_CPU
-    if (check::is_on(state)) return check::test_notifications(state, tag, count);
-#endif
     const unsigned result = exec::decide(state.decision, [&](const lead_warp& warp) {
-        return exec::far(look_once)(warp, state, static_cast<std::uint32_t>(tag), static_cast<std::uint32_t>(count));
+        return exec::far(poll_once)(warp, state, static_cast<std::uint32_t>(tag), static_cast<std::uint32_t>(count));
     });
     if (static_cast<wait_result>(result) == wait_result::ended) exec::exit_thread();
     return static_cast<wait_result>(result) == wait_result::enough;

@@ -19,7 +19,7 @@ DCUDA_DEVICE std::uint32_t take_window_slot(rank_state& state, communicator comm
     return slots;
 }
 
-// Asks the host to open the offers of all processes' ranks in the slot's entries. False if the run ended; `opened`: if
+// Asks the host to open the exports of all processes' ranks in the slot's entries. False if the run ended; `opened`: if
 // the host could. The leader.
 DCUDA_DEVICE bool open_on_host(lone_thread leader, rank_state& state, std::uint32_t slot, bool& opened) {
     const device_context& device = state.device;
@@ -43,8 +43,8 @@ DCUDA_COLD bool open_window(lone_thread leader, shared_state shared, communicato
                             std::uint32_t& entries) {
     rank_state& state = shared.get();
     const device_context& device = state.device;
-    // ORDER command-publish: the offers of all ranks reached this one by meet-arrive at device scope; the host must see
-    // them too, so they are completed to the system before the command is sent.
+    // ORDER command-publish: the exports of all ranks reached this one by collective-arrive at device scope; the host
+    // must see them too, so they are completed to the system before the command is sent.
     complete_writes();
     index = take_window_slot(state, comm);
     const bool ask_host = comm == world && device.process_count > 1, full = index == device.max_windows;
@@ -80,15 +80,12 @@ DCUDA_COLD window create_window(shared_state shared, communicator comm, void* ba
     check_communicator(state, comm, operation::create_window);
     check_window_memory(state, base, bytes);
     const device_context& device = state.device;
-#if DCUDA_BACKEND_CPU
-    if (check::is_on(state)) check::enter(state, collective::create_window, comm);
-#endif
     exec::leader_then_sync([&](lone_thread) {
         auto* const place = static_cast<std::byte*>(base);
-        device.offers[state.device_rank] =
+        device.exports[state.device_rank] =
             window_entry{place, bytes | (kind == window_kind::direct ? window_is_direct : 0), place};
     });
-    meet(state, collective::create_window, operation::create_window, [&] {
+    arrive_and_run(state, collective::create_window, operation::create_window, [&] {
         return exec::decide(state.decision, [&](const lead_warp& warp) {
                    std::uint32_t index = 0, entries = 0;
                    const bool going =
@@ -96,23 +93,16 @@ DCUDA_COLD window create_window(shared_state shared, communicator comm, void* ba
                    index = broadcast(warp, index, 0);
                    entries = broadcast(warp, entries, 0);
                    for (unsigned rank = warp.index; rank < entries; rank += warp.count)
-                       device.windows[index].entries[rank] = device.offers[rank];
+                       device.windows[index].entries[rank] = device.exports[rank];
                    return going ? 1u : 0u;
                }) != 0;
     });
-    const window made{*device.created};
-#if DCUDA_BACKEND_CPU
-    if (check::is_on(state)) check::leave(state, made, base, bytes);
-#endif
-    return made;
+    return window{*device.created};
 }
 
 // Nobody puts there any more when all have called it: the barrier completes what is under way.
 DCUDA_COLD void free_window(shared_state shared, window win) {
     rank_state& state = shared.get();
-#if DCUDA_BACKEND_CPU
-    if (check::is_on(state)) check::enter_free(state, win);
-#endif
     // Nobody frees a window before this rank has come to the barrier, so all threads see the same.
     const window_slot slot = find_window(state, win);
 #if DCUDA_CHECKS
@@ -128,13 +118,10 @@ DCUDA_COLD void free_window(shared_state shared, window win) {
     if (!check::is_on(state))
 #endif
         cross_barrier(state, kind, comm);
-    meet(state, kind, operation::free_window, [&] {
+    arrive_and_run(state, kind, operation::free_window, [&] {
         exec::leader_then_sync([&](lone_thread) { state.device.windows[(win.id & 0xffff) - 1].id = 0; });
         return true;
     });
-#if DCUDA_BACKEND_CPU
-    if (check::is_on(state)) check::leave(state);
-#endif
 }
 
 // --- Timers --------------------------------------------------------------------------------------------------------
@@ -143,10 +130,7 @@ DCUDA_COLD void free_window(shared_state shared, window win) {
 // CPU backend the rank has the CPU's clock itself.
 DCUDA_COLD void send_time(shared_state shared, collective kind, opcode code) {
     rank_state& state = shared.get();
-#if DCUDA_BACKEND_CPU
-    if (check::is_on(state)) check::enter(state, kind, device);
-#endif
-    meet(state, kind, operation::collective, [&] {
+    arrive_and_run(state, kind, operation::collective, [&] {
         exec::leader_then_sync([&](lone_thread leader) {
             const std::uint64_t now_ns = DCUDA_BACKEND_CPU ? clock_ns() : 0;
             send_command(leader, state,
@@ -155,9 +139,6 @@ DCUDA_COLD void send_time(shared_state shared, collective kind, opcode code) {
         });
         return true;
     });
-#if DCUDA_BACKEND_CPU
-    if (check::is_on(state)) check::leave(state);
-#endif
 }
 
 DCUDA_DEVICE void start_timer(rank_state& state) { send_time(state, collective::start_timer, opcode::start_timer); }

@@ -54,7 +54,7 @@ std::string findings::put_of(const put_record& put) {
 
 // Why the put is not known to have arrived to this rank.
 std::string findings::missing_edge(const put_record& put, std::uint32_t rank) const {
-    const std::uint32_t tag = put.tag != no_tag ? put.tag : put.vouched;
+    const std::uint32_t tag = put.tag != no_tag ? put.tag : put.releasing_tag;
     if (rank == put.target && tag != none) return fmt::format("wait for the notification with tag {} first", tag);
     if (rank == put.target)
         return fmt::format(

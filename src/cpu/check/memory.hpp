@@ -62,10 +62,10 @@ struct alignas(64) rank_record {
     std::uint32_t kind, communicator, argument; // of the collective operation; the window's number if there is one
     std::uint32_t released;                     // 1: the collective operation is complete
     std::uint32_t undelivered;                  // puts and notifications that this rank has issued
-    std::uint32_t vain_tests, vain_at;          // in a row, since `progress` was this
-    std::uint32_t weight, delivery_weight;      // how likely it is chosen
-    std::uint32_t unseen, unseen_last;          // its puts whose source may still be read: first and last
-    std::uint32_t window;                       // that it has just created
+    std::uint32_t unsuccessful_tests, unsuccessful_at; // in a row, since `progress` was this
+    std::uint32_t weight, delivery_weight;             // how likely it is chosen
+    std::uint32_t unseen, unseen_last;                 // its puts whose source may still be read: first and last
+    std::uint32_t window;                              // that it has just created
 };
 
 // --- Puts and notifications ------------------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ struct put_record {
     std::uint16_t source, target; // world ranks
     std::uint32_t window;         // in the table
     std::uint32_t tag;            // or no_tag
-    std::uint32_t vouched;        // tag of the first notification of its source to its target from then on; or none
+    std::uint32_t releasing_tag;  // tag of the first notification of its source to its target from then on; or none
     std::uint32_t site;
     std::uint32_t position;   // among what the source has sent to the target
     std::uint32_t seen;       // epoch of the target: it has consumed a notification that came after the put

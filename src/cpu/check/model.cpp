@@ -70,7 +70,7 @@ put_record* model::issue(const put_record& what) {
     put_record& put = m_.put(id);
     put = what;
     put.id = id;
-    put.vouched = none;
+    put.releasing_tag = none;
     put.seen = put.complete = put.read = 0;
     put.next_there = put.next_read = none;
     put.listed = 2;
@@ -207,7 +207,7 @@ std::uint32_t model::make_notice(std::uint32_t source, std::uint32_t target, std
     std::copy_n(m_.clock(source), m_.ranks(), made.clock);
     ++m_.clock(source)[source]; // what comes later is not part of what it tells
     for (std::uint32_t id = to.first; id != none; id = m_.put(id).next_there)
-        if (m_.put(id).vouched == none) m_.put(id).vouched = tag;
+        if (m_.put(id).releasing_tag == none) m_.put(id).releasing_tag = tag;
     return index;
 }
 

@@ -45,7 +45,7 @@ struct call {
     friend bool operator==(const call&, const call&) = default;
 };
 
-constexpr std::uint32_t most_patience = 4000; // loads and stores until others get the turn
+constexpr std::uint32_t most_accesses = 4000; // loads and stores until others get the turn
 
 // What the checker keeps for a rank, on the thread of its block.
 class checked_rank {
@@ -131,7 +131,7 @@ public:
 
     void touched(const void* pointer, std::size_t bytes, bool is_store, const void* return_address) {
         if (in_library_) return;
-        if (--patience_ == 0) yield();
+        if (--accesses_left_ == 0) yield();
         const auto at = reinterpret_cast<std::uint64_t>(pointer);
         if (at - arena_.base >= arena_.bytes && run_.private_pages == 0) return;
         const address place = place_of(all_.process(), pointer);
@@ -152,7 +152,7 @@ public:
         in_library_ = true;
         run_.found.end_run = [this] { end_run(); };
         going(turns_.next());
-        patience_ = 1 + turns_.draw(most_patience);
+        accesses_left_ = 1 + turns_.draw(most_accesses);
         in_library_ = false;
     }
 
@@ -189,7 +189,7 @@ private:
         std::uint64_t base, bytes;
     } arena_;
     std::uint64_t last_page_ = UINT64_MAX;
-    std::uint32_t patience_ = most_patience;
+    std::uint32_t accesses_left_ = most_accesses;
     bool in_library_ = true;
     call call_{};
     unsigned arrived_ = 0;
@@ -298,11 +298,11 @@ bool checked_rank::take(std::uint32_t tag, std::uint32_t count, bool waits) {
     self.status = rank_status::ready;
     const header& head = m_.head();
     if (m_.arrived(rank_, tag).count < count) { // tested in vain
-        self.vain_tests = self.vain_at == head.progress ? self.vain_tests + 1 : 1;
-        self.vain_at = head.progress;
+        self.unsuccessful_tests = self.unsuccessful_at == head.progress ? self.unsuccessful_tests + 1 : 1;
+        self.unsuccessful_at = head.progress;
         return false;
     }
-    self.vain_tests = 0;
+    self.unsuccessful_tests = 0;
     run_.happened.consume(rank_, tag, count);
     return true;
 }

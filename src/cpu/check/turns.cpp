@@ -9,9 +9,9 @@ namespace dcuda::detail::check {
 
 namespace {
 
-constexpr long nap_ns = 20'000'000;              // between two looks at whether the run has ended
-constexpr std::uint32_t steps_of_a_temper = 40;  // choices until it is drawn anew who is fast and who is slow
-constexpr std::uint32_t most_vain_tests = 10000; // of all ranks that can go on, with nothing under way
+constexpr long nap_ns = 20'000'000;                      // between two looks at whether the run has ended
+constexpr std::uint32_t steps_of_a_temper = 40;          // choices until it is drawn anew who is fast and who is slow
+constexpr std::uint32_t most_unsuccessful_tests = 10000; // of all ranks that can go on, with nothing under way
 
 } // namespace
 
@@ -101,22 +101,24 @@ turns::choice turns::choose() {
             m_.rank(r).weight = 1u << draw(8);
             m_.rank(r).delivery_weight = 1u << draw(8);
         }
-    const auto tests_in_vain = [&](const rank_record& rank) {
-        return rank.status == rank_status::ready && rank.vain_tests != 0 && rank.vain_at == head.progress;
+    const auto tests_without_success = [&](const rank_record& rank) {
+        return rank.status == rank_status::ready && rank.unsuccessful_tests != 0 &&
+               rank.unsuccessful_at == head.progress;
     };
     std::uint32_t sum = 0;
     bool hope = false; // that something happens
     const auto each = [&](const auto& visit) {
         for (std::uint32_t r = 0; r < m_.ranks(); ++r) {
             const rank_record& rank = m_.rank(r);
-            if (can_run(r) && visit(choice{r, job::run}, tests_in_vain(rank) ? 1 : rank.weight)) return;
+            if (can_run(r) && visit(choice{r, job::run}, tests_without_success(rank) ? 1 : rank.weight)) return;
             if (rank.undelivered != 0 && visit(choice{r, job::deliver}, rank.delivery_weight)) return;
         }
     };
     each([&](const choice& one, std::uint32_t weight) {
         sum += weight;
         const rank_record& rank = m_.rank(one.rank);
-        hope = hope || one.what == job::deliver || !tests_in_vain(rank) || rank.vain_tests < most_vain_tests;
+        hope = hope || one.what == job::deliver || !tests_without_success(rank) ||
+               rank.unsuccessful_tests < most_unsuccessful_tests;
         return false;
     });
     if (sum == 0 || !hope) return {none, job::rest};

@@ -1,5 +1,5 @@
 // What the table of waits says of hand-made records.
-#include "runtime/wait_table.hpp"
+#include "runtime/hang_report.hpp"
 
 #include <gtest/gtest.h>
 
@@ -38,13 +38,13 @@ wait_record on_tag(std::uint32_t tag, std::uint32_t source, std::uint32_t age_ms
 wait_record sent_by(std::uint32_t rank, std::uint32_t tag) { return on_tag(tag, rank + 1); }
 const wait_record runs = {};
 
-wait_table table_of(const std::vector<wait_record>& waits, std::uint32_t ranks_per_device) {
+hang_report table_of(const std::vector<wait_record>& waits, std::uint32_t ranks_per_device) {
     return {static_cast<std::uint32_t>(waits.size()), ranks_per_device, {{0, waits}}};
 }
 
 const std::string guess = "\n  (taking who sent the last notification with a tag for who should send the next)";
 
-TEST(wait_table, ranks_that_wait_for_each_other_by_different_means) {
+TEST(hang_report, ranks_that_wait_for_each_other_by_different_means) {
     const auto table = table_of({sent_by(1, 3), in(collective::barrier_world)}, 2);
     EXPECT_EQ(
         table.lines(),
@@ -56,7 +56,7 @@ TEST(wait_table, ranks_that_wait_for_each_other_by_different_means) {
                   guess);
 }
 
-TEST(wait_table, deliveries_and_barriers_are_no_guess) {
+TEST(hang_report, deliveries_and_barriers_are_no_guess) {
     const auto table = table_of({for_delivery(2, detail::operation::flush), in(collective::barrier_device),
                                  for_delivery(1, detail::operation::put_notify)},
                                 3);
@@ -66,12 +66,12 @@ TEST(wait_table, deliveries_and_barriers_are_no_guess) {
     EXPECT_NE(table.lines().find("in flush, for what it has put to rank 2 to be taken"), std::string::npos);
 }
 
-TEST(wait_table, a_rank_that_waits_for_itself) {
+TEST(hang_report, a_rank_that_waits_for_itself) {
     EXPECT_EQ(table_of({sent_by(0, 5), in(collective::finish)}, 2).conclusion(),
               "\ncycle: rank 0 waits for notifications with tag 5, last sent by rank 0" + guess);
 }
 
-TEST(wait_table, long_cycles_are_cut) {
+TEST(hang_report, long_cycles_are_cut) {
     std::vector<wait_record> ring;
     for (std::uint32_t rank = 0; rank < 1000; ++rank) ring.push_back(sent_by((rank + 1) % 1000, 1));
     const auto table = table_of(ring, 100);
@@ -87,7 +87,7 @@ TEST(wait_table, long_cycles_are_cut) {
 }
 
 // All of device 0 are in create_window, its last rank with the host; a rank of device 1 waits for one of them.
-TEST(wait_table, create_window_waits_for_other_devices) {
+TEST(hang_report, create_window_waits_for_other_devices) {
     const auto table = table_of(
         {in(collective::create_window), in(waiting::host_reply), in(collective::create_window), sent_by(0, 4)}, 2);
     EXPECT_EQ(table.awaited_by(0), std::vector<std::uint32_t>{1});
@@ -99,7 +99,7 @@ TEST(wait_table, create_window_waits_for_other_devices) {
                   guess);
 }
 
-TEST(wait_table, a_barrier_of_a_device_waits_for_none_of_another) {
+TEST(hang_report, a_barrier_of_a_device_waits_for_none_of_another) {
     const auto table =
         table_of({in(collective::barrier_device), runs, in(collective::barrier_device), in(waiting::flush)}, 2);
     EXPECT_EQ(table.awaited_by(0), std::vector<std::uint32_t>{1});
@@ -107,14 +107,14 @@ TEST(wait_table, a_barrier_of_a_device_waits_for_none_of_another) {
 }
 
 // Who has left the barrier at the end has arrived there.
-TEST(wait_table, finished_ranks_are_not_missing_at_the_end) {
+TEST(hang_report, finished_ranks_are_not_missing_at_the_end) {
     const auto table = table_of({in(waiting::done), in(collective::finish, waiting::other_devices), runs}, 3);
     EXPECT_EQ(table.awaited_by(1), std::vector<std::uint32_t>{2});
-    EXPECT_EQ(table.state_of(0), wait_table::state::done);
-    EXPECT_EQ(table.state_of(2), wait_table::state::running);
+    EXPECT_EQ(table.state_of(0), hang_report::state::done);
+    EXPECT_EQ(table.state_of(2), hang_report::state::running);
 }
 
-TEST(wait_table, origins_where_no_cycle_is_certain) {
+TEST(hang_report, origins_where_no_cycle_is_certain) {
     EXPECT_EQ(
         table_of({on_tag(7, detail::no_source), in(collective::barrier_world), sent_by(1, 2), in(collective::finish)},
                  4)
@@ -136,22 +136,22 @@ TEST(wait_table, origins_where_no_cycle_is_certain) {
     EXPECT_EQ(table_of({in(waiting::ring_space), in(waiting::flush)}, 2).conclusion(), "");
 }
 
-TEST(wait_table, only_old_waits_count_where_that_is_asked) {
+TEST(hang_report, only_old_waits_count_where_that_is_asked) {
     const auto table = table_of({on_tag(1, 2, 900), on_tag(1, 1, 2000)}, 2);
     EXPECT_EQ(table.conclusion(1000).find("cycle"), std::string::npos);
     EXPECT_NE(table.conclusion(900).find("cycle"), std::string::npos);
 }
 
-TEST(wait_table, ranks_of_which_nothing_is_known) {
-    const wait_table table(6, 2, {{2, {in(collective::barrier_world, waiting::other_devices), sent_by(5, 1)}}});
-    EXPECT_EQ(table.state_of(5), wait_table::state::unknown);
+TEST(hang_report, ranks_of_which_nothing_is_known) {
+    const hang_report table(6, 2, {{2, {in(collective::barrier_world, waiting::other_devices), sent_by(5, 1)}}});
+    EXPECT_EQ(table.state_of(5), hang_report::state::unknown);
     EXPECT_EQ(table.describe(2), "in barrier(world), for rank 3");
     EXPECT_EQ(table.conclusion(), "");
-    const wait_table rest(4, 2, {{0, {in(collective::barrier_world), in(collective::barrier_world)}}});
+    const hang_report rest(4, 2, {{0, {in(collective::barrier_world), in(collective::barrier_world)}}});
     EXPECT_EQ(rest.describe(0), "in barrier(world), for ranks that are not seen here");
 }
 
-TEST(wait_table, the_line_that_is_not_like_the_others_comes_first) {
+TEST(hang_report, the_line_that_is_not_like_the_others_comes_first) {
     std::vector<wait_record> waits(2000, in(collective::barrier_world));
     waits[1234] = on_tag(7, detail::no_source, 31000);
     waits[5].age_ms = 500;
@@ -166,7 +166,7 @@ TEST(wait_table, the_line_that_is_not_like_the_others_comes_first) {
         << all_different.substr(all_different.size() - 200);
 }
 
-TEST(wait_table, neighbours_that_wait_for_each_other_are_alike) {
+TEST(hang_report, neighbours_that_wait_for_each_other_are_alike) {
     const auto table =
         table_of({sent_by(1, 2), sent_by(2, 2), in(collective::free_window), sent_by(2, 1), sent_by(3, 1)}, 5);
     EXPECT_EQ(table.lines().find("\n  rank 2 (process 0, block 2) in free_window, for 4 ranks (0-1, 3-4) (2.0 s)"), 0u)
@@ -174,7 +174,7 @@ TEST(wait_table, neighbours_that_wait_for_each_other_are_alike) {
 }
 
 // Records come from memory that a broken program may have written to, or from a socket.
-TEST(wait_table, nonsense_does_no_harm) {
+TEST(hang_report, nonsense_does_no_harm) {
     const auto table = table_of({sent_by(77, 1), for_delivery(99, static_cast<detail::operation>(1000)),
                                  in(waiting::collective, 1000), in(static_cast<waiting>(1u << 30))},
                                 2);
@@ -182,7 +182,7 @@ TEST(wait_table, nonsense_does_no_harm) {
     table.conclusion();
 }
 
-TEST(wait_table, many_ranks_in_one_chain) {
+TEST(hang_report, many_ranks_in_one_chain) {
     std::vector<wait_record> waits;
     for (std::uint32_t rank = 0; rank < 20000; ++rank) waits.push_back(sent_by(rank + 1, 1));
     waits.push_back(on_tag(2, detail::no_source));
@@ -198,34 +198,34 @@ TEST(list_ranks, joins_neighbours_and_stops) {
 }
 
 // Process 1 of three, with two ranks each, says nothing.
-TEST(wait_table, who_waits_for_ranks_that_say_nothing) {
+TEST(hang_report, who_waits_for_ranks_that_say_nothing) {
     const std::vector<wait_record> first{sent_by(2, 3), sent_by(0, 3)};
     const std::vector<wait_record> last{on_tag(4, detail::unknown_source), for_delivery(4, detail::operation::flush)};
-    const auto found = wait_table(6, 2, {{0, first}, {4, last}}).find_dependants(2, 2);
+    const auto found = hang_report(6, 2, {{0, first}, {4, last}}).find_dependants(2, 2);
     EXPECT_EQ(found.certain, std::vector<std::uint32_t>{0});
     EXPECT_EQ(found.possible, std::vector<std::uint32_t>{4});
     EXPECT_EQ(found.further, (std::vector<std::uint32_t>{1, 5}));
 }
 
-TEST(wait_table, a_barrier_waits_for_ranks_that_say_nothing) {
+TEST(hang_report, a_barrier_waits_for_ranks_that_say_nothing) {
     const wait_record in_barrier = in(collective::barrier_world);
     const auto all_came =
-        wait_table(6, 2, {{0, {in_barrier, in_barrier}}, {4, {in_barrier, in_barrier}}}).find_dependants(2, 2);
+        hang_report(6, 2, {{0, {in_barrier, in_barrier}}, {4, {in_barrier, in_barrier}}}).find_dependants(2, 2);
     EXPECT_EQ(all_came.certain, (std::vector<std::uint32_t>{0, 1, 4, 5}));
     // Rank 4 is not there either, and nothing is known of why.
     const auto one_runs =
-        wait_table(6, 2, {{0, {in_barrier, in_barrier}}, {4, {runs, in_barrier}}}).find_dependants(2, 2);
+        hang_report(6, 2, {{0, {in_barrier, in_barrier}}, {4, {runs, in_barrier}}}).find_dependants(2, 2);
     EXPECT_TRUE(one_runs.certain.empty() && one_runs.possible.empty() && one_runs.further.empty());
     // Rank 4 waits for one of them, and the others for that.
     const auto chain =
-        wait_table(6, 2, {{0, {in_barrier, in_barrier}}, {4, {sent_by(3, 1), in_barrier}}}).find_dependants(2, 2);
+        hang_report(6, 2, {{0, {in_barrier, in_barrier}}, {4, {sent_by(3, 1), in_barrier}}}).find_dependants(2, 2);
     EXPECT_EQ(chain.certain, std::vector<std::uint32_t>{4});
     EXPECT_EQ(chain.further, (std::vector<std::uint32_t>{0, 1, 5}));
 }
 
-TEST(wait_table, a_barrier_of_a_device_waits_for_nobody_elsewhere) {
+TEST(hang_report, a_barrier_of_a_device_waits_for_nobody_elsewhere) {
     const wait_record in_barrier = in(collective::barrier_device);
-    const auto found = wait_table(4, 2, {{0, {in_barrier, runs}}}).find_dependants(2, 2);
+    const auto found = hang_report(4, 2, {{0, {in_barrier, runs}}}).find_dependants(2, 2);
     EXPECT_TRUE(found.certain.empty() && found.possible.empty() && found.further.empty());
 }
 

@@ -1,6 +1,6 @@
-#include "runtime/window_host.hpp"
+#include "runtime/window_exchange.hpp"
 
-#include "runtime/wait_table.hpp"
+#include "runtime/hang_report.hpp"
 #include "support/wire.hpp"
 
 #include <cstdio>
@@ -12,8 +12,8 @@ using detail::window_entry;
 
 namespace {
 
-// What a rank offers, as other processes need it.
-struct shared_offer {
+// What a rank exports, as other processes need it.
+struct shared_export {
     std::uint32_t allocation; // index in the process's list; none for an empty window
     std::size_t offset;       // in the allocation, bytes
     std::uint64_t size;       // as in window_entry
@@ -21,15 +21,15 @@ struct shared_offer {
 };
 constexpr std::uint32_t no_allocation = UINT32_MAX;
 
-struct process_offer {
+struct process_exports {
     bool has_slot = true; // without one on some process, there is no window
     std::string failure;  // why this process cannot offer; empty if it can
     std::vector<transport::exported_allocation> allocations;
-    std::vector<shared_offer> ranks;
+    std::vector<shared_export> ranks;
 };
 
-process_offer make_offer(const std::vector<window_entry>& entries, const device_state& state) {
-    process_offer offer;
+process_exports make_exports(const std::vector<window_entry>& entries, const device_state& state) {
+    process_exports offer;
     if (!state.is_mapped()) { // over a network any memory will do
         for (const window_entry& entry : entries) offer.ranks.push_back({no_allocation, 0, entry.size, entry.base});
         return offer;
@@ -71,7 +71,7 @@ process_offer make_offer(const std::vector<window_entry>& entries, const device_
     return offer;
 }
 
-std::string encode(const process_offer& offer) {
+std::string encode(const process_exports& offer) {
     support::wire_writer message;
     message.put(offer.has_slot);
     message.put(std::string_view(offer.failure));
@@ -80,51 +80,51 @@ std::string encode(const process_offer& offer) {
     return message.bytes();
 }
 
-process_offer decode(const bootstrap::blob& bytes) {
+process_exports decode(const bootstrap::blob& bytes) {
     support::wire_reader message(bytes);
-    process_offer offer;
+    process_exports offer;
     offer.has_slot = message.get<bool>();
     offer.failure = message.get_text();
     offer.allocations = message.get_vector<transport::exported_allocation>();
-    offer.ranks = message.get_vector<shared_offer>();
+    offer.ranks = message.get_vector<shared_export>();
     return offer;
 }
 
 } // namespace
 
-void window_host::begin(std::uint32_t slot) {
+void window_exchange::begin(std::uint32_t slot) {
     const detail::device_context& fields = state_.fields();
     slot_ = slot;
-    process_offer offer;
+    process_exports offer;
     if (slot == fields.max_windows) {
         offer.has_slot = false;
     } else {
         std::vector<window_entry> entries(static_cast<std::size_t>(state_.ranks()));
-        link_.read(entries.data(), fields.offers, entries.size() * sizeof(window_entry));
-        offer = make_offer(entries, state_);
+        link_.read(entries.data(), fields.exports, entries.size() * sizeof(window_entry));
+        offer = make_exports(entries, state_);
         if (network_ != nullptr) network_->open_window(slot, std::move(entries));
     }
     control_.start_gather(windows_++, encode(offer));
 }
 
-void window_host::report_full() const {
+void window_exchange::report_full() const {
     std::fprintf(stderr,
                  "dcuda: process %d: create_window failed: %u windows exist already; DCUDA_MAX_WINDOWS raises that\n",
                  control_.index(), state_.fields().max_windows);
 }
 
-void window_host::complete(const std::vector<bootstrap::blob>& offers) {
-    // Every process sees the same offers, so all come to the same result, but for mappings that fail here.
+void window_exchange::complete(const std::vector<bootstrap::blob>& exports) {
+    // Every process sees the same exports, so all come to the same result, but for mappings that fail here.
     // The first process without a slot speaks for all.
     std::vector<window_entry> entries;
     for (int process = 0; process < control_.count(); ++process) {
-        const process_offer offer = decode(offers[static_cast<std::size_t>(process)]);
+        const process_exports offer = decode(exports[static_cast<std::size_t>(process)]);
         if (!offer.has_slot) {
             if (process == control_.index()) report_full();
             return reply(0);
         }
         if (!offer.failure.empty()) throw error(error_code::no_path, offer.failure);
-        for (const shared_offer& rank : offer.ranks) {
+        for (const shared_export& rank : offer.ranks) {
             window_entry entry{nullptr, rank.size, rank.home};
             if (rank.allocation != no_allocation && process != control_.index() && !state_.is_remote(process))
                 entry.base = mappings_.open(process, offer.allocations.at(rank.allocation)) + rank.offset;
@@ -132,13 +132,13 @@ void window_host::complete(const std::vector<bootstrap::blob>& offers) {
         }
     }
     // Our own ranks' windows stay at their own addresses.
-    link_.read(entries.data() + state_.first_rank(), state_.fields().offers,
+    link_.read(entries.data() + state_.first_rank(), state_.fields().exports,
                static_cast<std::size_t>(state_.ranks()) * sizeof(window_entry));
     link_.write(state_.window_entries(slot_), entries.data(), entries.size() * sizeof(window_entry));
     reply(1);
 }
 
-void window_host::reply(std::uint32_t success) {
+void window_exchange::reply(std::uint32_t success) {
     reply_ = (reply_ & ~std::uint32_t(1)) + 2 + success;
     link_.publish_reply(state_.fields().reply, reply_);
 }

@@ -1,4 +1,4 @@
-#include "runtime/wait_table.hpp"
+#include "runtime/hang_report.hpp"
 
 #include <fmt/format.h>
 
@@ -99,7 +99,7 @@ std::string list_ranks(const std::vector<std::uint32_t>& ranks, std::size_t most
     return text;
 }
 
-wait_table::wait_table(std::uint32_t world_size, std::uint32_t ranks_per_device, const std::vector<part>& known)
+hang_report::hang_report(std::uint32_t world_size, std::uint32_t ranks_per_device, const std::vector<part>& known)
     : ranks_per_device_(ranks_per_device), waits_(world_size), known_(world_size), partners_(world_size) {
     for (const auto& [first, waits] : known)
         for (std::uint32_t i = 0; i < waits.size() && first + i < world_size; ++i) {
@@ -113,24 +113,24 @@ wait_table::wait_table(std::uint32_t world_size, std::uint32_t ranks_per_device,
         if (what(rank) == waiting::notifications && wait.source != unknown_source) partner = wait.source - 1;
         if (partner < world_size) partners_[rank].push_back(partner);
         if (!meets(rank)) continue;
-        if (const auto [place, is_new] = missing_.try_emplace(meeting_of(rank)); is_new)
+        if (const auto [place, is_new] = missing_.try_emplace(collective_of(rank)); is_new)
             place->second = find_missing(place->first);
     }
 }
 
-wait_table::state wait_table::state_of(std::uint32_t rank) const {
+hang_report::state hang_report::state_of(std::uint32_t rank) const {
     if (!known_[rank]) return state::unknown;
     if (what(rank) == waiting::no) return state::running;
     return what(rank) == waiting::done ? state::done : state::waiting;
 }
 
-const wait_table::ranks& wait_table::awaited_by(std::uint32_t rank) const {
-    return meets(rank) ? missing_.at(meeting_of(rank)) : partners_[rank];
+const hang_report::ranks& hang_report::awaited_by(std::uint32_t rank) const {
+    return meets(rank) ? missing_.at(collective_of(rank)) : partners_[rank];
 }
 
 // The last rank of a device in create_window waits for its host, which waits for the other devices: all of that is
 // create_window.
-bool wait_table::has_arrived(std::uint32_t rank, collective kind) const {
+bool hang_report::has_arrived(std::uint32_t rank, collective kind) const {
     const waiting now = what(rank);
     if (now == waiting::host_reply) return kind == collective::create_window;
     if (now == waiting::done) return kind == collective::finish;
@@ -139,20 +139,20 @@ bool wait_table::has_arrived(std::uint32_t rank, collective kind) const {
 }
 
 // It sends nothing any more.
-bool wait_table::is_at_end(std::uint32_t rank) const { return known_[rank] && has_arrived(rank, collective::finish); }
+bool hang_report::is_at_end(std::uint32_t rank) const { return known_[rank] && has_arrived(rank, collective::finish); }
 
-bool wait_table::meets(std::uint32_t rank) const {
+bool hang_report::meets(std::uint32_t rank) const {
     const waiting now = what(rank);
     return known_[rank] && (now == waiting::collective || now == waiting::other_devices || now == waiting::host_reply);
 }
 
-wait_table::meeting_key wait_table::meeting_of(std::uint32_t rank) const {
+hang_report::collective_key hang_report::collective_of(std::uint32_t rank) const {
     if (what(rank) == waiting::host_reply) return {static_cast<std::uint32_t>(collective::create_window), whole_world};
     const std::uint32_t kind = waits_[rank].detail;
     return {kind, is_of_world(static_cast<collective>(kind)) ? whole_world : rank / ranks_per_device_};
 }
 
-wait_table::ranks wait_table::find_missing(const meeting_key& where) const {
+hang_report::ranks hang_report::find_missing(const collective_key& where) const {
     const auto kind = static_cast<collective>(where.first);
     const std::uint32_t group = where.second;
     ranks missing, replies;
@@ -169,13 +169,13 @@ wait_table::ranks wait_table::find_missing(const meeting_key& where) const {
 }
 
 // For whom the collective operation waits that the rank is in.
-std::string wait_table::name_missing(std::uint32_t rank) const {
+std::string hang_report::name_missing(std::uint32_t rank) const {
     const ranks& missing = awaited_by(rank);
     if (!missing.empty()) return ", for " + name_ranks(missing, ranks_missing);
     return std::find(known_.begin(), known_.end(), false) != known_.end() ? ", for ranks that are not seen here" : "";
 }
 
-std::string wait_table::describe(std::uint32_t rank, bool with_partner) const {
+std::string hang_report::describe(std::uint32_t rank, bool with_partner) const {
     const wait_record& wait = waits_[rank];
     switch (what(rank)) {
     case waiting::notifications: {
@@ -209,7 +209,7 @@ std::string wait_table::describe(std::uint32_t rank, bool with_partner) const {
     return "running";
 }
 
-std::string wait_table::lines() const {
+std::string hang_report::lines() const {
     struct group {
         ranks members;
         std::uint32_t least_ms = UINT32_MAX, most_ms = 0;
@@ -256,7 +256,7 @@ std::string wait_table::lines() const {
     return text;
 }
 
-std::string wait_table::conclusion(std::uint32_t least_age_ms) const {
+std::string hang_report::conclusion(std::uint32_t least_age_ms) const {
     const ranks cycle = find_cycle(least_age_ms);
     if (cycle.empty()) return describe_origins(least_age_ms);
     const bool is_guess = std::any_of(cycle.begin(), cycle.end(),
@@ -267,7 +267,7 @@ std::string wait_table::conclusion(std::uint32_t least_age_ms) const {
            describe_origins(least_age_ms);
 }
 
-wait_table::dependants wait_table::find_dependants(std::uint32_t first, std::uint32_t count) const {
+hang_report::dependants hang_report::find_dependants(std::uint32_t first, std::uint32_t count) const {
     dependants result;
     std::vector<bool> depends(waits_.size());
     const auto add = [&](ranks& list, std::uint32_t rank) {
@@ -278,7 +278,7 @@ wait_table::dependants wait_table::find_dependants(std::uint32_t first, std::uin
     for (std::uint32_t rank = 0; rank < waits_.size(); ++rank) {
         if (!waits(rank)) continue;
         const ranks& awaited = awaited_by(rank);
-        if (meets(rank) ? awaited.empty() && meeting_of(rank).second == whole_world
+        if (meets(rank) ? awaited.empty() && collective_of(rank).second == whole_world
                         : std::any_of(awaited.begin(), awaited.end(), is_among))
             add(result.certain, rank);
         else if (awaited.empty() && (what(rank) == waiting::notifications || what(rank) == waiting::flush))
@@ -300,21 +300,21 @@ wait_table::dependants wait_table::find_dependants(std::uint32_t first, std::uin
 }
 
 template <class Predicate>
-wait_table::graph wait_table::build_graph(const Predicate& has_next) const {
+hang_report::graph hang_report::build_graph(const Predicate& has_next) const {
     const auto world_size = static_cast<std::uint32_t>(waits_.size());
-    std::map<meeting_key, std::uint32_t> nodes;
+    std::map<collective_key, std::uint32_t> nodes;
     for (const auto& each : missing_) nodes.emplace(each.first, world_size + static_cast<std::uint32_t>(nodes.size()));
     graph result{std::vector<ranks>(world_size + nodes.size()), std::vector<ranks>(world_size + nodes.size())};
     for (std::uint32_t rank = 0; rank < world_size; ++rank)
         if (waits(rank) && has_next(rank))
-            result.next[rank] = meets(rank) ? ranks{nodes.at(meeting_of(rank))} : partners_[rank];
+            result.next[rank] = meets(rank) ? ranks{nodes.at(collective_of(rank))} : partners_[rank];
     for (const auto& [key, node] : nodes) result.next[node] = missing_.at(key);
     for (std::uint32_t node = 0; node < result.next.size(); ++node)
         for (const std::uint32_t target : result.next[node]) result.before[target].push_back(node);
     return result;
 }
 
-wait_table::ranks wait_table::find_cycle(std::uint32_t least_age_ms) const {
+hang_report::ranks hang_report::find_cycle(std::uint32_t least_age_ms) const {
     const auto world_size = static_cast<std::uint32_t>(waits_.size());
     // Who is at the end of the kernel waits for all others, but will do nothing any more: no link of a chain.
     const graph links =
@@ -372,7 +372,7 @@ wait_table::ranks wait_table::find_cycle(std::uint32_t least_age_ms) const {
 }
 
 // "waits in barrier(world) for rank 3"
-std::string wait_table::describe_step(std::uint32_t from, std::uint32_t to) const {
+std::string hang_report::describe_step(std::uint32_t from, std::uint32_t to) const {
     const wait_record& wait = waits_[from];
     if (what(from) == waiting::notifications)
         return fmt::format("waits for notifications with tag {}, last sent by rank {}", wait.detail, to);
@@ -384,7 +384,7 @@ std::string wait_table::describe_step(std::uint32_t from, std::uint32_t to) cons
     return fmt::format("waits in {} for rank {}", name(kind), to);
 }
 
-std::string wait_table::describe_cycle(const ranks& cycle) const {
+std::string hang_report::describe_cycle(const ranks& cycle) const {
     std::string text = fmt::format("\ncycle: rank {} ", cycle[0]);
     for (std::size_t i = 0; i < cycle.size(); ++i) {
         if (i >= most_steps && i + 1 < cycle.size()) continue; // the last one closes it
@@ -395,7 +395,7 @@ std::string wait_table::describe_cycle(const ranks& cycle) const {
 }
 
 // Ranks that wait, directly or through others, for one of these.
-std::size_t wait_table::count_dependants(const ranks& on) const {
+std::size_t hang_report::count_dependants(const ranks& on) const {
     const graph all = build_graph([](std::uint32_t) { return true; });
     std::vector<bool> reached(all.next.size());
     std::vector<std::uint32_t> open = on;
@@ -414,7 +414,7 @@ std::size_t wait_table::count_dependants(const ranks& on) const {
     return count;
 }
 
-std::string wait_table::describe_origins(std::uint32_t least_age_ms) const {
+std::string hang_report::describe_origins(std::uint32_t least_age_ms) const {
     std::map<std::string, ranks> by_reason;
     for (std::uint32_t rank = 0; rank < waits_.size(); ++rank) {
         const wait_record& wait = waits_[rank];

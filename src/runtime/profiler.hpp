@@ -4,9 +4,9 @@
 
 #include "bootstrap/control.hpp"
 #include "dcuda/statistics.hpp"
-#include "runtime/device_link.hpp"
+#include "runtime/device_access.hpp"
 #include "runtime/host_track.hpp"
-#include "runtime/observed_part.hpp"
+#include "runtime/process_profile.hpp"
 #include "runtime/settings.hpp"
 #include "runtime/trace_file.hpp"
 #include "support/cuda.hpp"
@@ -22,33 +22,33 @@ namespace dcuda {
 class device_state;
 
 // One for all runs of a runtime. Used by one thread.
-class observation {
+class profiler {
 public:
     // Collective over the processes. Process 0 opens the files; throws error(invalid_argument) on all if it cannot, or
     // if not all were asked for the same.
-    observation(bootstrap::control& control, const settings& with, bool several_hosts);
+    profiler(bootstrap::control& control, const settings& with, bool several_hosts);
 
     // Writes the statistics.
-    ~observation();
+    ~profiler();
 
-    observation(const observation&) = delete;
-    observation& operator=(const observation&) = delete;
+    profiler(const profiler&) = delete;
+    profiler& operator=(const profiler&) = delete;
 
     // Whether anything was asked for; the same on all processes.
     bool is_asked_for() const { return counts_; }
 
-    // Where the ranks of the next run leave what they see; cleared. All null if that run is not `observed`.
-    detail::observer_view prepare(int ranks, bool observed);
+    // Where the ranks of the next run leave what they see; cleared. All null if that run is not `profiled`.
+    detail::profiler_view prepare(int ranks, bool profiled);
 
-    // Around the kernel of an observed run. The second one reads, brings together and writes, also if the run has
+    // Around the kernel of an profiled run. The second one reads, brings together and writes, also if the run has
     // failed (`why`); then it throws nothing, and says on standard error what could not be saved.
     void begin_run();
-    void end_run(const device_state& state, device_link& link, double kernel_ms, const std::string& why = {});
+    void end_run(const device_state& state, device_access& link, double kernel_ms, const std::string& why = {});
 
     // The process is about to end itself, with the kernel still running: saves what it can, alone.
-    void save_alone(const device_state& state, device_link& link, const std::string& why);
+    void save_alone(const device_state& state, device_access& link, const std::string& why);
 
-    // Takes a message of another process's observation. False: it is none.
+    // Takes a message of another process's profiler. False: it is none.
     bool receive(int from, const std::string& message);
 
     // That process is lost: nothing comes from it any more.
@@ -75,15 +75,15 @@ private:
 
     void align_hosts();
     void finish(const std::function<void()>& save);
-    observed_part read(const device_state& state, device_link& link, double kernel_ms, const std::string& why);
-    void read_device(observed_part& part, const device_state& state, device_link& link);
-    clock_relation relate_clocks(const observed_part& part) const;
-    std::vector<observed_part> gather(observed_part mine);
+    process_profile read(const device_state& state, device_access& link, double kernel_ms, const std::string& why);
+    void read_device(process_profile& part, const device_state& state, device_access& link);
+    clock_relation relate_clocks(const process_profile& part) const;
+    std::vector<process_profile> gather(process_profile mine);
     template <class Ready>
     bool await_messages(const Ready& ready, bool failed);
-    void count(const observed_part& part);
-    void write(const std::vector<observed_part>& parts);
-    void write_alone(const observed_part& part);
+    void count(const process_profile& part);
+    void write(const std::vector<process_profile>& parts);
+    void write_alone(const process_profile& part);
     void write_statistics();
 
     bootstrap::control& control_;

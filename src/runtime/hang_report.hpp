@@ -21,13 +21,13 @@ std::string name_rank(std::uint32_t world_rank, std::uint32_t ranks_per_device);
 // "1, 3-7, ..."; at most so many parts.
 std::string list_ranks(const std::vector<std::uint32_t>& ranks, std::size_t most_parts);
 
-class wait_table {
+class hang_report {
 public:
     // What ranks wait for, from a world rank on.
     using part = std::pair<std::uint32_t, std::vector<detail::wait_record>>;
 
     // A system of so many ranks, and what is known of it.
-    wait_table(std::uint32_t world_size, std::uint32_t ranks_per_device, const std::vector<part>& known);
+    hang_report(std::uint32_t world_size, std::uint32_t ranks_per_device, const std::vector<part>& known);
 
     enum class state { unknown, running, waiting, done };
     state state_of(std::uint32_t rank) const;
@@ -58,7 +58,7 @@ public:
 private:
     using ranks = std::vector<std::uint32_t>;
     // A collective operation that ranks are in: its kind, and a device or the world.
-    using meeting_key = std::pair<std::uint32_t, std::uint32_t>;
+    using collective_key = std::pair<std::uint32_t, std::uint32_t>;
     static constexpr std::uint32_t whole_world = UINT32_MAX;
 
     // A node for each rank and, so that its size stays linear, one for each collective operation: whoever is in it
@@ -72,8 +72,8 @@ private:
     bool has_arrived(std::uint32_t rank, detail::collective kind) const;
     bool is_at_end(std::uint32_t rank) const;
     bool meets(std::uint32_t rank) const;
-    meeting_key meeting_of(std::uint32_t rank) const;
-    ranks find_missing(const meeting_key& where) const;
+    collective_key collective_of(std::uint32_t rank) const;
+    ranks find_missing(const collective_key& where) const;
     std::string describe(std::uint32_t rank, bool with_partner) const;
     std::string describe_step(std::uint32_t from, std::uint32_t to) const;
     std::string name_missing(std::uint32_t rank) const;
@@ -87,8 +87,8 @@ private:
     std::uint32_t ranks_per_device_;
     std::vector<detail::wait_record> waits_; // by world rank
     std::vector<bool> known_;
-    std::vector<ranks> partners_;          // of waits that are no collective operation
-    std::map<meeting_key, ranks> missing_; // of collective operations, and of create_window's replies
+    std::vector<ranks> partners_;             // of waits that are no collective operation
+    std::map<collective_key, ranks> missing_; // of collective operations, and of create_window's replies
 };
 
 } // namespace dcuda

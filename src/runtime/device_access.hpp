@@ -8,9 +8,9 @@
 namespace dcuda {
 
 // Used by one thread. All operations are in order: a word is written after everything that was written before it.
-class device_link {
+class device_access {
 public:
-    device_link();
+    device_access();
 
     // Return when the bytes are there.
     void read(void* target, const void* device_source, std::size_t bytes);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "bootstrap/control.hpp"
-#include "runtime/device_link.hpp"
+#include "runtime/device_access.hpp"
 #include "runtime/device_state.hpp"
 #include "runtime/network_path.hpp"
 
@@ -10,19 +10,19 @@
 
 namespace dcuda {
 
-class window_host {
+class window_exchange {
 public:
     // `network`: null if all processes map each other's memory.
-    window_host(bootstrap::control& control, device_state& state, device_link& link, network_path* network)
+    window_exchange(bootstrap::control& control, device_state& state, device_access& link, network_path* network)
         : control_(control), state_(state), link_(link), network_(network) {}
 
-    // The ranks of this device have made their offers for the window in this slot, or have no slot for it
+    // The ranks of this device have made their exports for the window in this slot, or have no slot for it
     // (max_windows).
     void begin(std::uint32_t slot);
 
     // All processes have: fills the slot's entries and lets the ranks go on, without a window if one process has no
     // slot.
-    void complete(const std::vector<bootstrap::blob>& offers);
+    void complete(const std::vector<bootstrap::blob>& exports);
 
     // Says that this device has no slot for another window.
     void report_full() const;
@@ -35,7 +35,7 @@ private:
 
     bootstrap::control& control_;
     device_state& state_;
-    device_link& link_;
+    device_access& link_;
     network_path* network_;
     transport::peer_mappings mappings_;
     std::uint32_t slot_ = 0;

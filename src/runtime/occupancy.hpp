@@ -13,18 +13,18 @@ struct rank_limit {
     std::string reason; // "16 per multiprocessor by threads (2048 / 128), 132 multiprocessors"
 };
 
-// `courier`: a kernel of one block that runs at the same time, or null.
-rank_limit find_rank_limit(const void* kernel, const void* courier, const launch_config& config);
+// `delivery kernel`: a kernel of one block that runs at the same time, or null.
+rank_limit find_rank_limit(const void* kernel, const void* delivery_kernel, const launch_config& config);
 
 // The number of ranks per device if the user asks for none, given the limit.
 int default_ranks(const rank_limit& limit);
 
 // The dynamic shared memory of a rank in a run: the user's, then the stages that large puts pass through, of what that
 // many ranks on this device leave unused. While it lives, the kernel prefers to leave the rest to the L1 cache, and the
-// courier, if there is one, prefers the same.
+// delivery kernel, if there is one, prefers the same.
 class shared_memory {
 public:
-    shared_memory(const void* kernel, const void* courier, const launch_config& config, int ranks);
+    shared_memory(const void* kernel, const void* delivery_kernel, const launch_config& config, int ranks);
     ~shared_memory();
     shared_memory(const shared_memory&) = delete;
     shared_memory& operator=(const shared_memory&) = delete;
@@ -34,7 +34,7 @@ public:
 
 private:
 #if DCUDA_BACKEND_CUDA
-    void add_staging(const void* kernel, const cudaFuncAttributes& attributes, bool has_courier,
+    void add_staging(const void* kernel, const cudaFuncAttributes& attributes, bool has_delivery_kernel,
                      const launch_config& config, int neighbours, const cudaDeviceProp& gpu);
 #endif
 

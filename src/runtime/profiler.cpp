@@ -1,4 +1,4 @@
-#include "runtime/observation.hpp"
+#include "runtime/profiler.hpp"
 
 #include "runtime/device_state.hpp"
 #include "runtime/timeline.hpp"
@@ -31,10 +31,10 @@ constexpr std::size_t default_event_bytes = 32u << 20; // of a device
 constexpr std::uint32_t fewest_default_events = 64, most_default_events = 65536;
 constexpr std::size_t host_events = 65536;
 constexpr std::chrono::seconds last_words{3}; // how long processes of a failed job wait for each other's
-constexpr unsigned meetings_of_hosts = 15;
+constexpr unsigned clock_rounds = 15;
 
 // How messages between observations begin. Those of the network path begin with a `greeting`, which is small.
-enum class message_kind_of_observation : std::uint32_t { part = 0x0b5e0001, confirmed = 0x0b5e0002 };
+enum class message_kind_of_profile : std::uint32_t { part = 0x0b5e0001, confirmed = 0x0b5e0002 };
 
 struct wishes {
     bool counts, traces;
@@ -42,7 +42,7 @@ struct wishes {
 
 // The statistics' fields, with their names in JSON.
 constexpr std::pair<const char*, std::uint64_t rank_statistics::*> sums[] = {
-    {"mailed", &rank_statistics::mailed},
+    {"through_mailbox", &rank_statistics::through_mailbox},
     {"waits", &rank_statistics::waits},
     {"tests", &rank_statistics::tests},
     {"flushes", &rank_statistics::flushes},
@@ -90,7 +90,7 @@ rank_statistics statistics_of(const rank_counters& counters, int rank) {
     result.local = path(counters.local);
     result.peer = path(counters.peer);
     result.network = path(counters.network);
-    result.mailed = counters.mailed;
+    result.through_mailbox = counters.through_mailbox;
     result.waits = counters.waits;
     result.tests = counters.tests;
     result.flushes = counters.flushes;
@@ -155,7 +155,7 @@ rank_statistics statistics::total() const {
 
 // ---- before and after all runs --------------------------------------------------------------------------------------
 
-observation::observation(bootstrap::control& control, const settings& with, bool several_hosts)
+profiler::profiler(bootstrap::control& control, const settings& with, bool several_hosts)
     : control_(control), trace_path_(with.trace), statistics_path_(with.statistics), wanted_events_(with.trace_events),
       clocks_(static_cast<std::size_t>(control.count())), host_(host_events) {
     const wishes mine{with.count || !with.trace.empty(), !with.trace.empty()};
@@ -176,7 +176,7 @@ observation::observation(bootstrap::control& control, const settings& with, bool
     message.put(mine);
     message.put(origin_ns_);
     message.put(std::string_view(problem));
-    const auto all = control_.allgather(message.bytes(), "agreeing on what is observed");
+    const auto all = control_.allgather(message.bytes(), "agreeing on what is profiled");
     for (int process = 0; process < control_.count(); ++process) {
         support::wire_reader reader(all[static_cast<std::size_t>(process)]);
         const auto theirs = reader.get<wishes>();
@@ -185,7 +185,7 @@ observation::observation(bootstrap::control& control, const settings& with, bool
         if (process == 0) origin_ns_ = origin_ns;
         support::require(
             theirs.traces == mine.traces && theirs.counts == mine.counts, error_code::invalid_argument,
-            "processes {} and {} disagree on what is observed: DCUDA_TRACE is {} / {}, counting (DCUDA_STATS) "
+            "processes {} and {} disagree on what is profiled: DCUDA_TRACE is {} / {}, counting (DCUDA_STATS) "
             "{} / {}; give all processes the same variables",
             control_.index(), process, mine.traces ? "set" : "not set", theirs.traces ? "set" : "not set",
             mine.counts ? "on" : "off", theirs.counts ? "on" : "off");
@@ -199,9 +199,9 @@ observation::observation(bootstrap::control& control, const settings& with, bool
 
 // Processes of one host have one clock. Those of several leave a barrier at about the same time: the median over a few
 // barriers of when each has left it. As exact as messages of the control plane take equally long to all.
-void observation::align_hosts() {
+void profiler::align_hosts() {
     std::vector<std::uint64_t> left;
-    for (unsigned i = 0; i < meetings_of_hosts; ++i) {
+    for (unsigned i = 0; i < clock_rounds; ++i) {
         control_.barrier("comparing clocks");
         left.push_back(clock_ns());
     }
@@ -212,14 +212,14 @@ void observation::align_hosts() {
     for (std::size_t process = 1; process < all.size(); ++process) {
         const auto theirs = support::wire_reader(all[process]).get_vector<std::uint64_t>();
         std::vector<std::int64_t> difference;
-        for (unsigned i = 0; i < meetings_of_hosts; ++i)
+        for (unsigned i = 0; i < clock_rounds; ++i)
             difference.push_back(static_cast<std::int64_t>(first.at(i) - theirs.at(i)));
-        std::nth_element(difference.begin(), difference.begin() + meetings_of_hosts / 2, difference.end());
-        clocks_[process] = difference[meetings_of_hosts / 2];
+        std::nth_element(difference.begin(), difference.begin() + clock_rounds / 2, difference.end());
+        clocks_[process] = difference[clock_rounds / 2];
     }
 }
 
-observation::~observation() {
+profiler::~profiler() {
     if (trace_ && trace_->dropped() != 0)
         std::fprintf(stderr,
                      "dcuda: %s lacks %llu events, which later ones of the same rank have overwritten; "
@@ -231,10 +231,10 @@ observation::~observation() {
 
 // ---- a run ----------------------------------------------------------------------------------------------------------
 
-observer_view observation::prepare(int ranks, bool observed) {
+profiler_view profiler::prepare(int ranks, bool profiled) {
     const auto count = static_cast<std::size_t>(ranks);
-    host_.turn(traces_ && observed);
-    if (!counts_ || !observed) return {};
+    host_.turn(traces_ && profiled);
+    if (!counts_ || !profiled) return {};
     if (allocated_ranks_ != ranks) {
         counters_ = cuda::allocate<rank_counters>(count, "memory for statistics");
         capacity_ = wanted_events_;
@@ -250,7 +250,7 @@ observer_view observation::prepare(int ranks, bool observed) {
     return {traces_ ? 1u : 0u, capacity_, events_.get(), counters_.get()};
 }
 
-void observation::begin_run() {
+void profiler::begin_run() {
     running_ = true;
     ++run_;
     begin_ns_ = clock_ns();
@@ -260,29 +260,29 @@ void observation::begin_run() {
     lost_process_ = -1;
 }
 
-void observation::note_energy(const run_energy& joules, const std::vector<power_sample>& power) {
+void profiler::note_energy(const run_energy& joules, const std::vector<power_sample>& power) {
     energy_ = joules;
     power_ = power;
 }
 
-void observation::note_device_clock(std::uint64_t device_ns) { clock_samples_.push_back({clock_ns(), device_ns}); }
+void profiler::note_device_clock(std::uint64_t device_ns) { clock_samples_.push_back({clock_ns(), device_ns}); }
 
-void observation::end_run(const device_state& state, device_link& link, double kernel_ms, const std::string& why) {
+void profiler::end_run(const device_state& state, device_access& link, double kernel_ms, const std::string& why) {
     finish([&] {
-        observed_part mine = read(state, link, kernel_ms, why);
+        process_profile mine = read(state, link, kernel_ms, why);
         count(mine);
         if (control_.index() == 0) return write(gather(std::move(mine)));
         support::wire_writer message;
-        message.put(message_kind_of_observation::part);
+        message.put(message_kind_of_profile::part);
         message.put(std::string_view(mine.encode()));
         control_.post_last(0, message.bytes());
         if (!await_messages([&] { return confirmed_ == run_; }, !why.empty())) write_alone(mine);
     });
 }
 
-void observation::save_alone(const device_state& state, device_link& link, const std::string& why) {
+void profiler::save_alone(const device_state& state, device_access& link, const std::string& why) {
     finish([&] {
-        const observed_part mine = read(state, link, 0, why);
+        const process_profile mine = read(state, link, 0, why);
         count(mine);
         if (control_.index() == 0)
             write({mine});
@@ -292,20 +292,20 @@ void observation::save_alone(const device_state& state, device_link& link, const
     });
 }
 
-// Once a run. What was observed may be lost; the run is not.
-void observation::finish(const std::function<void()>& save) {
+// Once a run. What was profiled may be lost; the run is not.
+void profiler::finish(const std::function<void()>& save) {
     if (!std::exchange(running_, false)) return;
     try {
         save();
     } catch (const std::exception& problem) {
         support::report_loss(
-            fmt::format("process {}: what was observed of run {} is lost: {}", control_.index(), run_, problem.what()));
+            fmt::format("process {}: what was profiled of run {} is lost: {}", control_.index(), run_, problem.what()));
     }
 }
 
-observed_part observation::read(const device_state& state, device_link& link, double kernel_ms,
-                                const std::string& why) {
-    observed_part part;
+process_profile profiler::read(const device_state& state, device_access& link, double kernel_ms,
+                               const std::string& why) {
+    process_profile part;
     part.about = {control_.index(),
                   run_,
                   state.first_rank(),
@@ -333,7 +333,7 @@ observed_part observation::read(const device_state& state, device_link& link, do
     return part;
 }
 
-void observation::read_device(observed_part& part, const device_state& state, device_link& link) {
+void profiler::read_device(process_profile& part, const device_state& state, device_access& link) {
     const auto ranks = static_cast<std::size_t>(part.about.ranks);
     const auto read = [&](auto& records, const auto* from) {
         link.read_words(reinterpret_cast<std::uint32_t*>(records.data()), reinterpret_cast<const std::uint32_t*>(from),
@@ -371,7 +371,7 @@ void observation::read_device(observed_part& part, const device_state& state, de
     }
 }
 
-clock_relation observation::relate_clocks(const observed_part& part) const {
+clock_relation profiler::relate_clocks(const process_profile& part) const {
     if (DCUDA_BACKEND_CPU) return {}; // one clock
     std::uint64_t first_ns = UINT64_MAX, last_ns = 0;
     for (const rank_counters& rank : part.counters) {
@@ -401,12 +401,12 @@ clock_relation observation::relate_clocks(const observed_part& part) const {
 
 // ---- between processes ----------------------------------------------------------------------------------------------
 
-bool observation::receive(int from, const std::string& message) {
+bool profiler::receive(int from, const std::string& message) {
     support::wire_reader reader(message);
-    const auto kind = reader.get<message_kind_of_observation>();
-    if (kind == message_kind_of_observation::part)
+    const auto kind = reader.get<message_kind_of_profile>();
+    if (kind == message_kind_of_profile::part)
         arrived_[from] = reader.get_text();
-    else if (kind == message_kind_of_observation::confirmed)
+    else if (kind == message_kind_of_profile::confirmed)
         confirmed_ = reader.get<int>();
     else
         return false;
@@ -415,7 +415,7 @@ bool observation::receive(int from, const std::string& message) {
 
 // Takes messages until ready(). False: in a job that has failed nothing has come for long, or the job fails now.
 template <class Ready>
-bool observation::await_messages(const Ready& ready, bool failed) {
+bool profiler::await_messages(const Ready& ready, bool failed) {
     auto deadline = steady::now() + last_words;
     while (!ready()) {
         if (const auto event = control_.poll()) {
@@ -436,9 +436,9 @@ bool observation::await_messages(const Ready& ready, bool failed) {
 }
 
 // Process 0: the parts of all processes, as far as they come.
-std::vector<observed_part> observation::gather(observed_part mine) {
+std::vector<process_profile> profiler::gather(process_profile mine) {
     const bool failed = !mine.failure.empty();
-    std::vector<observed_part> parts;
+    std::vector<process_profile> parts;
     parts.push_back(std::move(mine));
     const auto missing = [&](int process) { return process != lost_process_ && arrived_.count(process) == 0; };
     const auto complete = [&] {
@@ -448,17 +448,17 @@ std::vector<observed_part> observation::gather(observed_part mine) {
     };
     await_messages(complete, failed);
     support::wire_writer answer;
-    answer.put(message_kind_of_observation::confirmed);
+    answer.put(message_kind_of_profile::confirmed);
     answer.put(run_);
     for (int process = 1; process < control_.count(); ++process) {
         const auto found = arrived_.find(process);
         if (found == arrived_.end()) {
-            std::fprintf(stderr, "dcuda: nothing that process %d has observed of run %d has come to process 0\n",
+            std::fprintf(stderr, "dcuda: nothing that process %d has profiled of run %d has come to process 0\n",
                          process, run_);
             continue;
         }
         control_.post_last(process, answer.bytes());
-        parts.push_back(observed_part::decode(found->second));
+        parts.push_back(process_profile::decode(found->second));
         if (parts.back().about.process == process) count(parts.back());
     }
     arrived_.clear();
@@ -467,7 +467,7 @@ std::vector<observed_part> observation::gather(observed_part mine) {
 
 // ---- results --------------------------------------------------------------------------------------------------------
 
-void observation::count(const observed_part& part) {
+void profiler::count(const process_profile& part) {
     struct statistics& sum = statistics_[part.about.process];
     add(joules_[part.about.process], part.energy, sum.runs == 0);
     ++sum.runs;
@@ -481,14 +481,14 @@ void observation::count(const observed_part& part) {
     }
 }
 
-struct statistics observation::statistics() const {
+struct statistics profiler::statistics() const {
     support::require(counts_, error_code::invalid_argument,
                      "runtime::statistics: nothing is counted; set DCUDA_STATS=1 or options::count");
     const auto mine = statistics_.find(control_.index());
     return mine != statistics_.end() ? mine->second : dcuda::statistics{};
 }
 
-void observation::write(const std::vector<observed_part>& parts) {
+void profiler::write(const std::vector<process_profile>& parts) {
     if (!trace_) return;
     try {
         trace_->append(parts);
@@ -499,7 +499,7 @@ void observation::write(const std::vector<observed_part>& parts) {
 }
 
 // Where process 0 does not answer.
-void observation::write_alone(const observed_part& part) {
+void profiler::write_alone(const process_profile& part) {
     if (!traces_) return;
     const std::string path = fmt::format("{}.process{}", trace_path_, control_.index());
     trace_file(path, origin_ns_, clocks_).append({part});
@@ -507,7 +507,7 @@ void observation::write_alone(const observed_part& part) {
                  control_.index(), path.c_str());
 }
 
-void observation::write_statistics() {
+void profiler::write_statistics() {
     if (statistics_file_ == nullptr) return;
     json result;
     result["dcuda"] = DCUDA_VERSION_STRING;

@@ -28,7 +28,7 @@ struct clock_relation {
     }
 };
 
-struct observed_part {
+struct process_profile {
     struct shape {
         std::int32_t process;
         std::int32_t run; // from 1
@@ -74,9 +74,9 @@ struct observed_part {
         return to.bytes();
     }
 
-    static observed_part decode(std::string_view bytes) {
+    static process_profile decode(std::string_view bytes) {
         support::wire_reader from(bytes);
-        observed_part result;
+        process_profile result;
         result.about = from.get<shape>();
         result.failure = from.get_text();
         result.missing = from.get_text();

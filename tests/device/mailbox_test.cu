@@ -1,4 +1,4 @@
-// Small puts and notifications by mail, and beside them all that goes other ways: what arrives, in which order, and
+// Small puts and notifications by message, and beside them all that goes other ways: what arrives, in which order, and
 // that nobody waits for ever. Everything runs with mailboxes of several sizes and without any: the results are the
 // same.
 #include "support/device_test.hpp"
@@ -7,23 +7,23 @@ using namespace dcuda::test;
 
 namespace {
 
-struct mail_settings {
+struct mailbox_settings {
     const char* name;
     const char* packets;         // DCUDA_MAILBOX_PACKETS
     const char* small_put_bytes; // DCUDA_SMALL_PUT_BYTES
     const char* counter_start;   // DCUDA_COUNTER_START
 };
 
-void PrintTo(const mail_settings& settings, std::ostream* out) { *out << settings.name; }
+void PrintTo(const mailbox_settings& settings, std::ostream* out) { *out << settings.name; }
 
 // A null setting is not made.
-constexpr mail_settings all_settings[] = {
+constexpr mailbox_settings all_settings[] = {
     {"LongRing", "1024", nullptr, nullptr},    {"NoMail", "0", nullptr, nullptr},
     {"RingOf8", "8", nullptr, nullptr},        {"RingOf16", "16", nullptr, nullptr},
     {"OnlyNotifications", "64", "0", nullptr}, {"AcrossTheEnd", "8", nullptr, "4294967280"},
 };
 
-class Mail : public device_test, public testing::WithParamInterface<mail_settings> {
+class Mailbox : public device_test, public testing::WithParamInterface<mailbox_settings> {
 protected:
     void SetUp() override {
         set("DCUDA_MAILBOX_PACKETS", GetParam().packets);
@@ -45,7 +45,7 @@ private:
     }
 };
 
-INSTANTIATE_TEST_SUITE_P(, Mail, testing::ValuesIn(all_settings),
+INSTANTIATE_TEST_SUITE_P(, Mailbox, testing::ValuesIn(all_settings),
                          [](const auto& instance) { return std::string(instance.param.name); });
 
 // --- sizes and alignments ---
@@ -84,7 +84,7 @@ __global__ void every_size(dcuda::context context, findings* found, unsigned cha
     self.free_window(win);
 }
 
-TEST_P(Mail, EverySize) {
+TEST_P(Mailbox, EverySize) {
     const device_vector<unsigned char> memory(slab_bytes + slot_bytes);
     check(every_size, shape(2, dim3(64)), memory.get());
 }
@@ -124,14 +124,14 @@ __global__ void large_puts(dcuda::context context, findings* found, unsigned cha
     self.free_window(win);
 }
 
-TEST_P(Mail, LargerSizes) {
+TEST_P(Mailbox, LargerSizes) {
     const device_vector<unsigned char> memory((large_sizes + 1) * large_slot);
     check(large_puts, shape(2, dim3(128)), memory.get());
 }
 
 // --- many sources, many targets ---
 
-// More sources than a mailbox has lanes. Every notification vouches for its own word.
+// More sources than a mailbox has queues. Every notification releases its own word.
 __global__ void many_sources(dcuda::context context, findings* found, unsigned* inbox, unsigned* outboxes, int rounds) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
@@ -152,7 +152,7 @@ __global__ void many_sources(dcuda::context context, findings* found, unsigned* 
     self.free_window(win);
 }
 
-TEST_P(Mail, MoreSourcesThanLanes) {
+TEST_P(Mailbox, MoreSourcesThanQueues) {
     const int ranks = share_of(20), rounds = 40;
     const device_vector<unsigned> inbox(ranks * rounds * processes()), outboxes(ranks * rounds);
     check(many_sources, shape(ranks), inbox.get(), outboxes.get(), rounds);
@@ -188,7 +188,7 @@ __global__ void many_targets(dcuda::context context, findings* found, unsigned* 
     self.free_window(win);
 }
 
-TEST_P(Mail, MoreTargetsThanLinks) {
+TEST_P(Mailbox, MoreTargetsThanLinks) {
     const int ranks = share_of(70);
     const device_vector<unsigned> memory(8 * ranks), outbox(8 * ranks * processes());
     check(many_targets, shape(ranks), memory.get(), outbox.get(), 4);
@@ -208,8 +208,8 @@ __global__ void all_to_all(dcuda::context context, findings* found, unsigned* me
             outbox[0] = 1000 * round + rank;
             outbox[1] = 999'999;
         });
-        // 0: by mail. 1: all puts go straight before the first notification leaves. 2: a straight put over one by mail.
-        // 3: the other way round.
+        // 0: by message. 1: all puts are direct before the first notification leaves. 2: a direct put over one by
+        // message. 3: the other way round.
         const int kind = round % 4;
         for (int i = 0; i < ranks; ++i) {
             const int target = (rank + i) % ranks;
@@ -239,7 +239,7 @@ __global__ void all_to_all(dcuda::context context, findings* found, unsigned* me
     self.free_window(win);
 }
 
-TEST_P(Mail, AllToAll) {
+TEST_P(Mailbox, AllToAll) {
     const int ranks = share_of(12);
     const device_vector<unsigned> memory(ranks * (ranks * processes() + 2));
     check(all_to_all, shape(ranks), memory.get(), 8);
@@ -298,13 +298,13 @@ __global__ void bursts(dcuda::context context, findings* found, unsigned char* m
     self.free_window(win);
 }
 
-TEST_P(Mail, Bursts) {
+TEST_P(Mailbox, Bursts) {
     const device_vector<unsigned char> memory(4 * burst_memory);
     for (const receiver how : {receiver::waits, receiver::in_barrier, receiver::in_device_barrier,
                                receiver::in_create_window, receiver::computes, receiver::tests, receiver::sends_too}) {
         SCOPED_TRACE(static_cast<int>(how));
         require_cuda(cudaMemset(memory.get(), 0, memory.size()));
-        // On the CPU backend a rank in other operations sleeps between two looks at its mail.
+        // On the CPU backend a rank in other operations sleeps between two polls of its mailbox.
         const bool looks = how == receiver::waits || how == receiver::computes || how == receiver::tests;
         check(bursts, shape(4), memory.get(), looks ? 150 : 10, how);
     }
@@ -388,12 +388,12 @@ __global__ void overlays(dcuda::context context, findings* found, unsigned char*
     self.free_window(win);
 }
 
-TEST_P(Mail, TheLastOneWins) {
+TEST_P(Mailbox, TheLastOneWins) {
     const device_vector<unsigned char> memory(3 * overlay_memory);
     check(overlays, shape(3, dim3(64)), memory.get(), 40);
 }
 
-TEST_P(Mail, BlocksOfAllSizes) {
+TEST_P(Mailbox, BlocksOfAllSizes) {
     const device_vector<unsigned char> memory(2 * overlay_memory);
     for (const unsigned threads : {1, 4, 31, 32, 33, 128}) {
         SCOPED_TRACE(threads);
@@ -430,7 +430,7 @@ __global__ void many_tags(dcuda::context context, findings* found, unsigned* mem
     self.free_window(win);
 }
 
-TEST_P(Mail, TagsInAnotherOrder) {
+TEST_P(Mailbox, TagsInAnotherOrder) {
     constexpr int tags = 40;
     const device_vector<unsigned> memory(3 * 6 * tags);
     check(many_tags, shape(3), memory.get(), tags);
@@ -460,7 +460,7 @@ __global__ void unwaited(dcuda::context context, findings* found, unsigned* memo
     }
 }
 
-TEST_P(Mail, BarriersDeliver) {
+TEST_P(Mailbox, BarriersDeliver) {
     constexpr int ranks = 3, rounds = 50;
     for (const bool meets_device : {false, true}) {
         SCOPED_TRACE(meets_device);
@@ -502,7 +502,7 @@ __global__ void late_target(dcuda::context context, findings* found, unsigned* m
     }
 }
 
-TEST_P(Mail, BarriersDeliverToTheLast) {
+TEST_P(Mailbox, BarriersDeliverToTheLast) {
     constexpr int rounds = 5;
     for (const int ranks : {1, 2})
         for (const bool meets_device : {false, true}) {
@@ -538,7 +538,7 @@ __global__ void others_look(dcuda::context context, findings* found, unsigned* m
     self.free_window(win);
 }
 
-TEST_P(Mail, BarriersDeliverToEverybody) {
+TEST_P(Mailbox, BarriersDeliverToEverybody) {
     const device_vector<unsigned> memory(2 * 6);
     check(others_look, shape(6), memory.get(), 30);
 }

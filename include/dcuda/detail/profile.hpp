@@ -1,4 +1,4 @@
-// Observed runs: each operation of a rank is counted (rank_counters) and, in a traced run, written down (trace_event).
+// Profiled runs: each operation of a rank is counted (rank_counters) and, in a traced run, written down (trace_event).
 //
 // On a GPU the rank's leader does all of it: what it sees of an operation includes waiting for the rank's other
 // threads. On the CPU backend the threads meet before the begin and after the end.
@@ -8,11 +8,11 @@
 
 namespace dcuda::detail {
 
-// Between two looks at both clocks, so that their relation stays known: a few hundredths of a second.
-inline constexpr std::uint64_t ticks_between_looks = std::uint64_t{1} << 26;
+// Between two samples of both clocks, so that their relation stays known: a few hundredths of a second.
+inline constexpr std::uint64_t ticks_between_clock_samples = std::uint64_t{1} << 26;
 
-// PERF: a look at the credit takes a trip to the L2 cache, so only one in so many messages is looked after.
-inline constexpr std::uint32_t messages_between_looks = 16;
+// PERF: a load of the credit takes a trip to the L2 cache, so only one in so many messages loads it.
+inline constexpr std::uint32_t messages_between_credit_samples = 16;
 
 // The leader's books, for the functions here: all of them are the leader's.
 DCUDA_DEVICE endpoint& books_of(rank_state& state) { return state.own.of(exec::lead_access::alone()); }
@@ -20,7 +20,7 @@ DCUDA_DEVICE endpoint& books_of(rank_state& state) { return state.own.of(exec::l
 // Writes an event over the oldest.
 DCUDA_DEVICE void store_event(rank_state& state, const trace_event& event) {
     endpoint& own = books_of(state);
-    const observer_view& to = state.device.observer;
+    const profiler_view& to = state.device.profiler;
     auto* const words = reinterpret_cast<std::uint32_t*>(to.events + (own.doing.events & (to.capacity - 1)));
     store_relaxed(words, static_cast<std::uint32_t>(event.begin), static_cast<std::uint32_t>(event.begin >> 32),
                   event.ticks, event.kind);
@@ -31,11 +31,11 @@ DCUDA_DEVICE void store_event(rank_state& state, const trace_event& event) {
 
 // --- Clocks --------------------------------------------------------------------------------------------------------
 
-// Looks at both clocks. `exactly`: where time is plenty.
-DCUDA_COLD clock_pair look_at_clocks(shared_state shared, bool exactly) {
+// Samples both clocks. `exactly`: where time is plenty.
+DCUDA_COLD clock_pair sample_clocks(shared_state shared, bool exactly) {
     rank_state& state = shared.get();
     endpoint& own = books_of(state);
-    rank_counters& counters = *state.device.observer.counters;
+    rank_counters& counters = *state.device.profiler.counters;
     clock_pair now{clock_ticks(), clock_ns()};
     // The device's clock goes in steps, on some devices of a microsecond: this is the moment of one.
     const clock_pair start = now;
@@ -51,7 +51,7 @@ DCUDA_COLD clock_pair look_at_clocks(shared_state shared, bool exactly) {
 // rank 0 of the device. On the CPU backend it is the same clock.
 DCUDA_COLD void send_clock(shared_state shared) {
     rank_state& state = shared.get();
-    if (!DCUDA_BACKEND_CUDA || state.device_rank != 0 || state.device.observer.traced == 0) return;
+    if (!DCUDA_BACKEND_CUDA || state.device_rank != 0 || state.device.profiler.traced == 0) return;
     for (unsigned i = 0; i < 8; ++i) { // the quickest counts
         const std::uint64_t now_ns = clock_ns();
         send_command(exec::lead_access::alone(), state,
@@ -61,17 +61,17 @@ DCUDA_COLD void send_clock(shared_state shared) {
     }
 }
 
-// At the begin of an observed run, which is that of the operation `init`. One thread.
-DCUDA_COLD void begin_observing(lone_thread, shared_state shared) {
+// At the begin of an profiled run, which is that of the operation `init`. One thread.
+DCUDA_COLD void begin_profile(lone_thread, shared_state shared) {
     rank_state& state = shared.get();
     endpoint& own = books_of(state);
     // PERF: from here on the copy of the view that is near is one of this rank's own part.
-    observer_view& view = state.device.observer;
+    profiler_view& view = state.device.profiler;
     view.counters += state.device_rank;
     if (view.traced != 0) view.events += std::size_t(state.device_rank) * view.capacity;
     rank_counters& counters = *view.counters;
     own.doing.events = 0;
-    const clock_pair now = look_at_clocks(state, true);
+    const clock_pair now = sample_clocks(state, true);
     store_relaxed(&counters.first.ticks, now.ticks);
     store_relaxed(&counters.first.ns, now.ns);
     own.doing.begin = now.ticks;
@@ -81,10 +81,10 @@ DCUDA_COLD void begin_observing(lone_thread, shared_state shared) {
 // From time to time, and at the end of a run: notes how the clocks relate. One thread.
 DCUDA_COLD void relate_clocks(shared_state shared, bool is_last) {
     rank_state& state = shared.get();
-    const clock_pair pair = look_at_clocks(state, is_last);
+    const clock_pair pair = sample_clocks(state, is_last);
     if (is_last)
         send_clock(state);
-    else if (DCUDA_BACKEND_CUDA && state.device.observer.traced != 0)
+    else if (DCUDA_BACKEND_CUDA && state.device.profiler.traced != 0)
         store_event(state, {pair.ticks, 0, static_cast<std::uint32_t>(event_kind::clock),
                             static_cast<std::uint32_t>(pair.ns), static_cast<std::uint32_t>(pair.ns >> 32), 0, 0});
 }
@@ -98,14 +98,14 @@ DCUDA_COLD void begin_blocked(lone_thread leader, shared_state shared) {
 DCUDA_COLD void end_blocked(lone_thread leader, shared_state shared, waiting kind) {
     rank_state& state = shared.get();
     const endpoint& own = state.own.of(leader);
-    rank_counters& counters = *state.device.observer.counters;
+    rank_counters& counters = *state.device.profiler.counters;
     add_relaxed(kind == waiting::ring_space ? &counters.ring_full_ticks : &counters.mailbox_full_ticks,
                 clock_ticks() - own.doing.blocked_since);
 }
 
 // --- Operations ----------------------------------------------------------------------------------------------------
 
-// All threads of the rank, when an operation begins in an observed run.
+// All threads of the rank, when an operation begins in an profiled run.
 DCUDA_DEVICE void begin_operation(rank_state& state) {
     exec::align_turns(); // the operation itself begins with a barrier
     if (!exec::is_leader()) return;
@@ -136,10 +136,10 @@ DCUDA_DEVICE void count_message(rank_state& state, rank_counters& counters, trac
     if (bytes != 0) add_relaxed(&ways.bytes, bytes);
     if (Kind == event_kind::put || path == event_path::network || way.queue == nullptr) return;
     if (own.doing.is_direct == 0) {
-        event.kind |= event_mailed;
-        add_relaxed(&counters.mailed, 1);
+        event.kind |= event_through_mailbox;
+        add_relaxed(&counters.through_mailbox, 1);
     }
-    if (way.sent.messages % messages_between_looks != 0) return;
+    if (way.sent.messages % messages_between_credit_samples != 0) return;
     const std::uint32_t credit = load_relaxed(way.credit);
     raise_relaxed(&counters.mailbox_messages, (way.sent.messages - credit) & 0xffff);
     raise_relaxed(&counters.mailbox_packets, (way.sent.packets - (credit >> 16)) & 0xffff);
@@ -174,33 +174,39 @@ DCUDA_DEVICE operation_counters counters_of(event_kind kind, rank_counters& coun
     }
 }
 
-// All threads of the rank, when the operation has ended. `peer`: the target's number in its communicator, or how many
-// notifications were waited for; `window`: its id, or of notify the communicator; of init the multiprocessor.
+// What an event says of its operation, beside its kind and time.
+struct event_fields {
+    int tag = 0;              // or the communicator of a collective operation
+    int peer = 0;             // the target's number in its communicator, or how many notifications were waited for
+    std::uint32_t window = 0; // its id; of notify the communicator; of init the multiprocessor
+    std::size_t bytes = 0;
+};
+
+// All threads of the rank, when the operation has ended.
 // PERF: the kind is known when this is compiled, since one thread's instructions are what an event costs.
 template <event_kind Kind>
-DCUDA_DEVICE void end_operation(rank_state& state, int tag = 0, int peer = 0, std::uint32_t window = 0,
-                                std::size_t bytes = 0) {
+DCUDA_DEVICE void end_operation(rank_state& state, const event_fields& fields) {
     exec::align_turns(); // another thread may have acted for the rank
     if (exec::is_leader()) {
         endpoint& own = books_of(state);
-        const observer_view& to = state.device.observer;
+        const profiler_view& to = state.device.profiler;
         rank_counters& counters = *to.counters;
         const std::uint64_t now = clock_ticks(), ticks = now - own.doing.begin;
         trace_event event{own.doing.begin,
                           static_cast<std::uint32_t>(ticks),
                           static_cast<std::uint32_t>(Kind) | static_cast<std::uint32_t>(ticks >> 32) << 16,
-                          static_cast<std::uint32_t>(tag),
-                          static_cast<std::uint32_t>(peer),
-                          static_cast<std::uint32_t>(bytes),
-                          window};
+                          static_cast<std::uint32_t>(fields.tag),
+                          static_cast<std::uint32_t>(fields.peer),
+                          static_cast<std::uint32_t>(fields.bytes),
+                          fields.window};
         if constexpr (Kind == event_kind::put || Kind == event_kind::put_notify || Kind == event_kind::notify)
-            count_message<Kind>(state, counters, event, bytes);
-        event.window = (event.window & 0xffff) | static_cast<std::uint32_t>(bytes >> 32) << 16;
+            count_message<Kind>(state, counters, event, fields.bytes);
+        event.window = (event.window & 0xffff) | static_cast<std::uint32_t>(fields.bytes >> 32) << 16;
         const operation_counters used = counters_of(Kind, counters);
         if (used.count != nullptr) add_relaxed(used.count, 1);
         if (used.ticks != nullptr) add_relaxed(used.ticks, ticks);
         if (to.traced != 0) store_event(state, event);
-        if (Kind == event_kind::finish || now - own.doing.clock_at >= ticks_between_looks)
+        if (Kind == event_kind::finish || now - own.doing.clock_at >= ticks_between_clock_samples)
             exec::far(relate_clocks)(state, Kind == event_kind::finish);
     }
     exec::align_turns();
@@ -212,7 +218,7 @@ DCUDA_DEVICE void end_operation(rank_state& state, int tag = 0, int peer = 0, st
 DCUDA_COLD void begin_range(shared_state shared, const char* name, std::uint32_t length_and_flags,
                             std::uint32_t number) {
     rank_state& state = shared.get();
-    if (state.device.observer.traced == 0) return;
+    if (state.device.profiler.traced == 0) return;
     const auto place = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(name));
     store_event(state,
                 {clock_ticks(), 0, static_cast<std::uint32_t>(event_kind::range_begin),
@@ -221,17 +227,17 @@ DCUDA_COLD void begin_range(shared_state shared, const char* name, std::uint32_t
 
 DCUDA_COLD void end_range(shared_state shared) {
     rank_state& state = shared.get();
-    if (state.device.observer.traced == 0) return;
+    if (state.device.profiler.traced == 0) return;
     store_event(state, {clock_ticks(), 0, static_cast<std::uint32_t>(event_kind::range_end), 0, 0, 0, 0});
 }
 
 // From its construction to its end; rank::range.
 class range_scope {
 public:
-    DCUDA_DEVICE range_scope(shared_state state, std::uint32_t observed, const char* name,
+    DCUDA_DEVICE range_scope(shared_state state, std::uint32_t profiled, const char* name,
                              std::uint32_t length_and_flags, std::uint32_t number)
-        : state_(state), observed_(observed) {
-        if (observed_ == 0) return;
+        : state_(state), profiled_(profiled) {
+        if (profiled_ == 0) return;
         exec::align_turns();
         if (exec::is_leader()) exec::far(begin_range)(state_, name, length_and_flags, number);
         exec::align_turns();
@@ -242,8 +248,8 @@ public:
 
     // Ends the range before its scope does.
     DCUDA_DEVICE void end() {
-        if (observed_ == 0 || exec::is_unwinding()) return; // a run that fails leaves it open
-        observed_ = 0;
+        if (profiled_ == 0 || exec::is_unwinding()) return; // a run that fails leaves it open
+        profiled_ = 0;
         exec::align_turns();
         if (exec::is_leader()) exec::far(end_range)(state_);
         exec::align_turns();
@@ -251,7 +257,7 @@ public:
 
 private:
     shared_state state_;
-    std::uint32_t observed_;
+    std::uint32_t profiled_;
 };
 
 } // namespace dcuda::detail

@@ -1,6 +1,6 @@
-// The courier: a small kernel beside the user's that makes deliveries in device memory for the host
+// The delivery kernel: a small kernel beside the user's that makes deliveries in device memory for the host
 // (runtime/delivery.hpp). The host cannot do that itself while a kernel runs: a copy by the driver takes 5 us, and
-// ranks that polled host memory would all have to cross PCIe for every look.
+// ranks that polled host memory would all have to cross PCIe for every poll.
 #pragma once
 
 #include "dcuda/detail/mailbox.hpp"
@@ -15,51 +15,51 @@ inline constexpr unsigned most_copies = commands_of_look; // at a time
 
 // A delivery whose payload lies in host memory. Warps copy it in parts, each with as many loads as are under way at
 // once.
-struct courier_copy {
+struct delivery_copy {
     std::byte* target;
     const std::byte* source;
     std::uint32_t bytes;
     std::uint32_t* counter; // to notify then, or null
 };
-inline constexpr unsigned courier_flight = 4; // loads of 16 bytes, per thread
-inline constexpr std::uint32_t courier_part_bytes = 32 * courier_flight * 16;
+inline constexpr unsigned delivery_loads = 4; // loads of 16 bytes, per thread
+inline constexpr std::uint32_t delivery_part_bytes = 32 * delivery_loads * 16;
 
-struct courier_state {
-    std::uint32_t next;     // the command that the courier waits for
+struct delivery_state {
+    std::uint32_t next;     // the command that the delivery kernel waits for
     std::uint32_t reported; // up to here the host knows what is done
     std::uint32_t ends;     // 1: the host wants no more
     std::uint32_t count;
-    courier_copy copies[most_copies]; // for all threads; none overlaps another
+    delivery_copy copies[most_copies]; // for all threads; none overlaps another
 };
 
-DCUDA_DEVICE std::uint32_t* counter_of(const courier_task& task, std::uint32_t rank, std::uint32_t tag) {
+DCUDA_DEVICE std::uint32_t* counter_of(const delivery_task& task, std::uint32_t rank, std::uint32_t tag) {
     return tag == no_tag ? nullptr : task.counters + std::size_t(rank) * task.tags + tag;
 }
 
 // Makes deliveries until there are some for all threads. The first warp.
 //
-// ORDER command-publish -> command-observe: packets vouch for their payload.
+// ORDER command-publish -> command-observe: the sequence number of a packet comes with its payload.
 // ORDER notify-publish: the stores of all lanes come before the fence of each lane (the warp's barrier), and that
 // before each lane's additions, so a notification comes after all payload before it. Payload that a copy engine has
 // placed was complete, in the device's memory, before the host asked for the notification. ORDER slot-free: what the
-// courier has read and placed comes before the host learns that it is done. PERF: a look has to cross PCIe and back.
-// While nothing comes, only the next two commands are looked at, then sixteen at once, two packets per lane. More looks
-// under way bring nothing: those of a warp to one line are answered one after the other (H200, 2026-11-22). A fence
-// takes 0.2 us, so notifications without payload do without.
-DCUDA_DEVICE void deliver_small(const courier_task& task, courier_state& state) {
+// delivery kernel has read and placed comes before the host learns that it is done. PERF: a poll has to cross PCIe and
+// back. While nothing comes, only the next two commands are polled, then sixteen at once, two packets per lane. More
+// looks under way bring nothing: those of a warp to one line are answered one after the other (H200, 2026-11-22). A
+// fence takes 0.2 us, so notifications without payload do without.
+DCUDA_DEVICE void deliver_small(const delivery_task& task, delivery_state& state) {
     const warp_group all{threadIdx.x, 32};
     const unsigned lane = all.index;
     constexpr unsigned idle_lanes = 2 * packets_per_command, parts = commands_of_look / commands_of_warp;
     unsigned lanes = idle_lanes;
     bool unreleased = true; // payload that was stored since the last fence, also by the other warps
     for (std::uint32_t next = state.next;;) {
-        packet looked[parts];
+        packet polled[parts];
         DCUDA_UNROLL
         for (unsigned part = 0; part < parts; ++part) {
             const std::uint32_t mine = next + part * commands_of_warp + lane / packets_per_command;
-            looked[part].sequence = mine; // not what is expected
+            polled[part].sequence = mine; // not what is expected
             if (lane < lanes && (part == 0 || lanes == 32))
-                looked[part] = load_packet<order_tag::command_observe>(
+                polled[part] = load_packet<order_tag::command_observe>(
                     task.slots + std::size_t(mine % delivery_capacity) * packets_per_command +
                         lane % packets_per_command,
                     mine + 1);
@@ -69,7 +69,7 @@ DCUDA_DEVICE void deliver_small(const courier_task& task, courier_state& state) 
         lanes = idle_lanes;
         DCUDA_UNROLL
         for (unsigned part = 0; part < parts; ++part) {
-            const packet& got = looked[part];
+            const packet& got = polled[part];
             const unsigned missing = ~vote(all, got.sequence == next + lane / packets_per_command + 1);
             const unsigned there = (missing == 0 ? 32 : lowest(missing)) / packets_per_command; // commands
             if (part == 0 && all.leads() && next != state.reported &&
@@ -98,7 +98,7 @@ DCUDA_DEVICE void deliver_small(const courier_task& task, courier_state& state) 
                 auto* const place = reinterpret_cast<std::byte*>(address);
                 unsigned commands = 1;
                 if (kind == delivery_kind::copy) {
-                    // Of two puts to one place the later wins: it waits for the next look.
+                    // Of two puts to one place the later wins: it waits for the next poll.
                     if (copies == most_copies ||
                         vote(all, lane < copies && begin < address + bytes && address < end) != 0)
                         break;
@@ -137,7 +137,7 @@ DCUDA_DEVICE void deliver_small(const courier_task& task, courier_state& state) 
             }
             send_notifications();
             next += taken;
-            if (taken < commands_of_warp) break; // what follows is for the next look
+            if (taken < commands_of_warp) break; // what follows is for the next poll
         }
         if (all.leads()) {
             state.next = next;
@@ -155,30 +155,30 @@ DCUDA_DEVICE bool copy_part(std::byte* target, const std::byte* source, std::uin
         reinterpret_cast<std::uintptr_t>(target) | reinterpret_cast<std::uintptr_t>(source) | bytes;
     if (all % sizeof(Word) != 0) return false;
     const std::uint32_t words = bytes / sizeof(Word);
-    for (std::uint32_t i = lane; i < words; i += 32 * courier_flight) {
-        Word parts[courier_flight];
+    for (std::uint32_t i = lane; i < words; i += 32 * delivery_loads) {
+        Word parts[delivery_loads];
         DCUDA_UNROLL
-        for (unsigned k = 0; k < courier_flight; ++k)
+        for (unsigned k = 0; k < delivery_loads; ++k)
             if (i + 32 * k < words) parts[k] = reinterpret_cast<const Word*>(source)[i + 32 * k];
         DCUDA_UNROLL
-        for (unsigned k = 0; k < courier_flight; ++k)
+        for (unsigned k = 0; k < delivery_loads; ++k)
             if (i + 32 * k < words) reinterpret_cast<Word*>(target)[i + 32 * k] = parts[k];
     }
     return true;
 }
 
 // All threads: the warps take the parts of all copies in turn.
-DCUDA_DEVICE void make_copies(const courier_state& state) {
+DCUDA_DEVICE void make_copies(const delivery_state& state) {
     // ORDER command-observe: the payload lies in host memory, where other payload may have lain before.
     acquire_packet<order_tag::command_observe>(scope::system);
     const unsigned lane = threadIdx.x % 32, warps = blockDim.x / 32;
     unsigned part = threadIdx.x / 32; // counted from the begin of copy i
     for (unsigned i = 0; i < state.count; ++i) {
-        const courier_copy& what = state.copies[i];
-        const unsigned parts = (what.bytes + courier_part_bytes - 1) / courier_part_bytes;
+        const delivery_copy& what = state.copies[i];
+        const unsigned parts = (what.bytes + delivery_part_bytes - 1) / delivery_part_bytes;
         for (; part < parts; part += warps) {
-            const std::uint32_t at = part * courier_part_bytes, left = what.bytes - at;
-            const std::uint32_t bytes = left < courier_part_bytes ? left : courier_part_bytes;
+            const std::uint32_t at = part * delivery_part_bytes, left = what.bytes - at;
+            const std::uint32_t bytes = left < delivery_part_bytes ? left : delivery_part_bytes;
             if (!copy_part<uint4>(what.target + at, what.source + at, bytes, lane) &&
                 !copy_part<std::uint32_t>(what.target + at, what.source + at, bytes, lane))
                 copy_part<std::byte>(what.target + at, what.source + at, bytes, lane);
@@ -189,8 +189,8 @@ DCUDA_DEVICE void make_copies(const courier_state& state) {
 
 // Templates are kernels without a home, as a header needs it.
 template <class>
-__global__ void __launch_bounds__(most_courier_threads) courier_kernel(courier_task task) {
-    __shared__ courier_state state;
+__global__ void __launch_bounds__(most_delivery_threads) delivery_kernel(delivery_task task) {
+    __shared__ delivery_state state;
     if (threadIdx.x == 0) {
         state.next = state.reported = state.ends = state.count = 0;
         store_relaxed(task.started, 1);

@@ -17,26 +17,25 @@ struct path_statistics {
 
 /// What one rank has done. Times are those that the rank's first thread has seen, in nanoseconds.
 struct rank_statistics {
-    int rank = 0;                      ///< in the world
-    path_statistics local,             ///< to ranks of this device
-        peer,                          ///< to ranks of devices whose memory is mapped
-        network;                       ///< to ranks that are reached over a network
-    std::uint64_t mailed = 0;          ///< of the notified puts and notifications those that went through a mailbox
-    std::uint64_t waits = 0,           ///< calls of wait_notifications
-        tests = 0,                     ///< calls of test_notifications
-        flushes = 0,                   ///< calls of flush
-        barriers = 0,                  ///< calls of barrier
-        windows = 0;                   ///< windows created
-    std::uint64_t put_ns = 0,          ///< in puts and notifications
-        wait_ns = 0,                   ///< in waits
-        flush_ns = 0;                  ///< in flushes
-    std::uint64_t barrier_ns = 0;      ///< with the start and the end of the kernel, where all ranks meet
-    std::uint64_t window_ns = 0;       ///< creating and freeing windows
-    std::uint64_t ring_full_ns = 0;    ///< of all that: waiting for space in the command ring
-    std::uint64_t mailbox_full_ns = 0; ///< of all that: waiting for space in a target's mailbox
-    std::uint64_t mailbox_messages =
-                      0,     ///< most that were on the way to one target at a time by mail (a sample of 1 in 16)
-        mailbox_packets = 0; ///< most packets of them, likewise by mail
+    int rank = 0;                       ///< in the world
+    path_statistics local,              ///< to ranks of this device
+        peer,                           ///< to ranks of devices whose memory is mapped
+        network;                        ///< to ranks that are reached over a network
+    std::uint64_t mailed = 0;           ///< of the notified puts and notifications those that went through a mailbox
+    std::uint64_t waits = 0,            ///< calls of wait_notifications
+        tests = 0,                      ///< calls of test_notifications
+        flushes = 0,                    ///< calls of flush
+        barriers = 0,                   ///< calls of barrier
+        windows = 0;                    ///< windows created
+    std::uint64_t put_ns = 0,           ///< in puts and notifications
+        wait_ns = 0,                    ///< in waits
+        flush_ns = 0;                   ///< in flushes
+    std::uint64_t barrier_ns = 0;       ///< with the start and the end of the kernel, where all ranks meet
+    std::uint64_t window_ns = 0;        ///< creating and freeing windows
+    std::uint64_t ring_full_ns = 0;     ///< of all that: waiting for space in the command ring
+    std::uint64_t mailbox_full_ns = 0;  ///< of all that: waiting for space in a target's mailbox
+    std::uint64_t mailbox_messages = 0, ///< most on the way to one target at a time (1 in 16 is looked at)
+        mailbox_packets = 0;            ///< most packets, likewise
 };
 
 /// What the ranks of one device have done: runtime::statistics.

@@ -33,5 +33,7 @@ mkdir -p build/docs-api
 doxygen docs/Doxyfile
 scripts/api_reference.py build/docs-api/xml build/docs-api/pages
 # Material for MkDocs tells each build of what another product will bring.
-NO_MKDOCS_2_WARNING=1 "$venv/bin/mkdocs" build --strict --clean $quiet
+# (MkDocs' own --quiet would also keep --strict from seeing warnings.)
+NO_MKDOCS_2_WARNING=1 "$venv/bin/mkdocs" build --strict --clean >build/docs.log 2>&1 || { cat build/docs.log >&2; exit 1; }
+[ -n "$quiet" ] || cat build/docs.log
 echo "docs: build/site/index.html"

@@ -12,6 +12,8 @@ ROOT = Path(__file__).resolve().parent.parent
 API = ROOT / "build/docs-api/pages"
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 LANGUAGES = {".cu": "cpp", ".cuh": "cpp", ".hpp": "cpp", ".cpp": "cpp", ".h": "cpp", ".py": "python", ".sh": "sh"}
+# A list right below a paragraph: on a forge it is one, for MkDocs it needs an empty line.
+LIST = re.compile(r"^([^\s|#>-].*\n)(?=- |1\. )", re.MULTILINE)
 PICTURES = {".png", ".svg"}
 FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 
@@ -95,4 +97,7 @@ def on_page_markdown(markdown, page, config, files):
         return f"{mark}[{text}]({posixpath.relpath(uri, posixpath.dirname(page.file.src_uri))}{heading or ''})"
 
     parts = FENCED.split(markdown)
-    return "".join(part if part.startswith("```") else LINK.sub(rewritten, part) for part in parts)
+    for at, part in enumerate(parts):
+        if not part.startswith("```"):
+            parts[at] = LIST.sub(r"\1\n", LINK.sub(rewritten, part))
+    return "".join(parts)

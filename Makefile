@@ -1,6 +1,7 @@
 # make demo   build dCUDA, smooth the terrain of data/ on several devices, picture in demo/
 # make test   build and run the tests
 # make bench  build and run the benchmarks
+# make docs   build the documentation's site in build/site
 # make clean
 #
 # The backend is cuda where there are nvcc and a GPU, else cpu; BACKEND=cpu or BACKEND=cuda says otherwise.
@@ -20,7 +21,7 @@ export CMAKE_GENERATOR := Ninja
 endif
 endif
 
-.PHONY: demo test bench clean dependencies configure
+.PHONY: demo test bench docs clean dependencies configure
 
 demo: configure
 	@echo "Building the library and one program, $(JOBS) compilers at a time: about a minute on two cores."
@@ -36,6 +37,9 @@ test: configure
 
 bench: configure
 	cmake --build $(BUILD) --parallel $(JOBS) --target bench
+
+docs:
+	scripts/build_docs.sh
 
 # Many files in one: a fresh build takes a quarter of the time. Who changes files builds by the presets.
 configure: dependencies

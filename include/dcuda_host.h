@@ -1,5 +1,6 @@
-// The published dCUDA interface, host side (Gysi, Baer, Hoefler: dCUDA, SC16, and the optimised-dCUDA thesis): thin
-// forwarders to dcuda/host.hpp. Errors print a message and end the process with a non-zero status.
+/// @file
+/// The published dCUDA interface, host side (Gysi, Baer, Hoefler: dCUDA, SC16, and the optimised-dCUDA thesis): thin
+/// forwarders to dcuda/host.hpp. Errors print a message and end the process with a non-zero status.
 #pragma once
 
 #include <cstdio>
@@ -12,14 +13,18 @@
 using std::vector;
 #endif
 
+/// A kernel of the published interface: its one argument is the context.
 typedef void (*dcuda_kernel_t)(dcuda::context);
+/// Where this process's ranks are in the system.
 using dcuda_rank_info = dcuda::rank_info;
 
+/// What dcuda_host_init makes and dcuda_host_finish ends.
 struct dcuda_host_context {
-    dcuda::runtime runtime;
-    dcuda_kernel_t kernel;
-    dcuda::launch_config config;
+    dcuda::runtime runtime;      ///< the connections of the job
+    dcuda_kernel_t kernel;       ///< what dcuda_host_run runs
+    dcuda::launch_config config; ///< how many threads a rank has
 };
+/// How the host's functions name it.
 typedef struct dcuda_host_context* dcuda_host_context_handle;
 
 namespace dcuda::detail {
@@ -67,9 +72,9 @@ private:
 
 } // namespace dcuda::detail
 
-// Connects all processes and fixes the number of ranks: as many blocks of `threads_per_rank` threads as are co-resident
-// for this kernel, or fewer if asked (--dcuda-ranks=N, DCUDA_RANKS_PER_DEVICE). Collective over the processes.
-// Arguments that do not begin with --dcuda- are the program's.
+/// Connects all processes and fixes the number of ranks: as many blocks of `threads_per_rank` threads as are
+/// co-resident for this kernel, or fewer if asked (--dcuda-ranks=N, DCUDA_RANKS_PER_DEVICE). Collective over the
+/// processes. Arguments that do not begin with --dcuda- are the program's.
 inline void dcuda_host_init(int argc, char* argv[], dcuda_host_context_handle* ctx, dcuda_kernel_t kernel,
                             int threads_per_rank) {
     *ctx = dcuda::detail::or_exit([&] {
@@ -86,13 +91,13 @@ inline void dcuda_host_init(int argc, char* argv[], dcuda_host_context_handle* c
     });
 }
 
-// Where this process's ranks are in the system.
+/// Where this process's ranks are in the system. Each process by itself.
 inline void dcuda_host_get_rank_info(dcuda_host_context_handle ctx, dcuda_rank_info* rank_info) {
     *rank_info = ctx->runtime.info();
 }
 
-// Copies gpu_size bytes at gpu_data to the device, runs the kernel, copies them back. Returns the kernel's time in
-// milliseconds. Collective over the processes; may be called again.
+/// Copies gpu_size bytes at gpu_data to the device, runs the kernel, copies them back. Returns the kernel's time in
+/// milliseconds. Collective over the processes; may be called again.
 inline double dcuda_host_run(dcuda_host_context_handle ctx, void* gpu_data = nullptr, std::size_t gpu_size = 0) {
     return dcuda::detail::or_exit([&] {
         const dcuda::detail::device_copy data(gpu_data, gpu_size);
@@ -103,8 +108,8 @@ inline double dcuda_host_run(dcuda_host_context_handle ctx, void* gpu_data = nul
     });
 }
 
-// Milliseconds, one entry per stop of the CPU timer in the last run.
+/// Milliseconds, one entry per stop of the CPU timer in the last run. Each process by itself.
 inline std::vector<double> dcuda_host_get_timings(dcuda_host_context_handle ctx) { return ctx->runtime.timings(); }
 
-// Leaves the job.
+/// Leaves the job and frees `ctx`. Every process calls it last.
 inline void dcuda_host_finish(dcuda_host_context_handle ctx) { delete ctx; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks that what the documents quote is what is built: a code block below `<!-- from: FILE -->` must stand in that
-file, word for word.
+file, word for word. All C++ code of the tutorial is quoted so.
 
     scripts/check_listings.py
 """
@@ -20,6 +20,8 @@ def main():
         found += len(blocks)
         if len(blocks) != text.count("<!-- from:"):
             wrong.append(f"{document.relative_to(root)}: a `<!-- from: FILE -->` without a code block below it")
+        if "tutorial" in document.parts and len(blocks) != text.count("```cpp"):
+            wrong.append(f"{document.relative_to(root)}: C++ code that is not quoted from a file")
         for name, code in blocks:
             if not (root / name).is_file() or code not in (root / name).read_text():
                 wrong.append(f"{document.relative_to(root)}: this is not in {name}:\n{code}")

@@ -91,6 +91,9 @@ if [ -n "$ci" ]; then
     need_command ninja-build ninja
     need_command clang-format clang-format
     need_command spin spin
+    # For scripts/build_docs.sh.
+    need_command doxygen doxygen
+    python3 -c "import ensurepip, venv" 2>/dev/null || missing+=(python3-venv)
     # dcuda-bench --plot draws with it.
     python3 -c "import matplotlib" 2>/dev/null || missing+=(python3-matplotlib)
 fi

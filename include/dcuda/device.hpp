@@ -1,4 +1,5 @@
-// The device side: what a rank does inside a running kernel.
+/// @file
+/// The device side: what a rank does inside a running kernel.
 #pragma once
 
 #include "dcuda/detail/operations.hpp"
@@ -13,120 +14,139 @@ namespace dcuda::detail {
 
 namespace dcuda {
 
-// What the library keeps of a rank, in its block's shared memory: `__shared__ dcuda::state state;`
+/// What the library keeps of a rank, in its block's shared memory: `__shared__ dcuda::state state;`
 using state = detail::rank_state;
 
-// A rank: the calling thread block. Construct one at the top of the kernel, in all threads of the block. Unless a
-// function says "one thread", all threads of the block call it, with the same arguments, like __syncthreads().
-//
-// A violated contract (bounds, rank, tag, window) ends the run: runtime::run throws and names rank and operation.
-//
-// Order: puts and notifications from one rank to one other rank arrive in the order in which they were issued. A
-// notification is seen only after the data of every earlier put of its source to that rank. Nothing orders
-// notifications of different sources. Notifications order puts, not ordinary stores: to memory that ranks of a device
-// share by pointers, use barrier(device), or flush() before notify().
+/// A rank: the calling thread block. Construct one at the top of the kernel, in all threads of the block. Unless a
+/// function says "any thread" or "any single thread", all threads of the block call it, with the same arguments, like
+/// __syncthreads().
+///
+/// A violated contract (bounds, rank, tag, window) ends the run: runtime::run throws and names rank and operation.
+///
+/// Order: puts and notifications from one rank to one other rank arrive in the order in which they were issued. A
+/// notification is seen only after the data of every earlier put of its source to that rank. Nothing orders
+/// notifications of different sources. Notifications order puts, not ordinary stores: to memory that ranks of a device
+/// share by pointers, use barrier(device), or flush() before notify().
 class rank {
 public:
-    // Waits for all ranks of the system.
+    /// All threads of the rank, all ranks; `from_host` is the kernel's first argument, `shared` lies in the block's
+    /// shared memory. Waits for all ranks of the system.
     DCUDA_DEVICE rank(context from_host, state& shared) : state_(shared), profiled_(from_host.profiled) {
         detail::init(from_host, state_.get());
     }
 
-    // Waits for all ranks of the system: no rank ends while another may still put into its windows.
+    /// All threads of the rank, all ranks. Waits for all ranks of the system: no rank ends while another may still put
+    /// into its windows.
     DCUDA_DEVICE ~rank() noexcept(false) { finish(); }
     rank(const rank&) = delete;
     rank& operator=(const rank&) = delete;
 
-    // Ends the rank before the destructor does. Nothing but the destructor may follow.
+    /// Ends the rank before the destructor does. All threads of the rank, all ranks. Nothing but the destructor may
+    /// follow.
     DCUDA_DEVICE void finish() { detail::finish(state_.get()); }
 
-    // This rank's number in the communicator, and the number of ranks there. One thread.
+    /// This rank's number in the communicator, from 0. Any single thread may call it.
     DCUDA_DEVICE int id(communicator comm = world) const { return detail::comm_rank(state_.get(), comm); }
+    /// The number of ranks in the communicator. Any single thread may call it.
     DCUDA_DEVICE int size(communicator comm = world) const { return detail::comm_size(state_.get(), comm); }
 
-    // Waits until all ranks of the communicator have called it. What they wrote before is visible after, and their puts
-    // have arrived: those with a notification at least as far as their target can see.
+    /// Waits until all ranks of the communicator have called it. What they wrote before is visible after, and their
+    /// puts have arrived: those with a notification at least as far as their target can see.
     DCUDA_DEVICE void barrier(communicator comm) {
         detail::perform<detail::barrier_operation>(state_, is_profiled(), comm);
     }
 
-    // Opens `bytes` bytes at `base` for puts by the ranks of the communicator. All of them call it; base and bytes may
-    // differ, bytes may be 0, and windows may overlap: how puts come into one of them, window_kind says. With several
-    // processes, base must be cudaMalloc memory (CPU backend: from its cudaMalloc). The window has no memory of its
-    // own: freeing it leaves the memory alone.
+    /// Opens `bytes` bytes at `base` for puts by the ranks of the communicator. All of them call it; base and bytes may
+    /// differ, bytes may be 0, and windows may overlap: how puts come into one of them, window_kind says. With several
+    /// processes, base must be cudaMalloc memory (CPU backend: from its cudaMalloc). The window has no memory of its
+    /// own: freeing it leaves the memory alone. On return all ranks of the communicator may put into it. If there are
+    /// too many windows (options::max_windows), all ranks get a window that is false, and the host prints the reason;
+    /// memory that other processes cannot map ends the run (error_code::no_path).
     DCUDA_DEVICE window create_window(communicator comm, void* base, std::size_t bytes,
                                       window_kind kind = window_kind::usual) {
         return detail::perform<detail::create_window_operation>(state_, is_profiled(), comm, base, bytes, kind);
     }
 
-    // Closes the window. All ranks of its communicator call it. On return all puts to it are complete, and its memory
-    // is the rank's own again.
+    /// Closes the window. All ranks of its communicator call it. On return all puts to it are complete, and its memory
+    /// is the rank's own again. A window that is not open any more ends the run (error_code::device_fault).
     DCUDA_DEVICE void free_window(window win) {
         detail::perform<detail::free_window_operation>(state_, is_profiled(), win);
     }
 
-    // Copies `bytes` bytes at `source` to the window of `target` (its number in the window's communicator), `offset`
-    // bytes from the window's base. Reads the source when all threads of the rank have called it. Returns when issued:
-    // source may change after flush(), or after a notification that proves the arrival. Source and target ranges are
-    // the same (nothing is copied then) or do not overlap. Does not wait for the target, unless the put has more than
-    // 64 KiB and goes over bytes of small notified puts that the target has not taken.
+    /// Copies `bytes` bytes at `source` to the window of `target` (its number in the window's communicator), `offset`
+    /// bytes from the window's base. Reads the source when all threads of the rank have called it. Returns when issued:
+    /// source may change after flush(), or after a notification that proves the arrival. Source and target ranges are
+    /// the same (nothing is copied then) or do not overlap. Does not wait for the target, unless the put has more than
+    /// 64 KiB and goes over bytes of small notified puts that the target has not taken. All threads of the rank call
+    /// it; bounds that the window does not have, a wrong target or a closed window end the run
+    /// (error_code::device_fault).
     DCUDA_DEVICE void put(window win, int target, std::size_t offset, std::size_t bytes, const void* source) {
         detail::perform<detail::put_operation>(state_, is_profiled(), win, target, offset, bytes, source);
     }
 
-    // put, then adds one to the target's counter of notifications with this tag. The data is in the window when the
-    // target has seen the notification, or when flush() of this rank or free_window() has returned; not earlier, if it
-    // is small (DCUDA_SMALL_PUT_BYTES) and the window is no direct one. The source of a small one may change when the
-    // block has met after the call.
+    /// put, then adds one to the target's counter of notifications with this tag. The data is in the window when the
+    /// target has seen the notification, or when flush() of this rank or free_window() has returned; not earlier, if it
+    /// is small (DCUDA_SMALL_PUT_BYTES) and the window is no direct one. The source of a small one may change when the
+    /// block has met after the call. Tags count from 0 to options::tags - 1; others end the run
+    /// (error_code::device_fault).
     DCUDA_DEVICE void put_notify(window win, int target, std::size_t offset, std::size_t bytes, const void* source,
                                  int tag) {
         detail::perform<detail::put_notify_operation>(state_, is_profiled(), win, target, offset, bytes, source, tag);
     }
 
-    // Adds one to the target's counter of notifications with this tag; the target sees it after all earlier puts of
-    // this rank to it.
+    /// Adds one to the target's counter of notifications with this tag; the target sees it after all earlier puts of
+    /// this rank to it. `target` is its number in the communicator. Returns when issued, and does not wait for the
+    /// target.
     DCUDA_DEVICE void notify(int target, communicator comm, int tag) {
         detail::perform<detail::notify_operation>(state_, is_profiled(), target, comm, tag);
     }
 
-    // Waits until `count` notifications with this tag have arrived and consumes them. What their sources put before is
-    // then visible to all threads of the rank. Ends the run with an error after the runtime's wait_timeout, if one is
-    // set, and when nothing moves anywhere any more (deadlock).
+    /// Waits until `count` notifications with this tag have arrived and consumes them. What their sources put before is
+    /// then visible to all threads of the rank. Ends the run with an error after the runtime's wait_timeout, if one is
+    /// set, and when nothing moves anywhere any more (deadlock). A tag that is
+    /// none, or a negative count, ends it, too (error_code::device_fault).
     DCUDA_DEVICE void wait_notifications(int tag, int count) {
         detail::perform<detail::wait_operation>(state_, is_profiled(), tag, count);
     }
 
-    // The same if they have arrived already; else returns false at once and consumes nothing.
+    /// The same as wait_notifications, and true, if they have arrived already; else returns false at once and consumes
+    /// nothing. All threads of the rank call it and get the same answer.
     DCUDA_DEVICE bool test_notifications(int tag, int count) {
         return detail::perform<detail::test_operation>(state_, is_profiled(), tag, count);
     }
 
-    // Returns when all earlier puts of this rank are complete: their data is in the targets' memory, for every rank
-    // that learns of it from this one, and their sources may change. Waits until targets have taken small notified
-    // puts, which they do in any operation; so two ranks may flush at the same time.
+    /// Returns when all earlier puts of this rank are complete: their data is in the targets' memory, for every rank
+    /// that learns of it from this one, and their sources may change. Waits until targets have taken small notified
+    /// puts, which they do in any operation; so two ranks may flush at the same time. All threads of the rank call it.
     DCUDA_DEVICE void flush(window win) { detail::perform<detail::flush_operation>(state_, is_profiled(), win); }
 
-    // The pointer that the host gave to runtime::set_user_data. One thread.
+    /// The pointer that the host gave to runtime::set_user_data; null if it gave none. Any single thread may call it.
     DCUDA_DEVICE void* user_data() const { return detail::user_data(state_.get()); }
 
-    // Starts and stops the device's timer, which runs on the CPU's clock. All ranks of the device call it; the time
-    // runs between the moments when the last of them has called start and stop: runtime::timings.
+    /// Starts the device's timer, which runs on the CPU's clock. All ranks of the device call it; the time runs between
+    /// the moments when the last of them has called start and stop: runtime::timings.
     DCUDA_DEVICE void start_timer() { detail::perform<detail::start_timer_operation>(state_, is_profiled()); }
+    /// Stops the device's timer. All ranks of the device call it.
     DCUDA_DEVICE void stop_timer() { detail::perform<detail::stop_timer_operation>(state_, is_profiled()); }
 
-    // A line that the host prints while the kernel runs, when the line object ends:
-    //     self.log() << "x = " << x;
-    // Any thread may call it; thread 0 of the rank writes, the others do nothing. Lines of a rank stay in order.
+    /// A line that the host prints while the kernel runs, when the line object ends:
+    ///
+    ///     self.log() << "x = " << x;
+    ///
+    /// Any thread may call it; thread 0 of the rank writes, the others do nothing. Lines of a rank stay in order.
     DCUDA_DEVICE detail::log_line log() { return detail::log_line(state_.get()); }
 
-    // A range of the timeline (DCUDA_TRACE), from here to the end of the object's scope or to its end(). The name is a
-    // string literal; with a number the range is shown as "name number". Ranges may nest. Costs a test in runs that are
-    // not traced; in those that are, the threads of the rank meet there on the CPU backend.
-    //     auto inner = self.range("inner points");
+    /// A range of the timeline (DCUDA_TRACE), from here to the end of the object's scope or to its end(). The name is a
+    /// string literal; with a number the range is shown as "name number". Ranges may nest. Costs a test in runs that
+    /// are not traced; in those that are, the threads of the rank meet there on the CPU backend. All threads of the
+    /// rank call it.
+    ///
+    ///     auto inner = self.range("inner points");
     template <std::size_t Size>
     DCUDA_DEVICE detail::range_scope range(const char (&name)[Size]) {
         return {state_, is_profiled() ? 1u : 0u, name, name_length<Size>, 0};
     }
+    /// The same with a number behind the name.
     template <std::size_t Size>
     DCUDA_DEVICE detail::range_scope range(const char (&name)[Size], int number) {
         return {state_, is_profiled() ? 1u : 0u, name, name_length<Size> | detail::range_numbered,
@@ -146,7 +166,7 @@ private:
     std::uint32_t profiled_;
 };
 
-// The block's dynamic shared memory (launch_config::shared_bytes), for both backends. One thread.
+/// The block's dynamic shared memory (launch_config::shared_bytes), for both backends. Any single thread may call it.
 template <class Element>
 DCUDA_DEVICE Element* dynamic_shared() {
     return static_cast<Element*>(detail::exec::dynamic_shared());

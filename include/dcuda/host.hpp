@@ -1,4 +1,5 @@
-// The host side: a runtime connects the processes of a job and runs kernels whose blocks are ranks.
+/// @file
+/// The host side: a runtime connects the processes of a job and runs kernels whose blocks are ranks.
 #pragma once
 
 #include <chrono>
@@ -21,60 +22,67 @@
 
 namespace dcuda {
 
-// What a runtime is built with. A value that is set here wins over the environment variable named beside it, which
-// wins over the default. The processes of a job must agree.
+/// What a runtime is built with. A value that is set here wins over the environment variable named beside it, which
+/// wins over the default. The processes of a job must agree.
 struct options {
-    int ranks_per_device = 0;                  // DCUDA_RANKS_PER_DEVICE; 0: as many as are co-resident (CPU backend: 8)
-    int tags = 0;                              // DCUDA_TAGS; 0: 256; at most 65536
-    int max_windows = 0;                       // DCUDA_MAX_WINDOWS; 0: 64; windows that exist at one time
-    std::chrono::milliseconds wait_timeout{0}; // DCUDA_WAIT_TIMEOUT, in seconds; 0: a wait may take for ever
-    bool count = false;                        // DCUDA_STATS; count what ranks do: runtime::statistics
-    bool measure_energy = false;               // DCUDA_ENERGY; counted and traced runs are measured, too
+    int ranks_per_device = 0; ///< DCUDA_RANKS_PER_DEVICE; 0: as many as are co-resident (CPU backend: 8)
+    int tags = 0;             ///< DCUDA_TAGS; 0: 256; at most 65536
+    int max_windows = 0;      ///< DCUDA_MAX_WINDOWS; 0: 64; windows that exist at one time
+    std::chrono::milliseconds wait_timeout{0}; ///< DCUDA_WAIT_TIMEOUT, in seconds; 0: a wait may take for ever
+    bool count = false;                        ///< DCUDA_STATS; count what ranks do: runtime::statistics
+    bool measure_energy = false;               ///< DCUDA_ENERGY; counted and traced runs are measured, too
 };
 
-// The energy of a run, in joules, as the machine's own counters have it. What is empty is not known; the text beside it
-// says why, and how to get it. Counters are read before and after the kernel, and what else uses the device or the
-// processors counts as well. NVIDIA's counter advances in steps of some 100 ms, so only runs of seconds tell something.
+/// The energy of a run, in joules, as the machine's own counters have it. What is empty is not known; the text beside
+/// it says why, and how to get it. Counters are read before and after the kernel, and what else uses the device or the
+/// processors counts as well. NVIDIA's counter advances in steps of some 100 ms, so only runs of seconds tell
+/// something.
 struct run_energy {
-    std::optional<double> device; // of this process's device
-    std::string device_problem;
-    std::optional<double> cpu; // of all processors of this host
-    std::string cpu_problem;
-    std::optional<double> all_devices, all_cpus; // of the job; each host counts once
+    std::optional<double> device;      ///< of this process's device
+    std::string device_problem;        ///< why it is not known
+    std::optional<double> cpu;         ///< of all processors of this host
+    std::string cpu_problem;           ///< why it is not known
+    std::optional<double> all_devices, ///< of the job
+        all_cpus;                      ///< of the job; each host counts once
 };
 
-// The shape of a kernel launch. The number of blocks is the number of ranks.
+/// The shape of a kernel launch. The number of blocks is the number of ranks.
 struct launch_config {
-    dim3 threads = dim3(128);     // of one rank
-    std::size_t shared_bytes = 0; // dynamic shared memory of one rank
-    int ranks_per_device = 0;     // 0: as the runtime's options say
+    dim3 threads = dim3(128);     ///< of one rank
+    std::size_t shared_bytes = 0; ///< dynamic shared memory of one rank
+    int ranks_per_device = 0;     ///< 0: as the runtime's options say
 
-    // Shared memory of one rank, behind its own, that the library passes large puts through on GPUs that can (sm_90 and
-    // later): at most this much of what this run's ranks leave unused, so it never lowers their number. 0: none. Not
-    // set: up to 64 KiB, as long as half of the multiprocessor's shared memory remains L1 cache.
+    /// Shared memory of one rank, behind its own, that the library passes large puts through on GPUs that can (sm_90
+    /// and later): at most this much of what this run's ranks leave unused, so it never lowers their number. 0: none.
+    /// Not set: up to 64 KiB, as long as half of the multiprocessor's shared memory remains L1 cache.
     std::optional<std::size_t> staging_bytes = {};
 
-    // Whether this run takes part in what DCUDA_TRACE and DCUDA_STATS ask for. Not: it is neither traced nor counted.
+    /// Whether this run takes part in what DCUDA_TRACE and DCUDA_STATS ask for. Not: it is neither traced nor counted.
     bool profiled = true;
 };
 
+/// A process's part in a job: the connections to the other processes, and the device. One object at a time; the thread
+/// that constructs it makes all calls. Functions that are collective are called by all processes of the job, in the
+/// same order.
 class runtime {
 public:
-    // Connects all processes of the job: those that dcuda-run, mpirun, srun or torchrun started, else this one alone.
-    // Collective over the processes. Takes the arguments that begin with --dcuda- (--dcuda-ranks=N, --dcuda-tags=N,
-    // --dcuda-windows=N, --dcuda-wait-timeout=SECONDS) out of argv and leaves the others. Throws dcuda::error.
+    /// Connects all processes of the job: those that dcuda-run, mpirun, srun or torchrun started, else this one alone.
+    /// Collective over the processes. Takes the arguments that begin with --dcuda- (--dcuda-ranks=N, --dcuda-tags=N,
+    /// --dcuda-windows=N, --dcuda-wait-timeout=SECONDS) out of argv and leaves the others. Throws dcuda::error.
     runtime(int& argc, char** argv, options requested = {});
+    /// The same without arguments of a command line.
     explicit runtime(options requested = {});
 
-    // Leaves the job. Never throws. Memory of windows must not be freed by the user before the runs that used it ended.
+    /// Leaves the job. Never throws. Memory of windows must not be freed by the user before the runs that used it
+    /// ended.
     ~runtime();
     runtime(const runtime&) = delete;
     runtime& operator=(const runtime&) = delete;
 
-    // Runs kernel(context, arguments...) once on every device, one block per rank, and returns its time on this device
-    // in milliseconds. Collective over the processes, which must pass the same kernel and configuration; arguments may
-    // differ. Returns when the kernels of all processes have ended. Throws dcuda::error if any rank or process failed;
-    // after a failure the runtime serves no further run.
+    /// Runs kernel(context, arguments...) once on every device, one block per rank, and returns its time on this device
+    /// in milliseconds. Collective over the processes, which must pass the same kernel and configuration; arguments may
+    /// differ. Returns when the kernels of all processes have ended. Throws dcuda::error if any rank or process failed;
+    /// after a failure the runtime serves no further run.
     template <class... Params, class... Args>
     double run(void (*kernel)(context, Params...), const launch_config& config, Args&&... arguments) {
         static_assert((std::is_trivially_copyable_v<Params> && ...), "kernel arguments must be trivially copyable");
@@ -82,31 +90,32 @@ public:
         return run(detail::bind_kernel(kernel, std::forward<Args>(arguments)...), config);
     }
 
-    // How many ranks a run of this kernel would have, and where. Collective over the processes. Throws dcuda::error
-    // (out_of_resources) if more ranks were asked for than fit, naming the limit and the largest number that fits.
+    /// How many ranks a run of this kernel would have, and where. Collective over the processes. Throws dcuda::error
+    /// (out_of_resources) if more ranks were asked for than fit, naming the limit and the largest number that fits.
     template <class... Params>
     rank_info plan(void (*kernel)(context, Params...), const launch_config& config) {
         return plan(detail::kernel_address(kernel), detail::delivery_kernel_address(), config);
     }
 
-    // Where the ranks of this process are. Before the first plan or run the rank fields are 0.
+    /// Where the ranks of this process are. Before the first plan or run the rank fields are 0.
     rank_info info() const;
 
-    // What carries messages between processes that cannot map each other's memory, such as "ofi (tcp;ofi_rxm)". Empty
-    // if all can.
+    /// What carries messages between processes that cannot map each other's memory, such as "ofi (tcp;ofi_rxm)". Empty
+    /// if all can.
     std::string network() const;
 
-    // Memory that every rank of this device finds through rank::user_data() in the following runs. Owned by the caller.
+    /// Memory of the device that every rank of this device finds through rank::user_data() in the following runs. Owned
+    /// by the caller, who keeps it until they have ended.
     void set_user_data(void* device_memory);
 
-    // Energy of the last run that ended well. Nothing is known without options::measure_energy.
+    /// Energy of the last run that ended well. Nothing is known without options::measure_energy.
     run_energy energy() const;
 
-    // Milliseconds between rank::start_timer and rank::stop_timer, one entry per stop, of the last run.
+    /// Milliseconds between rank::start_timer and rank::stop_timer, one entry per stop, of the last run.
     std::vector<double> timings() const;
 
-    // What the ranks of this process's device have done in the runs so far. Throws dcuda::error (invalid_argument) if
-    // nothing is counted: set DCUDA_STATS, DCUDA_TRACE or options::count.
+    /// What the ranks of this process's device have done in the runs so far. Throws dcuda::error (invalid_argument) if
+    /// nothing is counted: set DCUDA_STATS, DCUDA_TRACE or options::count.
     struct statistics statistics() const;
 
 private:

@@ -1,4 +1,5 @@
-// Types that host and device code share.
+/// @file
+/// Types that host and device code share.
 #pragma once
 
 #include <cstddef>
@@ -6,46 +7,52 @@
 
 #include "dcuda/config.hpp"
 
+/// The C++ interface.
 namespace dcuda {
 
-// A group of ranks. A rank is a thread block of the running kernel.
+/// A group of ranks. A rank is a thread block of the running kernel.
 enum class communicator : int {
-    world = 0,  // all ranks of all devices
-    device = 1, // the ranks of the calling rank's device
+    world = 0,  ///< all ranks of all devices
+    device = 1, ///< the ranks of the calling rank's device
 };
+/// Short for `communicator::world`.
 inline constexpr communicator world = communicator::world;
+/// Short for `communicator::device`.
 inline constexpr communicator device = communicator::device;
 
-// How puts come into a window.
+/// How puts come into a window.
 enum class window_kind : int {
-    // A small put with a notification may lie in the target's mailbox until the target calls the library. The fastest.
+    /// A small put with a notification may lie in the target's mailbox until the target calls the library. The fastest.
     usual = 0,
-    // Every put is stored into the window at once, and so in the order of issue. For windows whose memory the target
-    // polls, or that overlap others.
+    /// Every put is stored into the window at once, and so in the order of issue. For windows whose memory the target
+    /// polls, or that overlap others.
     direct = 1,
 };
 
-// A handle to memory that the ranks of a communicator opened for puts: rank::create_window. A plain value, the same on
-// all threads of a rank, meaningful to the rank that created it. A default-constructed window is none.
+/// A handle to memory that the ranks of a communicator opened for puts: rank::create_window. A plain value, the same on
+/// all threads of a rank, meaningful to the rank that created it. A default-constructed window is none.
 struct window {
-    std::uint32_t id = 0;
+    std::uint32_t id = 0; ///< 0: none. What other numbers mean only the library knows
 
+    /// Whether there is a window. Any thread may ask.
     DCUDA_HOST_DEVICE explicit operator bool() const { return id != 0; }
+    /// Whether both are the same window of this rank. Any thread may ask.
     DCUDA_HOST_DEVICE friend bool operator==(window a, window b) { return a.id == b.id; }
+    /// Whether they are not the same. Any thread may ask.
     DCUDA_HOST_DEVICE friend bool operator!=(window a, window b) { return a.id != b.id; }
 };
 
-// Where the ranks of this process are in the system.
+/// Where the ranks of this process are in the system.
 struct rank_info {
-    int rank_count;       // ranks in the system
-    int rank_responsible; // ranks on this process's device
-    int rank_start;       // world rank of the first of them
-    int device_count;     // devices in use on this node
-    int device_index;     // this process's device among them
-    int node_count;
-    int node_index;
-    int process_count; // one process per device
-    int process_index;
+    int rank_count;       ///< ranks in the system
+    int rank_responsible; ///< ranks on this process's device
+    int rank_start;       ///< world rank of the first of them
+    int device_count;     ///< devices in use on this node
+    int device_index;     ///< this process's device among them
+    int node_count;       ///< hosts of the job
+    int node_index;       ///< this process's host among them, from 0
+    int process_count;    ///< one process per device
+    int process_index;    ///< this process among them, from 0
 };
 
 } // namespace dcuda

@@ -105,8 +105,9 @@ std::string describe_process(const hang_report& table, const snapshot& shown) {
     const std::uint32_t first = static_cast<std::uint32_t>(shown.process) * shown.ranks_per_device;
     return fmt::format("  process {} (pid {}, {}), ranks {}-{}: {} running, {} waiting, {} done; run {} for {:.1f} s\n",
                        shown.process, shown.pid, shown.device, first, first + shown.ranks_per_device - 1,
-                       count(table, shown, hang_report::state::running), count(table, shown, hang_report::state::waiting),
-                       count(table, shown, hang_report::state::done), shown.run, shown.run_seconds);
+                       count(table, shown, hang_report::state::running),
+                       count(table, shown, hang_report::state::waiting), count(table, shown, hang_report::state::done),
+                       shown.run, shown.run_seconds);
 }
 
 std::string describe_ranks(const hang_report& table, const job& shown) {

@@ -64,7 +64,7 @@ class Slice:
     def kind(self):
         if self.is_range or self.name == "kernel":
             return None
-        return "putting" if self.name in PUTTING else "waiting" if self.name in WAITING else "meeting"
+        return "putting" if self.name in PUTTING else "waiting" if self.name in WAITING else "collective"
 
 
 class Rank:
@@ -198,10 +198,10 @@ def choose(runs, wanted, file):
 
 def times_of(rank):
     """Microseconds of a rank's kernel by what it did."""
-    times = {"total": rank.kernel.length, "computing": 0.0, "waiting": 0.0, "meeting": 0.0, "putting": 0.0}
+    times = {"total": rank.kernel.length, "computing": 0.0, "waiting": 0.0, "collective": 0.0, "putting": 0.0}
     for one in rank.operations:
         times[one.kind] += one.length
-    times["computing"] = max(0.0, times["total"] - times["waiting"] - times["meeting"] - times["putting"])
+    times["computing"] = max(0.0, times["total"] - times["waiting"] - times["collective"] - times["putting"])
     return times
 
 
@@ -256,13 +256,13 @@ def latest_senders(run):
     return sorted(senders.values(), key=lambda entry: -entry["waited_us"])
 
 
-def meetings_of(run):
+def last_of_collectives(run):
     """Of each operation in which ranks meet, the last rank's. Of the n-th barrier of each rank those that are one."""
     parties = defaultdict(list)
     for rank in run.ranks.values():
         by_name = defaultdict(list)
         for one in rank.operations:
-            if one.kind == "meeting":
+            if one.kind == "collective":
                 of_world = one.name in ("init", "finish") or one.args.get("of") == "world"
                 by_name[one.name, None if of_world else rank.process].append(one)
         for key, ones in by_name.items():
@@ -280,7 +280,7 @@ def meetings_of(run):
 def critical_path(run):
     """The chain of what had to come after each other, from the run's end back to its begin: [(kind, rank, begin, end)].
     """
-    last_of = meetings_of(run)
+    last_of = last_of_collectives(run)
     blocking = {}
     for rank in run.ranks.values():
         ones = []
@@ -308,7 +308,7 @@ def critical_path(run):
         one, cause = ones[position]
         end = min(one.end, time)
         path.append(("own", rank, end, time))
-        path.append(("message" if one.kind == "waiting" else "meeting", rank, min(cause.begin, end), end))
+        path.append(("message" if one.kind == "waiting" else "collective", rank, min(cause.begin, end), end))
         rank, time = cause.rank, min(cause.begin, end)
     path.append(("own", rank, min(rank.kernel.begin, time), time))
     return list(reversed(path))
@@ -316,11 +316,11 @@ def critical_path(run):
 
 def path_totals(path):
     """What the critical path consists of, in microseconds, and which rank has how much of it."""
-    totals = {"computing": 0.0, "putting": 0.0, "messages": 0.0, "collective_barriers": 0.0, "waiting": 0.0}
+    totals = {"computing": 0.0, "putting": 0.0, "messages": 0.0, "collectives": 0.0, "waiting": 0.0}
     by_rank = defaultdict(float)
     for kind, rank, begin, end in path:
         if kind != "own":
-            totals["messages" if kind == "message" else "collective_barriers"] += end - begin
+            totals["messages" if kind == "message" else "collectives"] += end - begin
             continue
         inside = {"putting": 0.0, "waiting": 0.0}
         for one in rank.operations:
@@ -368,7 +368,7 @@ def summary_of(run, run_count):
     totals, by_rank = path_totals(path)
     times = {number: times_of(rank) for number, rank in run.ranks.items()}
     overall = {kind: sum(each[kind] for each in times.values())
-               for kind in ("total", "computing", "waiting", "meeting", "putting")}
+               for kind in ("total", "computing", "waiting", "collective", "putting")}
     return {
         "run": run.number,
         "runs": run_count,
@@ -422,7 +422,7 @@ def print_summary(found, top):
         print(f"it failed: {printable(found['failure'])}")
     if found["dropped"]:
         print(f"{found['dropped']} events were overwritten (DCUDA_TRACE_EVENTS): times of computing are too long")
-    kinds = ("computing", "waiting", "meeting", "putting")
+    kinds = ("computing", "waiting", "collective", "putting")
     print(f"\n{'rank':>8} {'time':>11}" + "".join(f" {kind:>11}" for kind in kinds))
     rows = found["ranks"]
     shown = rows if len(rows) <= top else sorted(rows, key=lambda row: row["computing"] - row["total"])[:top]
@@ -459,7 +459,7 @@ def print_summary(found, top):
     path = found["critical_path"]
     length = path["length_us"]
     print(f"\ncritical path: {in_time(length)} in {path['steps']} steps: computing {share(path['computing_us'], length)}, "
-          f"messages {share(path['messages_us'], length)}, meeting {share(path['meetings_us'], length)}, "
+          f"messages {share(path['messages_us'], length)}, collectives {share(path['collectives_us'], length)}, "
           f"putting {share(path['putting_us'], length)}, waiting in vain {share(path['waiting_us'], length)}")
     print("on it were: " + ", ".join(f"rank {rank} {share(part, length)}"
                                     for rank, part in list(path["by_rank_us"].items())[:top]))
@@ -467,7 +467,7 @@ def print_summary(found, top):
 
 # --- Picture ---------------------------------------------------------------------------------------------------------
 
-COLOURS = {"computing": "#8fbf7f", "waiting": "#d9604c", "meeting": "#b0a8b9", "putting": "#3f78b5"}
+COLOURS = {"computing": "#8fbf7f", "waiting": "#d9604c", "collective": "#b0a8b9", "putting": "#3f78b5"}
 MOST_ARROWS = 400
 MOST_ROWS = 64
 
@@ -516,7 +516,7 @@ def plot(run, arguments):
     rows = {rank: row for row, rank in enumerate(ranks)}
     for rank, row in rows.items():
         bars([rank.kernel], row, 0.8, COLOURS["computing"])
-        for kind in ("meeting", "waiting", "putting"):
+        for kind in ("collective", "waiting", "putting"):
             bars([one for one in rank.operations if one.kind == kind], row, 0.8, COLOURS[kind])
         bars(rank.ranges, row + 0.32, 0.14, "none", edgecolors="#404040", linewidth=0.6)
         for one in rank.ranges:

@@ -382,9 +382,9 @@ class ToolTest(unittest.TestCase):
 
     def test_summary(self):
         found = json.loads(self.run_tool("summary", "--json", self.trace))
-        times = {"total": 100, "computing": 60, "waiting": 0, "meeting": 30, "putting": 10}
+        times = {"total": 100, "computing": 60, "waiting": 0, "collective": 30, "putting": 10}
         self.assertEqual(found["ranks"][0], {"rank": 0, "process": 0, **times})
-        times = {"total": 95, "computing": 30, "waiting": 55, "meeting": 10, "putting": 0}
+        times = {"total": 95, "computing": 30, "waiting": 55, "collective": 10, "putting": 0}
         self.assertEqual(found["ranks"][1], {"rank": 1, "process": 0, **times})
         self.assertAlmostEqual(found["computing_ranks"], 0.9)
         # Rank 0 computes from 20 to 60 and from 70 to 75.
@@ -395,16 +395,16 @@ class ToolTest(unittest.TestCase):
                          [{"rank": 0, "waits": 1, "waited_us": 55, "late_us": 40, "most_by": 1}])
         path = found["critical_path"]
         self.assertEqual([(step["what"], step["rank"], step["begin_us"], step["end_us"]) for step in path["path"]],
-                         [("own", 1, 5, 5), ("meeting", 0, 5, 10), ("own", 0, 10, 60), ("message", 1, 60, 75),
-                          ("own", 1, 75, 95), ("meeting", 0, 95, 100), ("own", 0, 100, 100)])
-        self.assertEqual((path["length_us"], path["computing_us"], path["messages_us"], path["meetings_us"]),
+                         [("own", 1, 5, 5), ("collective", 0, 5, 10), ("own", 0, 10, 60), ("message", 1, 60, 75),
+                          ("own", 1, 75, 95), ("collective", 0, 95, 100), ("own", 0, 100, 100)])
+        self.assertEqual((path["length_us"], path["computing_us"], path["messages_us"], path["collectives_us"]),
                          (95, 70, 15, 10))
         self.assertEqual(path["by_rank_us"], {"0": 50, "1": 20})
 
     def test_words(self):
         words = self.run_tool("summary", self.trace)
         for part in ("run 1: 2 ranks, 100 us", "overlap: 81.8 %", "1 local (100 B, 1 as messages)",
-                     "critical path: 95 us in 3 steps: computing 73.7 %, messages 15.8 %, meeting 10.5 %"):
+                     "critical path: 95 us in 3 steps: computing 73.7 %, messages 15.8 %, collectives 10.5 %"):
             self.assertIn(part, words)
 
     def test_errors(self):

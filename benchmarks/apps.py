@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Runs the case studies over numbers of devices, with dCUDA and with the models that they are compared with.
 
 Weak scaling: every device gets the published amount of work, if --options says nothing else. Each application, model

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // dcuda-bench: benchmarks of the library. README.md says what each subcommand measures and how.
 #include <algorithm>
 #include <array>

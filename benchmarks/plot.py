@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Draws the results of dcuda-bench: latency, bandwidth, barriers, overlap, waiting ranks, applications. Needs
 matplotlib.
 

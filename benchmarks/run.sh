@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Runs the benchmarks of a build directory: the rivals that were built, then dcuda-bench with one process and with as
 # many as there are GPUs, at most four. Tables on standard output; a record (JSON) of each run in the output directory.
 #

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What many processes cost each of them: time to start, time of a first and a second run of a barrier and a ring
 // exchange, memory, sockets. A line per process; scale.py runs it and makes the table.
 #include <dcuda/dcuda.hpp>

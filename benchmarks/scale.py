@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """What many processes cost each of them: runs the program `scale` with 8 to 64 processes and one rank each, over the
 network, and prints a table beside what docs/design/scale.md expects.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Transports alone, below the runtime: half round trips, bandwidth and message rate of the one that DCUDA_TRANSPORT
 // names ("shm", "mpi", "ofi:tcp"), between two processes.
 #include <algorithm>

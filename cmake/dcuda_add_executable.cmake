@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # dcuda_add_executable(<name> BACKEND cpu|cuda [CHECKED] SOURCES <file>...)
 #
 # An executable from dCUDA sources, linked with dcuda::dcuda of that backend. On the cpu backend .cu files are compiled

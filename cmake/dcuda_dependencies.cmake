@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Third-party libraries. Each is looked for in .deps/ of the source tree first (scripts/fetch_dependencies.sh fills it
 # where there is no root or, later, no network), then in the system.
 set(dcuda_deps_dir "${CMAKE_CURRENT_SOURCE_DIR}/.deps/usr")

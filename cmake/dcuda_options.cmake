@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Every option of the build. Presets set them: CMakePresets.json.
 set(DCUDA_BACKEND cpu CACHE STRING "What ranks run on: cpu (any C++20 compiler) or cuda (nvcc)")
 set_property(CACHE DCUDA_BACKEND PROPERTY STRINGS cpu cuda)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Libraries to compare with, where the backend is cuda and pip or the user has put them: the targets dcuda::rival_nccl and
 # dcuda::rival_nvshmem, and dcuda_link_rival(<target> <nccl|nvshmem>).
 include_guard(GLOBAL)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # The targets that users link. Their exported names carry the backend, so that both can be installed side by side;
 # dcuda::device, dcuda::host and dcuda::dcuda name those of the backend in use.
 set(dcuda_backend ${DCUDA_BACKEND})

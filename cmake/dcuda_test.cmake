@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # dcuda_add_test(<name> SOURCES <file>... [PROCESSES <n>...] [RANKS <n>...] [LABELS <label>...] [TIMEOUT <seconds>]
 #                [LIBRARIES <target>...] [ARGUMENTS <argument>...] [HOST_ONLY])
 #

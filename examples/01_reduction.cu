@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Lesson 1: the sum of one array per device, with the published interface.
 //
 // Every rank sums its part of its device's array; a binomial tree over all ranks adds up the partial sums. A rank sends

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Lesson 2: a first kernel with the C++ interface. Every rank gives its number to its right neighbour, wherever that
 // runs: on the same device, on another one, in another process.
 //

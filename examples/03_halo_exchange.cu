@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Lesson 3: halo exchange. Rows of a grid are divided over devices, those of a device over its ranks; every step each
 // point becomes the mean of its four neighbours. docs/guide/porting.md shows the same program with MPI and with
 // NVSHMEM.

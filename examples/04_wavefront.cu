@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Lesson 4: a wavefront. Rows of a field lie on the ranks from top to bottom, and each row needs the one above it, as
 // it is after the sweep. So a rank must wait for the rank above; but with some columns it can begin as soon as those
 // have come. docs/guide/tracing.md finds the right number of pieces with a timeline.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Lesson 5: a mistake that a GPU forgives, and how the protocol checker finds it. A bar of metal is divided over the
 // ranks; every step each point becomes the mean of its neighbours, and ranks exchange their border points.
 // docs/guide/checker.md tells the story.

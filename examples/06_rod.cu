@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Lesson 6: looking into a program that hangs. Heat flows along a rod of cells; every step each cell becomes the mean
 // of itself and its two neighbours. A rank has a part of the rod and exchanges its border cells.
 //

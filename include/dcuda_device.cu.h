@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /// @file
 /// The published dCUDA interface, device side (Gysi, Baer, Hoefler: dCUDA, SC16, and the optimised-dCUDA thesis): thin
 /// forwarders to dcuda/device.hpp, whose comments state every guarantee. All threads of the rank call these functions,

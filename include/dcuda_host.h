@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /// @file
 /// The published dCUDA interface, host side (Gysi, Baer, Hoefler: dCUDA, SC16, and the optimised-dCUDA thesis): thin
 /// forwarders to dcuda/host.hpp. Errors print a message and end the process with a non-zero status.

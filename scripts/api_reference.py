@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Makes one Markdown page for each public header: descriptions from the XML that doxygen has written of it,
 declarations as they stand in the header.
 

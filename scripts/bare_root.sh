@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Runs a command in a fresh Debian 12 that has make, git and nothing else of ours: what a newcomer meets. The repository as
 # it is committed is cloned to /dcuda there.
 #

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Builds the documentation's site in build/site; build/site/index.html is its first page.
 #
 #   scripts/build_docs.sh [--quiet]

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Prints how many compilers may run at a time: one for each core, and no more than memory has room for (1.5 GiB each).
 set -euo pipefail
 cores=$(nproc 2>/dev/null || echo 1)

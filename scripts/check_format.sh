@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks that every source file is formatted as .clang-format says. --fix formats them.
+# SPDX-License-Identifier: BSD-3-Clause
+# Checks that every source file is formatted as .clang-format says and names the licence. --fix formats them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,3 +22,15 @@ else
     "$clang_format" --dry-run --Werror "${existing[@]}"
     echo "format: ${#existing[@]} files are fine"
 fi
+
+mapfile -t files < <(git ls-files --cached --others --exclude-standard -- '*.hpp' '*.cpp' '*.cuh' '*.cu' '*.h' '*.py' '*.sh' \
+    '*.cmake' '*CMakeLists.txt')
+without=()
+for file in "${files[@]}"; do
+    [ ! -e "$file" ] || head -n 2 "$file" | grep -q 'SPDX-License-Identifier: BSD-3-Clause$' || without+=("$file")
+done
+if [ ${#without[@]} -gt 0 ]; then
+    printf '%s: no line "SPDX-License-Identifier: BSD-3-Clause" at its begin\n' "${without[@]}" >&2
+    exit 1
+fi
+echo "licence: ${#files[@]} files name it"

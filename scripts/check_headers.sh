@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Compiles every header of include/ alone: for the CPU backend, and with nvcc for the CUDA backend.
 #
 #   scripts/check_headers.sh [cpu|cuda]     (default: both)

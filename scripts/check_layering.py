@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Checks the shape of the tree: which file may include which, where atomics may be, how many files and how long.
 
     scripts/check_layering.py [--self-test]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Checks that what the documents quote is what is built: a code block below `<!-- from: FILE -->` must stand in that
 file, word for word. All C++ code of the tutorial is quoted so.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What MkDocs calls while it builds the site (mkdocs.yml). Documents link to each other, and to sources, as files of the
 repository, so that they can be read there. This adds the pages of the API reference, and a page for each file outside of
 docs/ that a document links to; and it makes links of the repository links of the site."""

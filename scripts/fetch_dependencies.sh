@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Fills .deps/ with the third-party libraries, from Debian's packages, without root. The build finds them there: for
 # machines where nothing can be installed, or that have no network and get a copy of this directory. It holds what the
 # cuda backend needs; the cpu backend needs Boost.Context from the system besides.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Fuzzes what reads the words of others (tests/fuzz): files, the control plane, what arrives over a network, the environment.
 #
 #   scripts/fuzz.sh [--build-only] [SECONDS] [TARGET...]

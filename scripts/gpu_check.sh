@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Checks dCUDA on the GPUs of this machine: builds the cuda preset, runs the tests, examples and case studies on as many
 # GPUs as there are, compute-sanitizer's memcheck, synccheck and racecheck, and the benchmarks, and times the case studies
 # with all their models. Needs no root and no network; about 20 minutes on two GPUs.
@@ -36,7 +37,7 @@ while [ $# -gt 0 ]; do
         [[ $test_jobs =~ ^[1-9][0-9]*$ ]] || { echo "--test-jobs takes a number, at least 1" >&2; exit 2; }
         shift
         ;;
-    -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit ;;
+    -h | --help) sed -n '3,/^set/s/^# \{0,1\}//p' "$0"; exit ;;
     *) echo "Use: $0 [--build-only | --no-build] [--phases LIST] [--test-jobs N]" >&2; exit 2 ;;
     esac
     shift

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Installs what dCUDA needs to build, on Debian 12 and Ubuntu 24.04 or later.
 #
 #   scripts/install_dependencies.sh [cpu|cuda] [--ci]

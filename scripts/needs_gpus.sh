@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Runs a command that needs a number of GPUs; ends with 77 (skipped), and says why, where there are fewer.
 #   scripts/needs_gpus.sh COUNT COMMAND...
 set -euo pipefail

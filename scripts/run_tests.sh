@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Runs the tests of a build directory with CTest and closes with "N passed, N failed, N skipped". A test that was
 # skipped, wholly or in part, is named with its reason.
 #

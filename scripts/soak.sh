@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Runs random traffic (tests/traffic) for long: so many operations over each path, in jobs of different sizes and seeds, and
 # writes a record in JSON: machine, date, commit, and of each path operations, time and failures.
 #

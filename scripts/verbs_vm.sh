@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Runs a command where there is an InfiniBand-like device: boots a throw-away virtual machine, Debian's kernel under
 # QEMU's emulation, with a soft-RoCE device (rdma_rxe, named rxe0) and ends it with the command.
 #
@@ -130,7 +131,7 @@ run)
     run "$@"
     ;;
 *)
-    sed -n '2,15p' "$0"
+    sed -n '3,16p' "$0"
     exit 2
     ;;
 esac

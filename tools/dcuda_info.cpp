@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // dcuda-info: what this build of dCUDA contains and what it finds on this machine.
 #include "support/command_line.hpp"
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Reads a timeline that DCUDA_TRACE (dcuda-run --trace) has written: where the time of a run went, or a picture of it.
 
 docs/guide/tracing.md defines what the numbers mean.

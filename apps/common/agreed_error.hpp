@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // An error that all processes of a job throw in the same place.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What a program's command line leads to, for applications and benchmarks.
 #pragma once
 

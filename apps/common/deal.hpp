@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Hands out process 0's data: what it read from a file that may be on no other host.
 #pragma once
 

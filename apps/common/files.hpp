@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Whole files: read at once, written whole or not at all.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Who owns which rows (of a grid, or of segments): they are cut into one part per device, and each part into one per
 // rank of the device.
 #pragma once

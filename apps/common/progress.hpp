@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // World rank 0 tells now and then how far a kernel is.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Random numbers that depend on their place alone, not on those before: any process computes any of them.
 #pragma once
 

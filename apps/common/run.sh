@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # For the scripts that run a program as users do: $program, under $launcher. Every run compares its result with the serial
 # reference to the last bit.
 unset DCUDA_RANKS_PER_DEVICE

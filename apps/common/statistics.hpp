@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Median and its confidence interval, for applications and benchmarks.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // How a report tells the times and the energy of a program's runs, each of which took a number of equal steps.
 #pragma once
 

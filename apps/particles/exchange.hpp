@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What ranks say to each other, wherever they keep their particles: lists and blocks to the ranks before and after, and
 // at the end what they counted.
 #pragma once

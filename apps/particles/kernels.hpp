@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the ranks do: move particles, and gather the result. What a step is made of is in steps.hpp.
 //
 // A segment with room for `capacity` particles has, in arrays over all segments of the device and one more on either

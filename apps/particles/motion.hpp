@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The physics of the particles, for host and device: constants, forces, and the motion of one particle.
 //
 // Particles of equal mass repel each other when they are closer than the cut-off, and fly freely otherwise. Four walls

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The same steps with particles in shared memory: a rank keeps its own there from the first step to the last, and
 // beside them the positions of the neighbours' that it needs.
 //

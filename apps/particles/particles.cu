@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Particles with short-range forces on all devices of a job: docs/guide/particles.md.
 #include <algorithm>
 #include <memory>

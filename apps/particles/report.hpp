@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the program says at the end: in plain words, and as JSON.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What a step is made of, for the ranks of dCUDA and for the models to compare with: an advance of all particles,
 // messages, and a sort of all segments.
 //

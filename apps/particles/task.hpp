@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // A device's particles in memory, and what is computed from them, for the ranks of dCUDA and for the models to compare
 // with.
 #pragma once

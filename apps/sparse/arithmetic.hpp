@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The sums, for host and device. The order of every sum is fixed, whoever adds: a row's by `row_lanes`, others by
 // `bins`, those over devices by the tree. Compile without contraction to fused multiply-add (nvcc -fmad=false, host
 // -ffp-contract=off): then every backend rounds alike and results are equal to the last bit.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Who owns what of a matrix: devices form a grid of rows and columns, and each has the block of the matrix at its
 // place.
 //

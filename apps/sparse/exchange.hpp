@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What a rank does for a product: the vector comes down the columns of devices, meets the rows of the matrix that the
 // rank owns, and the sums go along the rows of devices.
 //

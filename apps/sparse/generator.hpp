@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Random matrices and vectors. Every element depends on the seed, its place and the density alone, so that any process
 // makes any block without the rest.
 #pragma once

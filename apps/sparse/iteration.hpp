@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The power iteration's numbers, for host and device: which factor the next vector gets, and when to stop.
 //
 // Iteration t makes the vector x(t) one of length 1 by a factor, and multiplies: y(t) = A (factor x(t)) = x(t + 1). The

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What a device has of the matrix and the vectors, and where it lies in its memory.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Power iteration on all devices of a job: docs/guide/power_iteration.md.
 #include <cmath>
 #include <memory>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the ranks do in the power iteration. The six steps of an iteration:
 //     1. The vector goes down the columns of devices, and what its factor, which makes its length 1, is made of.
 //     2. The vector is scaled, where step 3 reads it.

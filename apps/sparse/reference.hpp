@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The serial references: the same sums in the same order, on one core of the host.
 #pragma once
 

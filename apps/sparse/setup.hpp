@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // How a matrix comes onto the devices.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Sparse matrix times vector on all devices of a job: docs/guide/spmv.md.
 #include <memory>
 #include <vector>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // A picture in memory, with what little drawing a labelled map needs.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The mathematics of horizontal diffusion, for host and device: COSMO's fourth-order scheme with flux limiter.
 //
 // Three stencils follow each other in every iteration, on every level k by itself:

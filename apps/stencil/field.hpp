@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // A field in host memory, and the initial field of the published measurements.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the ranks do: diffuse, and gather the result.
 //
 // All fields of a device lie in arrays that its ranks share: the device's rows and one halo row on either side. The

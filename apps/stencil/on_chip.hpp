@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The iterations of `diffuse` and `diffuse_at_once` by ranks that keep their part of the fields in shared memory, from
 // the first iteration to the last. A kernel that ends after each step cannot: shared memory ends with it.
 //

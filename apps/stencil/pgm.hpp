@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Grey maps in the PGM format (binary, P5), with 8 or 16 bits per sample.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Maps as files that others can read: PGM for numbers, PNG for people.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The points of a rank, computed by its threads.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The serial reference.
 #pragma once
 

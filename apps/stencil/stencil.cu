@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Horizontal diffusion on all devices of a job: docs/guide/stencil.md.
 #include <algorithm>
 #include <memory>

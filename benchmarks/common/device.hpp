@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the benchmarks' kernels share: the clock, patterns and their checks, and the accesses of what is measured beside
 // the library.
 #pragma once

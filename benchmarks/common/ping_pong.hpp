@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The ping-pong that every library under test plays: the same rounds, payload and checks for all of them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // How results are shown, kept and compared.
 #pragma once
 

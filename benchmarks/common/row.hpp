@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // One measurement, as all benchmarks report it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the host makes of what kernels have measured.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What a benchmark gets to run with, and the host's part of what its kernels need.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // NCCL beside dcuda-bench: send and receive, halo exchange and all-reduce, launched one by one ("eager") and replayed
 // from a CUDA graph.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // NVSHMEM beside dcuda-bench: the same ping-pong, puts, flushes and barriers.
 //
 //     dcuda-run -n 2 bench_nvshmem --json nvshmem.json

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the programs of the rivals share: which process of dcuda-run this is, and how they hand each other an id.
 #pragma once
 

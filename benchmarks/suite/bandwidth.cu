@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Bandwidth of puts by 1, 16, half and all ranks of a device, from when the first begins to when the last one's flush
 // has returned; and of notified puts by the Hockney model. Beside: the same stores without the library, and the copy
 // engine.

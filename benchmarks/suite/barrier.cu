@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Barriers: of the ranks of a device, beside the grid barrier of cooperative groups; and of all ranks of all devices.
 #if defined(__CUDACC__)
 #include <cooperative_groups.h>

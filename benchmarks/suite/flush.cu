@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // A put and the flush that waits for its arrival.
 #include "common/session.hpp"
 #include "dcuda/dcuda.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Round trips between host and device: flags of 4 bytes, and queues of 64-byte messages, each way in host or in device
 // memory. And what timers and the log cost a rank.
 #include <chrono>

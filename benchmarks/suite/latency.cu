@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // One-way latency of notify and put_notify: half of a round trip between two ranks, timed by the rank itself, in the
 // kernel. Same device: both ranks on one device. Peer: on two devices. Beside: the same without the library. And what
 // these latencies become in a run that is traced.

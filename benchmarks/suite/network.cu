@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The network path: how many small messages two processes exchange, how halos in many pieces do, and what that costs
 // the host.
 #include "common/session.hpp"

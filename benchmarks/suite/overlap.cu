@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // How far work hides communication: every rank alternates work with an exchange of borders with its two neighbours,
 // over the number of ranks that share a multiprocessor. And the exchange of borders between devices alone.
 #include "common/session.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // How much ranks that wait for notifications slow ranks that work.
 #include "common/session.hpp"
 #include "dcuda/dcuda.hpp"

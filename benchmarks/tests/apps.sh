@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # dcuda-bench apps on small sizes: what goes well, a model that a build lacks, a program that fails, one that takes too
 # long, one that is not there, pictures of the record.
 #

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # The script that draws results: pictures of a small record; a clear error where matplotlib or the record is missing.
 #
 #   plot.sh <dcuda-bench> <dcuda-bench-plot>

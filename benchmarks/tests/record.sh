@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # What dcuda-bench does with records: it writes one, reads it as a rival's and as that of a program without checks, and
 # refuses what is none.
 #

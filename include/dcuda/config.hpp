@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /// @file
 /// Build-time configuration: version, which backend this translation unit is compiled for, and every DCUDA_ macro.
 #pragma once

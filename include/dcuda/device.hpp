@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /// @file
 /// The device side: what a rank does inside a running kernel.
 #pragma once

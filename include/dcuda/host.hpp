@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /// @file
 /// The host side: a runtime connects the processes of a job and runs kernels whose blocks are ranks.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /// @file
 /// What the ranks of a device have done, in operations, bytes and time: runtime::statistics.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the control server and the processes share: frames, and the buffered channel that carries them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "bootstrap/control.hpp"
 
 #include "bootstrap/control_server.hpp"

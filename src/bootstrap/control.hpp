@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The control plane: how the processes of one job exchange small data, learn of each other's end, and agree that
 // nothing moves any more. It carries set-up and bad news, never the data path.
 #pragma once

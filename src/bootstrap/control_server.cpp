@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "bootstrap/control_server.hpp"
 
 #include "bootstrap/local_socket.hpp"

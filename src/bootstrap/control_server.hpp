@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The control server: one thread in process 0 of a job, to which every process of the job is connected.
 #pragma once
 

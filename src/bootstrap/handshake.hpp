@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // How two processes of a job over several hosts authenticate each other: each proves that it has the job's secret, by
 // answering the other's challenge. The secret does not travel, and nothing that travels is accepted a second time.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "bootstrap/job.hpp"
 
 #include "support/check.hpp"

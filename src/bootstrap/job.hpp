@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The index of this process among the processes of its job, read from what the launcher left in the environment.
 #pragma once
 

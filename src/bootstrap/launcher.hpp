@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What ties a process to the launcher that started it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "bootstrap/local_socket.hpp"
 
 #include "bootstrap/handshake.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Local sockets, by which the processes of one host reach each other.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // PMI-1: lines of text over the socket PMI_FD, spoken by Hydra (MPICH's and Intel MPI's mpiexec) and by
 // srun --mpi=pmi2. MPI libraries speak on the same socket. That goes well as long as one of both speaks at a time, so
 // not while another thread is in MPI_Init, MPI_Finalize or MPI_Comm_spawn.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // PMIx: the interface of Open MPI's mpirun and of srun --mpi=pmix to what they start.
 #include "bootstrap/rendezvous.hpp"
 #include "support/check.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // How the processes of a job over several hosts learn the address of the control server, and the secret by which they
 // authenticate each other.
 #pragma once

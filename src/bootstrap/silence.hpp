@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Processes that do not answer: stopped, frozen, or kept from running by something else. They are reported, and no
 // more.
 #pragma once

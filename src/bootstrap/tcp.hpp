@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // TCP between the hosts of a job: sockets, and which of this host's addresses the others reach.
 #pragma once
 

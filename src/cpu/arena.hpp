@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Device memory of the CPU backend: one sparse shared-memory file per process, as large as the machine's memory, and
 // the files of other processes, mapped as CUDA IPC maps them.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Fibers, and how they meet at a barrier. Warp operations are in warp.cpp.
 #include "block.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // A block of the CPU backend: one OS thread, and a fiber for each of its CUDA threads. A fiber that waits switches
 // directly to the next that can run; there is no scheduler, so a debugger finds the waiting kernel on the OS thread.
 #pragma once

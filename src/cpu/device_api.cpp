@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Errors, the device's properties and limits, functions.
 #include <algorithm>
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // cudaIpc*: an arena is opened through /proc/PID/fd, once per peer process, however many allocations are opened.
 #include <algorithm>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Kernels of the CPU backend: starting their blocks, how many fit, and what became of them.
 #include <algorithm>
 #include <condition_variable>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // cudaMalloc, cudaMemcpy and their family.
 #include <cstdlib>
 #include <cstring>

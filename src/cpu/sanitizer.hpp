@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Sanitizers and valgrind, told about fibers. Weak symbols: the same library object runs in a plain program, where they
 // are null, and in one that is built with -fsanitize=address or thread.
 #pragma once

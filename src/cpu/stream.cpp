@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Streams and events of the CPU backend.
 #include "stream.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Streams: chains of operations. An operation starts when all it waits for is complete, on the thread that completed
 // the last of them, or at once on the caller's; so streams need no threads of their own.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Warp operations: the lanes of a mask meet, the last to arrive computes everybody's result.
 #include <bit>
 

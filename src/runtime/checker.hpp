@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The protocol checker (src/cpu/check/) in a job: its memory is device memory of process 0 that all processes map.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The network path between this process and one other: messages of many ranks, in order, over a network that keeps
 // none.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the host does in device memory for others while a kernel runs: places what has arrived over a network, and
 // notifies. On a GPU a delivery kernel does it, a small kernel beside the user's; on the CPU backend the host itself.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // How the host reads and writes device memory while a kernel runs.
 #pragma once
 

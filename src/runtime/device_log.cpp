@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "runtime/device_log.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Puts the pieces of log lines that ranks send together and prints whole lines.
 #pragma once
 

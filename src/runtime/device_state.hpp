@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // All memory that ranks, their host and other devices share during a run, for one number of ranks.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What a run costs in joules, from the counters of the GPU (NVML) and of the processors (RAPL).
 #pragma once
 

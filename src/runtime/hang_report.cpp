@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "runtime/hang_report.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Who waits for what, and for whom: the table that the hang report and dcuda-top show, and what it comes down to.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the host of a process does while a kernel runs, for the timeline.
 #pragma once
 

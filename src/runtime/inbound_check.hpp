@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What may come over a network, and nothing else: a network trusts whoever has the key of a memory, so every number in
 // what arrives is looked at before it is used.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "runtime/live_view.hpp"
 
 #include "bootstrap/local_socket.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What a running process shows of itself to dcuda-top: a snapshot of its ranks, for everybody who connects.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "runtime/network_path.hpp"
 
 #include "support/wire.hpp"

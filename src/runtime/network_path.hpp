@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The network path: carries what ranks send to ranks whose memory cannot be mapped here, and what those send.
 // docs/design/network.md has the whole way of a message.
 #pragma once

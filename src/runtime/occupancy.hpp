@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // How many ranks of a kernel are co-resident on this process's device, and which resource says so.
 #pragma once
 

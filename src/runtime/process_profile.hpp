@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What one process has seen of one run: read from its device and its host, sent to process 0, written there.
 #pragma once
 

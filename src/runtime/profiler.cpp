@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "runtime/profiler.hpp"
 
 #include "runtime/device_state.hpp"

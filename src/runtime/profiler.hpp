@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Observed runs, as the host sees them: where the ranks leave what they count and write down, reading it after a run,
 // bringing together what all processes have seen, and the files of DCUDA_TRACE and DCUDA_STATS, which process 0 writes.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The host's part of a running kernel: serves the ranks' commands and the control plane, and ends the run if it has to.
 #pragma once
 

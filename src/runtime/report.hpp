@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Sentences about what ranks did wrong and what they wait for.
 #pragma once
 

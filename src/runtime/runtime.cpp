@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "dcuda/host.hpp"
 
 #include "bootstrap/control.hpp"

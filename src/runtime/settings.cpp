@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "runtime/settings.hpp"
 
 #if DCUDA_BACKEND_CPU

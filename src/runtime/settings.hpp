@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What a runtime was asked for: options of the program, then arguments, then environment variables, then defaults.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Makes operations on one clock of what ranks have written down, and finds which notification ended which wait.
 #pragma once
 

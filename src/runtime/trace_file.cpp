@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "runtime/trace_file.hpp"
 
 #include "runtime/timeline.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The timeline of all processes and runs as one file that Perfetto and chrome://tracing read (the JSON trace event
 // format). docs/guide/tracing.md says what is in it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Finds out that every rank of the system waits and nothing moves any more, and says who waits for what.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "runtime/window_exchange.hpp"
 
 #include "runtime/hang_report.hpp"

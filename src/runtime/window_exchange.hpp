@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The host's part in create_window over several processes: exchanges what the ranks offer and maps it.
 #pragma once
 

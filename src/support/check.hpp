@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Check functions: each throws dcuda::error with a message that names the cause.
 #pragma once
 

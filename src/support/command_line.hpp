@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the command lines of all tools have in common.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // CUDA's runtime API (or the CPU backend's stand-in) with errors as exceptions and owners for what it gives out.
 #pragma once
 

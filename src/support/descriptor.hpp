@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // A file descriptor with an owner, and how many there may be.
 #pragma once
 

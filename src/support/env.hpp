@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Typed reading of environment variables. A variable that is unset or empty counts as absent; a malformed value throws
 // dcuda::error(invalid_argument), such as "DCUDA_RANKS_PER_DEVICE=abc: expected an integer from 1 to 1048576".
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // This host and its processes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Results that cannot be written: a full disk, a limit on the size of files.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Records as raw bytes, for the control plane. All processes of a job run the same build, so the layout is the same.
 // What is malformed all the same throws error(bootstrap_failure), and takes no memory that has not come.
 #pragma once

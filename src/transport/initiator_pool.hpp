@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Which peer's writes go through which of a bounded number of send queues.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The network path over any MPI-3 library, two-sided: a write is a message whose tag is its number, and the target
 // receives it straight into the memory of that number.
 #include "support/check.hpp"

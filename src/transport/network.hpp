@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The network path: what the runtime asks of a network. One class per network library (ofi.cpp, mpi.cpp, verbs.cpp),
 // each in a shared module of its own that is loaded when it is needed, so that programs depend on none of them; and one
 // (shm.cpp) that needs no library.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The network path over libfabric (OpenFabrics Interfaces): writes with remote completion data, fi_writedata, over the
 // provider that the machine has: tcp and shm anywhere, verbs, efa, cxi on clusters.
 #include "support/check.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "transport/peer.hpp"
 
 #include "dcuda/config.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The peer path: memory of one process mapped by another. CUDA IPC between GPUs, shared memory on the CPU backend.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The network path between processes of one host, through memory that both map. Part of the library: it needs nothing
 // but the kernel.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Files in /dev/shm that libfabric makes for this process. It removes them when the process ends in order; those of a
 // process that was killed stay.
 #pragma once

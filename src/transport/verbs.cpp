@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The network path over InfiniBand or RoCE, directly by libibverbs: every write is an RDMA write with immediate, over a
 // reliable connection per peer or, if asked for, over mlx5's dynamic connections (verbs_dc.cpp).
 #include "transport/verbs.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the two kinds of connections of the transport verbs share: reliable ones (verbs.cpp) and mlx5's dynamic ones
 // (verbs_dc.cpp).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Dynamically connected transport (DC) of mlx5 devices: one target that all processes write to, and a few initiators
 // that connect to another target for each write that asks for it. A process with thousands of peers needs no more.
 //

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Runs the small wrong programs and their right twins under the protocol checker.
 
     check_test.py DCUDA_RUN CHECK_PROGRAMS [SEEDS]

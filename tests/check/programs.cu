@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Small programs that are wrong in one place each, for the protocol checker, and their right twins:
 //
 //     check_programs <name> wrong|right

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Barriers: nobody leaves before everybody has come, and what was written before is visible after.
 #include "support/device_test.hpp"
 

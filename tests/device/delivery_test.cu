@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // When puts are where they belong: what flush, free_window and direct windows promise, that nobody waits for a busy
 // target, and that a source may change once put_notify has read it. Each case failed before small puts were completed
 // by flush.

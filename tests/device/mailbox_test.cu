@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Small puts and notifications by message, and beside them all that goes other ways: what arrives, in which order, and
 // that nobody waits for ever. Everything runs with mailboxes of several sizes and without any: the results are the
 // same.

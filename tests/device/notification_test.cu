@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Notifications by themselves: tags, counts, tests, and flush.
 #include "support/device_test.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Every function of the published interface, dcuda_host.h and dcuda_device.cu.h, as a program of the publication uses
 // it. The functions themselves are tested through the C++ interface that they forward to.
 #include <dcuda_device.cu.h>

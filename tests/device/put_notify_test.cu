@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Puts, notifications, waits and flush: what arrives, in which order, and when it may be read.
 #include "support/device_test.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Random traffic: puts of random size, alignment, source, target and tag, with and without notifications. The host
 // plans it, so every byte and every count is known. A failure names the seed; DCUDA_TEST_SEED runs that one alone.
 #include "support/device_test.hpp"

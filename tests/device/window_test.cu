@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Windows: creation, ids, limits, several at a time, several allocations.
 #include "support/device_test.hpp"
 

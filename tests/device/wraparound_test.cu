@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Counters that pass 2^32, all of them: DCUDA_COUNTER_START lets them begin shortly before.
 #include "support/device_test.hpp"
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Launchers that are killed leave no process behind. Usage: launchers_test.py PATH_OF_traffic TRANSPORTS [MPIRUN...]
 
 Open MPI's mpirun is the real one, if there is one; torchrun, srun and PMI launchers are played by stand_in.py.

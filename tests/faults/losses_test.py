@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """What cannot be written is said, and no job that has lost something ends with 0; and limits (ulimit) that are named.
 Usage: losses_test.py PATH_OF_dcuda-run PATH_OF_02_ring PATH_OF_03_halo_exchange PATH_OF_trace_pattern
 """

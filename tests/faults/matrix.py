@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Faults of all kinds at all times, and what becomes of the job: docs/design/faults.md has what is promised.
 
     matrix.py BIN [--short] [--only REGEX] [--seed N] [--table FILE] [--mpirun "MPIRUN OPTION..."]

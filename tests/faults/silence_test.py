@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """A process that is stopped is told of, and the run goes on when it does.
 Usage: silence_test.py PATH_OF_dcuda-run PATH_OF_traffic TRANSPORTS FOLDER_OF_HOSTS_HELPERS [MPIRUN...]
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Starts processes as a launcher does that is not here: stand_in.py torchrun|srun|pmi COUNT STARTED COMMAND...
 
 Tells each of STARTED processes that it is one of COUNT. torchrun is the parent of its processes, PMI launchers have a proxy

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What arrives over a network, from somebody who has got the key of a ring.
 #include "runtime/connection.hpp"
 #include "target.hpp"

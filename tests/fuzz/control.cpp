@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The control plane: handshakes, frames, what they hold, and the control server with a stranger and a
 // member that send anything.
 #include "bootstrap/control_server.hpp"

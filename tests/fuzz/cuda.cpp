@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the code that is fuzzed needs of CUDA: pinned memory is memory, and nothing runs on a stream.
 #include <cuda_runtime.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Variables of the environment, dCUDA's own and those of launchers.
 #include "bootstrap/job.hpp"
 #include "runtime/settings.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Files that users give.
 #include "dcuda_run/host_list.hpp"
 #include "dcuda_run/io.hpp"

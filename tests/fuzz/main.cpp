@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The entry point of libFuzzer: DCUDA_FUZZ_TARGET names what is fuzzed.
 #include "target.hpp"
 

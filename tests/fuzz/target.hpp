@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What is fuzzed: functions that read what others have written. Each takes any bytes; whatever it does that is wrong
 // ends the process, by a sanitizer or by abort().
 #pragma once

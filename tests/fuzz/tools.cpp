@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the tools read: dcuda-run of its agents and they of it, dcuda-top of the programs that it looks at.
 #include "dcuda_run/channel.hpp"
 #include "dcuda_top/display.hpp"

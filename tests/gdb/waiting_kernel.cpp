@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // A kernel that waits for something that never comes: what a debugger shows of it is the test (see check_gdb.sh).
 #include <atomic>
 #include <unistd.h>

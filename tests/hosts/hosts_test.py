@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Tests of the control plane between hosts. Usage: hosts_test.py PATH_OF_meet_hosts
 
 The hosts are network namespaces with host names of their own, joined by a bridge. Where they cannot be made (that takes

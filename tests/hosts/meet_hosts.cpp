@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // A process of a job over several hosts, for hosts_test.py: meets the others, does what its arguments say, prints what
 // it learns.
 //

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Hosts for tests: network namespaces with host names of their own, joined by a bridge in another one."""
 import os
 import secrets

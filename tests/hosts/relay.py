@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """A link between two network namespaces that is slow and loses packets, for kernels without netem.
 Usage: relay.py DEVICE DELAY_SECONDS LOSS SEED NAMESPACE NAMESPACE
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Tests of dcuda-run --hosts, with a script for ssh. Usage: hosts_test.py PATH_OF_dcuda-run [PATH_OF_show_job]"""
 import os
 import shutil

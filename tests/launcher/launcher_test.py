@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Tests of dcuda-run on one host. Usage: launcher_test.py PATH_OF_dcuda-run [PATH_OF_show_job]"""
 import os
 import pty

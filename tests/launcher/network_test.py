@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """dcuda-run over two hosts: network namespaces with a cable between them (two virtual interfaces), which is pulled.
 Usage: network_test.py PATH_OF_dcuda-run. Ends with 77 where there can be no namespaces.
 

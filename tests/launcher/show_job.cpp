@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Prints what detect_job() finds, then meets the other processes of the job, if there are any.
 #include "bootstrap/control.hpp"
 

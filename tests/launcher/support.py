@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What the tests of dcuda-run share. Their arguments: PATH_OF_dcuda-run [PATH_OF_show_job]
 
 Each process of a job carries a mark of its test in its command line, by which a process that was left behind is found.

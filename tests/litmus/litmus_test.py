@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Runs the litmus program both ways. Usage: litmus_test.py PATH_OF_litmus [thread|address]
 
 Without a sanitizer, or on a GPU: every case sees the right values. Built with ThreadSanitizer and DCUDA_LITMUS: every

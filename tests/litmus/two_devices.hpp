@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Two devices inside one process, made by hand, so that ThreadSanitizer sees what orders one against the other: its
 // eyes end at the process. The CPU backend runs a kernel on each of two streams, at the same time.
 #pragma once

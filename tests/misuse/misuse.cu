@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Programs that break a rule, one per case: misuse_test.py runs them and looks at how they end.
 //
 //     misuse <case> [--dcuda-...]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """How programs that break a rule end: with a status that is not 0, a message that names the cause, in time, and with no
 process left. Usage: misuse_test.py PATH_OF_dcuda-run PATH_OF_misuse cpu|cuda
 """

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Checks the mailbox protocol's model with spin, both ways: in every configuration spin visits all states and finds
 nothing wrong; and it finds what is wrong once a rule of the protocol is left out.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """A process is lost while ranks send over a network. Usage: faults_test.py PATH_OF_dcuda-run PATH_OF_traffic [MPIRUN...]
 
 The other processes end by themselves and say who was lost and what their ranks waited for.

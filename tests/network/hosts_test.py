@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Programs over several hosts, which are network namespaces. Ends with 77 where they cannot be made.
 Usage: hosts_test.py FOLDER_OF_HOSTS_HELPERS PATH_OF_dcuda-run PATH_OF_traffic STRESS PUT_NOTIFY STENCIL [MPIRUN...]
 """

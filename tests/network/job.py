@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """A job under test: its output is read while it runs, and it is ended with all its processes."""
 import os
 import re

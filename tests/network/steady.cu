@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // A job that goes on until a file exists, and then ends in good order: steady FILE
 //
 // Each rank puts a pattern of its own to the next, round after round, and looks at every byte that has come from the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Somebody who is not of the job and knows none of its secrets, at a port where one of its processes listens for
 // libfabric: stranger PROVIDER ADDRESS PORT ATTACK [FIRST_KEY COUNT]
 //

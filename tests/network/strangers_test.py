@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Strangers at the ports of a running job. Usage: strangers_test.py PATH_OF_dcuda-run PATH_OF_steady PATH_OF_stranger
 
 They know an address and no secret. The job goes on, nothing in its memory changes, and it ends in good order.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Traffic without an end, for tests that end it: traffic BYTES [exit | ROUNDS [FILE]]
 //
 // Each rank puts BYTES bytes to the next, again and again, or ROUNDS times. `exit`: process 1 ends in the middle of it.

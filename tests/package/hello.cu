@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // A program of a user of dCUDA, whose project lies elsewhere: each rank notifies the next one.
 #include <cstdio>
 #include <exception>

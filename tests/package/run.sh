@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Builds dCUDA as a user gets it, and a user's program with it; runs the program where it is for the CPU.
 #
 #   run.sh find_package <build directory of dCUDA> <its backend> [benchmarks: they are installed with case studies]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What device operations cost a kernel in registers: a kernel for each, and for what programs do with them. Compiled by
 // resources_test.py, never run. Every kernel has a rank, and so what `nothing` has.
 #include <dcuda/dcuda.hpp>

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """What device operations cost a kernel: registers, spills, stack and shared memory, with a bound for each.
 
     resources_test.py NVCC INCLUDE_DIRECTORY [ARCHITECTURE]

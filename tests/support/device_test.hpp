@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the device tests share: device memory that the host fills and reads, checks inside kernels, and a fixture that
 // runs a kernel on a runtime of its own. Every process of the job runs the same tests in the same order, so a test
 // never leaves early (ASSERT) before a collective call of the host.

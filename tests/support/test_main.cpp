@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // main() of the tests. Ends with 77, which CTest counts as skipped, if every test of the program skipped itself: a
 // program that tested nothing is no pass.
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """dcuda-top beside programs that run. Usage: top_test.py PATH_OF_dcuda-run PATH_OF_dcuda-top PATH_OF_06_rod
 """
 import json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Timeline, statistics and checker each see every operation of every example, of both interfaces.
 
     examples_test.py PATH_OF_dcuda-run EXAMPLE...

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // A program whose operations are known exactly, to be traced and counted: pattern CASE
 //
 //   pattern   two runs of the kernel below, then one that is not profiled; prints what runtime::statistics says

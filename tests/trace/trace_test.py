@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Timelines and statistics of a program whose operations are known, and of programs that fail; and what dcuda-trace says.
 
     trace_test.py PATH_OF_dcuda-run PATH_OF_dcuda-trace PATH_OF_pattern PATH_OF_misuse [TEST...]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """The checks of random_traffic are live: what one rank does wrong is found. Usage: damage_test.py COMMAND..."""
 import subprocess
 import sys

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What happens in random traffic: numbers that follow from the seed, equal wherever they are computed.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Random traffic over the public interface, every byte, count and order of which is checked:
 //
 //     random_traffic [--seed N] [--operations N | --seconds S] [--threads N] [--largest BYTES] [--damage KIND]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What every transport must do, over the one that DCUDA_TRANSPORT names ("shm", "mpi", "ofi:tcp"), by two or more
 // processes. Every case is a list of writes, which all processes know: each does its own of them, and checks those that
 // come in.

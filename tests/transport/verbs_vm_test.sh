@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # In the virtual machine of scripts/verbs_vm.sh: what every transport must do, over soft-RoCE; and whole programs, which
 # lie beside the launcher.
 #   verbs_vm_test.sh LAUNCHER TEST

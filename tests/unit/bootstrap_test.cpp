@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The bootstrap between real processes: each test forks the processes of a job, gives each its part, and checks what
 // each of them found.
 #include "bootstrap/control_server.hpp"

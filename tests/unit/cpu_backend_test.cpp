@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The CPU backend by itself: blocks, threads, warps, memory, streams, and what it reports when a kernel is wrong.
 #include <array>
 #include <atomic>

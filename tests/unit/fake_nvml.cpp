@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // A libnvidia-ml.so.1 of one device, whose counters tests set.
 #include <cstring>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the table of waits says of hand-made records.
 #include "runtime/hang_report.hpp"
 

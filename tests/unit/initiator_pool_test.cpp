@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The pool of send queues of the transport verbs, without a network.
 #include "transport/initiator_pool.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What processes, and dcuda-run and its agents, read of each other: good messages, and bytes that are none.
 #include "dcuda_run/channel.hpp"
 #include "support/wire.hpp"

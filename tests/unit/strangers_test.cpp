@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Those who knock at a job's sockets and do not belong to it.
 #include "bootstrap/control.hpp"
 #include "bootstrap/local_socket.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the system says of this host and its processes.
 #include "support/host.hpp"
 

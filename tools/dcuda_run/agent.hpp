@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What dcuda-run runs on the other hosts.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Messages between dcuda-run and its agent on another host. A message is a list of strings, of any bytes, the first of
 // which says what it is. On the wire: its number of bytes, then for each string its number of bytes and the bytes;
 // numbers are 32 bits, little end first.

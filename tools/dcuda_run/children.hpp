@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Processes that this one starts. None of them, nor anything that they started, outlives it. (If this one is killed:
 // save what has left both its process group and its environment.)
 #pragma once

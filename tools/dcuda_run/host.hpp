@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // A host of the job: this one, or another by way of an agent.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The hosts that the user names, and how many processes each gets. All throw start_error for what makes no sense.
 #pragma once
 

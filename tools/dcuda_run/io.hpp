@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Waiting for descriptors, and text on its way out.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // A job, from its start to its exit code.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The socket by which the processes of the other hosts find process 0.
 #pragma once
 

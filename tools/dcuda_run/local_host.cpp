@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "local_host.hpp"
 
 #include "support/descriptor.hpp"

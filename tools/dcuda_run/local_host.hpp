@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Runs the processes of this host, for dcuda-run or for its agent.
 #pragma once
 

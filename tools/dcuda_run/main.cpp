@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // dcuda-run: starts the processes of a job on this host or on several, connects their input and output, forwards
 // signals, and sees to it that none of them, nor anything that they started, outlives the job.
 #include "agent.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Another host, where an agent runs the processes; ssh, or what the user has instead, is the way to it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "display.hpp"
 
 #include "runtime/hang_report.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What dcuda-top shows: the processes of a job together.
 #pragma once
 

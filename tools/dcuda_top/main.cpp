@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // dcuda-top: what the ranks of running programs do.
 #include "display.hpp"
 

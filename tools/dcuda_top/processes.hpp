@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The dCUDA processes of this host, and what they say of themselves.
 #pragma once
 

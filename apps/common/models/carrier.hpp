@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What brings data from device to device in programs with two models: one for the device, kernels on streams, and one
 // between devices, a library that the host calls. The carrier is what differs between them.
 #pragma once

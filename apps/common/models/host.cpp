@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // dCUDA's own transports, called by the host between kernels: what dCUDA itself would use, in a program with two
 // models.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Other ways to run a case study, to compare dCUDA with: --model. The guide of each case study says what each does.
 //
 // Each library has its own program beside the case study's, so that this one needs none of them (CMake:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // MPI between kernels: messages straight from device memory where the MPI library takes that, else through pinned
 // memory.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // NCCL's send and receive on the streams of the kernels; they can be captured in CUDA graphs.
 #include <cstdlib>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What programs with NVSHMEM share: the library and its memory, on the host; and on the device, what all blocks do.
 #pragma once
 

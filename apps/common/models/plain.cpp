@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Nobody: one device, CUDA without a library. The program that dCUDA's costs are measured against.
 #include "common/models/carrier.hpp"
 

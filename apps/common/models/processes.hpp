@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The processes of the job, one per device, for what a model says at its set-up.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Streams, events, graphs and pinned memory of programs with two models.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Other ways to move the particles, to compare dCUDA with: --model. docs/guide/particles.md says what each does.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Where programs with two models have what a step reads and writes: in arrays, and in messages between devices.
 //
 // One exchange a step is enough, for a device sorts its neighbours' border segments too. For that it gets from each

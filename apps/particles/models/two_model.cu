@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Programs with two models, one for the device and one between devices: kernels on streams, and a library that the host
 // calls. What all of them share; a carrier is what differs (common/models/).
 //

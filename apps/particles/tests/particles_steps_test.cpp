@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The steps of programs with two models, without streams: in the orders that streams allow, with segments that are
 // sorted by several threads. Equal to the serial reference to the last bit.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The host's part of the particles: start, physics, reference, totals, options.
 #include <cmath>
 #include <limits>

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Runs the particles program as users do: run.sh PARTICLES DCUDA_RUN
 set -euo pipefail
 program=$1 launcher=$2

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Kernels of the programs with two models; on the CPU backend loops, as work of the stream.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What goes between a device and others in programs with two models, and comes from them, as lists of messages: the
 // same data, between the same devices, as with ranks.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Other ways to multiply and to iterate, to compare dCUDA with: --model. docs/guide/spmv.md and
 // docs/guide/power_iteration.md say what each does.
 #pragma once

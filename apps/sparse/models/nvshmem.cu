@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // NVSHMEM: one persistent kernel whose blocks do what dCUDA's ranks do, in the same steps (power_kernel.hpp), with puts
 // with signals into symmetric memory. A block counts what it has received under each tag in a signal.
 #include <algorithm>

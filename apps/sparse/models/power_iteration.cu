@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The power iteration with two models: kernels on a stream, and a library that the host calls, on another of high
 // priority. Iteration t of a device in the first row and column, which has a part in everything:
 //     kernels    product t, with what was told | add |        squares of product t, check of product t - 1 |

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The product with two models: kernels on a stream, and a library that the host calls, on another of high priority.
 // Every repetition:
 //     messages   vector from above, to below | products from behind |     | to the front | barrier

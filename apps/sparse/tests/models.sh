@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Runs the models to compare with that need no library of others, as users do:
 # models.sh SPMV POWER_ITERATION DCUDA_RUN DATA
 set -euo pipefail

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Runs power_iteration as users do: run_power_iteration.sh POWER_ITERATION DCUDA_RUN DATA
 set -euo pipefail
 program=$1 launcher=$2 data=$3

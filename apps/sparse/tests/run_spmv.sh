@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Runs spmv as users do: run_spmv.sh SPMV DCUDA_RUN MATRIX.mtx
 set -euo pipefail
 program=$1 launcher=$2 routes=$3

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The host's part of the sparse programs: division, matrices, files, references, reports, options.
 #include <cmath>
 #include <limits>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Other ways to run the iterations, to compare dCUDA with: --model. docs/guide/stencil.md says what each does.
 #pragma once
 

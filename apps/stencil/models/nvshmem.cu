@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // NVSHMEM: one persistent kernel whose blocks own rows, like dCUDA's ranks. A block tells its neighbours on the same
 // device by flags in device memory, and puts border rows with a signal into symmetric memory of other devices. The
 // steps and what keeps rows from being overwritten too early are those of kernels.hpp.

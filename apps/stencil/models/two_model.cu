@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "models/two_model.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The host's part of the stencil: mathematics, partition, files, statistics, options.
 #include <cmath>
 #include <cstdlib>

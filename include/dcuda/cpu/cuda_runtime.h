@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The CPU backend's stand-in for <cuda_runtime.h>: the CUDA names that a dCUDA program uses, for any C++20 compiler.
 // A kernel's blocks are OS threads and its CUDA threads are fibers on them. What differs from nvcc:
 //   - `kernel<<<...>>>` is not C++: kernels are launched through the library (dcuda::runtime);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Host API of the CPU backend's CUDA stand-in. Contracts and error codes are CUDA's; comments name only what differs.
 #pragma once
 

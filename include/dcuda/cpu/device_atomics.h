@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // CUDA's atomic functions for the CPU backend: relaxed, as in CUDA. The _block and _system forms are the same
 // operation.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What CUDA C++ builds into device code, for the CPU backend: keywords, thread coordinates, barriers, warp operations
 // and intrinsics. A warp is 32 consecutive threads of a block.
 #pragma once

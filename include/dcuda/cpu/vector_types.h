@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Stand-in for CUDA's vector_types.h and vector_functions.h: dim3 and the built-in vector types, with CUDA's alignment.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Large copies of a GPU block by the bulk copy engine (sm_90 and later): one thread drives bulk loads into shared
 // memory and bulk stores out of it, so data in flight costs no registers. docs/design/copies.md has the measurements,
 // and the argument for each ORDER tag here.

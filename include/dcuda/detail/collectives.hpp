@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What ranks do together: barriers, windows, timers.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Lines that the host prints while the kernel runs.
 #pragma once
 

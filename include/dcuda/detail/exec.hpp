@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // How a block executes: the few steps in which its threads act together. One implementation per backend.
 #pragma once
 

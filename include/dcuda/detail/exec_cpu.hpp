@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the device operations need of a block, on the CPU backend: one OS thread per block, its CUDA threads are fibers
 // on it. exec_cuda.cuh has the same names. Also how the host launches such blocks.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // How a thread block executes on a GPU. The CPU twin with the same names is exec_cpu.hpp.
 #pragma once
 

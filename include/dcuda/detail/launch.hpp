@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // How the host starts a kernel, with the kernel's type erased: what runtime::run needs of it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The lead warp: the threads of a rank that keep its books. On a GPU the block's first warp, or what there is of it; on
 // the CPU backend one thread that acts for all, or with DCUDA_CPU_WARPS the first warp as on a GPU.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Messages: small puts and notifications. Payload and sequence number travel in the same 128-bit packets, so nothing
 // waits for an acknowledgement before it notifies. docs/design/mailbox.md has the protocol and its argument. Here is
 // what a mailbox holds and how its rank takes it; mailbox_send.hpp sends.

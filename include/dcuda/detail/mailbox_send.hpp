@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Sending messages (mailbox.hpp has the receiving side): connections to targets, what is under way to them, and how a
 // message leaves.
 //

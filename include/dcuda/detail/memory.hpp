@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The memory model of the protocol: the only file with atomics, fences, spin loops and PTX.
 //
 // Every operation that orders something names its order_tag; docs/design/memory-model.md has the argument per tag and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Puts and notifications to ranks whose memory cannot be mapped here: the host sends them over a network.
 //
 // All of a device's ranks share one ring of commands, which the host takes in order; so what one rank sends to another

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The operations of a rank, as both interfaces call them: perform<put_operation>(...). This is the one place where the
 // profiler and the checker step between a program and the library.
 #pragma once

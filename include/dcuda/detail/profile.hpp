@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Profiled runs: each operation of a rank is counted (rank_counters) and, in a traced run, written down (trace_event).
 //
 // On a GPU the rank's leader does all of it: what it sees of an operation includes waiting for the rank's other

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Every record that the device, its host and other devices share. Each field says who writes it, who reads it and
 // where it lives.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Puts and notifications. All threads of the rank call them.
 //
 // They go one of three ways (route). As messages: notifications, and small notified puts, to targets in whose mailboxes

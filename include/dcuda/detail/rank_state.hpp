@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What a rank knows about itself, and the three things every operation may need: send a command to the host, report a
 // fault, wait.
 #pragma once

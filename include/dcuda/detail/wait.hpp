@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Waiting for notifications: those that come as messages, and those that are counted.
 #pragma once
 

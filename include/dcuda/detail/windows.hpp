@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Windows: memory that ranks open for puts. And the device's timers, which are collective like them.
 #pragma once
 

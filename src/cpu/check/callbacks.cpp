@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the compiler calls for loads and stores of kernels that are built for the checker: with -fsanitize=thread when
 // compiling, and without it when linking, so that these functions take the place of ThreadSanitizer's.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the protocol checker keeps in memory that all processes of a job map. Whoever has the turn (schedule.hpp), and
 // nobody else, reads and writes it, so nothing in it is locked or atomic unless it says so. No pointers: every process
 // maps it somewhere else.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What happened before what: clocks of ranks, puts that may still be under way, and who last did what to each byte of
 // windows and of source buffers. Whoever has the turn calls it. docs/design/checker.md has the argument.
 #pragma once

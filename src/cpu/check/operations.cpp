@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The operations of a rank, as the checker does them.
 #include "dcuda/detail/check.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Places in the program: taken from the stack when something happens, named by the debug information when they are
 // reported.
 #pragma once

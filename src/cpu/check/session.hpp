@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The protocol checker as the runtime of a process has it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Who runs: one rank of all processes at a time. At every operation the rank that has the turn gives it to one that the
 // seeded generator chooses among those that can go on; or has a rank deliver a put or notification that it issued
 // before.

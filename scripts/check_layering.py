@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-MAX_UNITS = 110  # in include/ and src/; a header and its source file are one
+MAX_UNITS = 12  # in a folder of include/ or src/; a header and its source file are one
 MAX_LINES = 600
 MANY_LINES = 450  # a warning from here on
 
@@ -20,6 +20,9 @@ PARTS = [
     (r"include/dcuda/config\.hpp", "config"),
     (r"include/dcuda/(types|error|statistics)\.hpp", "types"),
     (r"include/dcuda/cpu/", "cpu headers"),
+    (r"include/dcuda/detail/exec/", "exec"),
+    (r"include/dcuda/detail/protocol/", "protocol"),
+    (r"include/dcuda/detail/ops/", "ops"),
     (r"include/dcuda/detail/", "detail"),
     (r"include/dcuda/host\.hpp", "host"),
     (r"include/dcuda/device\.hpp", "device"),
@@ -28,6 +31,10 @@ PARTS = [
     (r"src/cpu/", "cpu"),
     (r"src/bootstrap/", "bootstrap"),
     (r"src/transport/", "transport"),
+    (r"src/device/", "device state"),
+    (r"src/trace/", "trace"),
+    (r"src/network/", "network"),
+    (r"src/checker/", "checker"),
     (r"src/runtime/", "runtime"),
     (r"tools/", "tools"),
     (r"benchmarks/transport\.cpp", "transport benchmark"),  # measures below the runtime
@@ -37,25 +44,36 @@ PARTS = [
 ]
 
 # What a part may include of others. Its own files it may always include.
-PUBLIC = {"config", "types", "cpu headers", "detail", "host", "device", "umbrella"}
+DETAIL = {"exec", "protocol", "ops", "detail"}
+PUBLIC = DETAIL | {"config", "types", "cpu headers", "host", "device", "umbrella"}
+BASE = PUBLIC | {"support"}
+STATE = BASE | {"transport", "bootstrap", "cpu", "device state"}
+LIBRARY = STATE | {"trace", "network", "checker", "runtime"}
 MAY_INCLUDE = {
     "config": set(),
     "types": {"config"},
     "cpu headers": {"config", "types"},
-    "detail": {"types", "config", "cpu headers"},
-    "host": {"detail", "types", "config"},
-    "device": {"detail", "types", "config"},
+    "exec": {"types", "config", "cpu headers"},
+    "protocol": {"exec", "types", "config", "cpu headers"},
+    "ops": {"protocol", "exec", "types", "config", "cpu headers"},
+    "detail": {"ops", "protocol", "exec", "types", "config", "cpu headers"},
+    "host": DETAIL | {"types", "config"},
+    "device": DETAIL | {"types", "config"},
     "umbrella": {"host", "device", "types", "config"},
     "support": PUBLIC,
-    "cpu": PUBLIC | {"support"},
-    "bootstrap": PUBLIC | {"support"},
-    "transport": PUBLIC | {"support"},
-    "runtime": PUBLIC | {"transport", "bootstrap", "cpu", "support"},
-    "tools": PUBLIC | {"transport", "bootstrap", "cpu", "support", "runtime"},
-    "transport benchmark": PUBLIC | {"transport", "bootstrap", "support", "users"},
-    "baselines": PUBLIC | {"transport", "bootstrap", "support", "users"},
+    "cpu": BASE,
+    "bootstrap": BASE,
+    "transport": BASE,
+    "device state": STATE,
+    "trace": STATE,
+    "network": STATE | {"trace"},
+    "checker": STATE,
+    "runtime": STATE | {"trace", "network", "checker"},
+    "tools": LIBRARY,
+    "transport benchmark": BASE | {"transport", "bootstrap", "users"},
+    "baselines": BASE | {"transport", "bootstrap", "users"},
     "users": {"umbrella", "host", "device", "types", "config"},
-    "tests": PUBLIC | {"transport", "bootstrap", "cpu", "support", "runtime", "users"},
+    "tests": LIBRARY | {"users"},
 }
 
 # Headers that one file only, under this directory, may include.
@@ -69,7 +87,7 @@ SINGLE_USER = {
 }
 
 # Memory order has one home. Others are listed by how their path begins, with the reason.
-ORDER_HOME = "include/dcuda/detail/memory.hpp"
+ORDER_HOME = "include/dcuda/detail/protocol/memory.hpp"
 ORDER = re.compile(
     r"std::atomic|atomic_ref|atomic_flag|cuda::atomic|<atomic>|<cuda/atomic>|\basm\b|__asm__|\bvolatile\b|\b__threadfence"
     r"|\batomic(Add|Sub|Exch|Min|Max|Inc|Dec|CAS|And|Or|Xor)\b|__atomic_|__sync_(?!threads)(?:\w+_and_|lock|synchronize)"
@@ -77,8 +95,9 @@ ORDER = re.compile(
 )
 ORDER_EXCEPTIONS = {
     "include/dcuda/cpu/": "the CPU stand-in for CUDA's own atomics, which user kernels may call",
-    "include/dcuda/detail/bulk_copy.cuh": "the copy engine's instructions, with their own proxy and completion rules",
-    "include/dcuda/detail/exec_cuda.cuh": "ends a thread by the PTX instruction exit; orders nothing",
+    "include/dcuda/detail/exec/bulk_copy.cuh": "the copy engine's instructions, with their own proxy and completion rules",
+    "include/dcuda/detail/exec/exec_cuda.cuh": "ends a thread by the PTX instruction exit; orders nothing",
+    "src/checker/": "sees the atomics of programs, and its processes share memory; the protocol's order is not made there",
     "src/cpu/": "switches fibers and threads; the order of the protocol is not made there",
 }
 ORDER_CHECKED = ("include/", "src/", "tools/", "examples/")
@@ -117,9 +136,13 @@ def check(root):
         if file.suffix in SUFFIXES and file.is_file()
     )
     library = [path for path in files if path.startswith(("include/", "src/"))]
-    units = {path.rsplit(".", 1)[0] for path in library}
-    if len(units) > MAX_UNITS:
-        errors.append(f"include/ and src/ hold {len(units)} units; at most {MAX_UNITS}")
+    folders = {}
+    for path in library:
+        folder, name = path.rsplit("/", 1)
+        folders.setdefault(folder, set()).add(name.split(".", 1)[0])
+    for folder, units in folders.items():
+        if len(units) > MAX_UNITS:
+            errors.append(f"{folder}/ holds {len(units)} units; at most {MAX_UNITS}")
 
     single_users = {}
     for path in files:
@@ -178,7 +201,12 @@ def self_test():
         ({"src/runtime/a.cpp": "std::atomic<int> count;\n"}, "'std::atomic' belongs"),
         ({"include/dcuda/device.hpp": "__threadfence_system();\n"}, "'__threadfence' belongs"),
         ({"src/runtime/a.cpp": "int volatile* flag;\n"}, "'volatile' belongs"),
-        ({"include/dcuda/detail/a.hpp": 'asm volatile("membar.gl;");\n'}, "'asm' belongs"),
+        ({"include/dcuda/detail/ops/a.hpp": 'asm volatile("membar.gl;");\n'}, "'asm' belongs"),
+        ({"src/network/a.cpp": '#include "runtime/b.hpp"\n', "src/runtime/b.hpp": ""}, "not below it"),
+        (
+            {"include/dcuda/detail/exec/a.hpp": '#include "dcuda/detail/ops/b.hpp"\n', "include/dcuda/detail/ops/b.hpp": ""},
+            "not below it",
+        ),
         ({"src/odd/a.cpp": ""}, "part of nothing"),
         ({"src/cpu/a.cpp": "\n" * 601}, "601 lines"),
         ({f"src/cpu/{i}.cpp": "" for i in range(MAX_UNITS + 1)}, f"{MAX_UNITS + 1} units"),
@@ -187,7 +215,7 @@ def self_test():
                 "include/dcuda/host.hpp": '#include "dcuda/types.hpp"\n// volatile, std::atomic\n',
                 "include/dcuda/types.hpp": '#include "dcuda/config.hpp"\n',
                 "include/dcuda/config.hpp": "",
-                "include/dcuda/detail/memory.hpp": "#include <atomic>\n",
+                "include/dcuda/detail/protocol/memory.hpp": "#include <atomic>\n",
                 "src/runtime/a.cpp": '#include "dcuda/host.hpp"\nlog("volatile"); __syncthreads();\n',
                 "src/transport/mpi.cpp": "#include <mpi.h>\n",
                 "src/cpu/fiber.cpp": "std::atomic<int> x;\n",

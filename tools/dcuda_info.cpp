@@ -3,9 +3,9 @@
 #include "support/command_line.hpp"
 
 #include "bootstrap/job.hpp"
-#include "dcuda/detail/protocol.hpp"
+#include "dcuda/detail/protocol/protocol.hpp"
 #include "dcuda/host.hpp"
-#include "runtime/settings.hpp"
+#include "device/settings.hpp"
 #include "support/cuda.hpp"
 #include "transport/network.hpp"
 #include "transport/peer.hpp"

@@ -61,7 +61,7 @@
 
 #ifndef DCUDA_LITMUS
 /// Litmus builds (CPU only) can weaken one ordering tag at run time, to see that its test fails then:
-/// detail/memory.hpp.
+/// detail/protocol/memory.hpp.
 #define DCUDA_LITMUS 0
 #endif
 

@@ -3,7 +3,7 @@
 /// The device side: what a rank does inside a running kernel.
 #pragma once
 
-#include "dcuda/detail/operations.hpp"
+#include "dcuda/detail/ops/operations.hpp"
 #include "dcuda/types.hpp"
 
 #if !defined(__CUDA_ARCH__)

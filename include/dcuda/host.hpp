@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "dcuda/detail/launch.hpp"
+#include "dcuda/detail/exec/launch.hpp"
 #if defined(__CUDACC__)
 #include "dcuda/detail/delivery_kernel.cuh"
 #endif

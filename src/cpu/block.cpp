@@ -15,7 +15,7 @@
 #include <boost/context/detail/fcontext.hpp>
 #include <fmt/format.h>
 
-#include "dcuda/detail/check.hpp"
+#include "dcuda/detail/ops/check.hpp"
 #include "dcuda/error.hpp"
 #include "sanitizer.hpp"
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "dcuda/detail/exec_cpu.hpp"
+#include "dcuda/detail/exec/exec_cpu.hpp"
 
 namespace dcuda::detail::cpu {
 

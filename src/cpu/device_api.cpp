@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "arena.hpp"
-#include "dcuda/detail/exec_cpu.hpp"
+#include "dcuda/detail/exec/exec_cpu.hpp"
 #include "stream.hpp"
 
 using namespace dcuda::detail::cpu;

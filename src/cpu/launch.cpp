@@ -16,7 +16,7 @@
 #include <fmt/format.h>
 
 #include "block.hpp"
-#include "dcuda/detail/check.hpp"
+#include "dcuda/detail/ops/check.hpp"
 #include "dcuda/error.hpp"
 #include "sanitizer.hpp"
 #include "stream.hpp"

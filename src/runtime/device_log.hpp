@@ -2,7 +2,7 @@
 // Puts the pieces of log lines that ranks send together and prints whole lines.
 #pragma once
 
-#include "dcuda/detail/protocol.hpp"
+#include "dcuda/detail/protocol/protocol.hpp"
 
 #include <string>
 #include <vector>

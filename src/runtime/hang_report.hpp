@@ -2,7 +2,7 @@
 // Who waits for what, and for whom: the table that the hang report and dcuda-top show, and what it comes down to.
 #pragma once
 
-#include "dcuda/detail/protocol.hpp"
+#include "dcuda/detail/protocol/protocol.hpp"
 
 #include <cstdint>
 #include <map>

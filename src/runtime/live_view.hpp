@@ -3,7 +3,7 @@
 #pragma once
 
 #include "bootstrap/job.hpp"
-#include "dcuda/detail/protocol.hpp"
+#include "dcuda/detail/protocol/protocol.hpp"
 #include "dcuda/statistics.hpp"
 #include "support/descriptor.hpp"
 

@@ -3,7 +3,7 @@
 
 #include "runtime/report.hpp"
 #if DCUDA_BACKEND_CPU
-#include "cpu/check/session.hpp"
+#include "checker/session.hpp"
 #endif
 #include "support/wire.hpp"
 

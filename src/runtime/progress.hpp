@@ -4,14 +4,14 @@
 
 #include "bootstrap/control.hpp"
 #include "dcuda/error.hpp"
-#include "runtime/device_access.hpp"
+#include "device/device_access.hpp"
+#include "device/device_state.hpp"
+#include "network/network_path.hpp"
 #include "runtime/device_log.hpp"
-#include "runtime/device_state.hpp"
 #include "runtime/live_view.hpp"
-#include "runtime/network_path.hpp"
-#include "runtime/profiler.hpp"
 #include "runtime/watchdog.hpp"
 #include "runtime/window_exchange.hpp"
+#include "trace/profiler.hpp"
 
 #include <array>
 #include <chrono>

@@ -2,7 +2,7 @@
 // Sentences about what ranks did wrong and what they wait for.
 #pragma once
 
-#include "dcuda/detail/protocol.hpp"
+#include "dcuda/detail/protocol/protocol.hpp"
 #include "dcuda/error.hpp"
 
 #include <string>

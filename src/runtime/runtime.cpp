@@ -3,16 +3,16 @@
 
 #include "bootstrap/control.hpp"
 #include "bootstrap/job.hpp"
-#include "runtime/checker.hpp"
-#include "runtime/energy.hpp"
-#include "runtime/occupancy.hpp"
+#include "checker/checker.hpp"
+#include "device/occupancy.hpp"
+#include "device/settings.hpp"
 #include "runtime/progress.hpp"
 #include "runtime/report.hpp"
-#include "runtime/settings.hpp"
 #include "support/env.hpp"
 #include "support/host.hpp"
 #include "support/losses.hpp"
 #include "support/wire.hpp"
+#include "trace/energy.hpp"
 
 #include <algorithm>
 #include <cstdio>

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "bootstrap/control.hpp"
-#include "runtime/device_access.hpp"
-#include "runtime/device_state.hpp"
+#include "device/device_access.hpp"
+#include "device/device_state.hpp"
 
 #include <chrono>
 #include <vector>

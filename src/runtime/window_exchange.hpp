@@ -3,9 +3,9 @@
 #pragma once
 
 #include "bootstrap/control.hpp"
-#include "runtime/device_access.hpp"
-#include "runtime/device_state.hpp"
-#include "runtime/network_path.hpp"
+#include "device/device_access.hpp"
+#include "device/device_state.hpp"
+#include "network/network_path.hpp"
 
 #include <deque>
 

@@ -3,7 +3,7 @@
 // but the kernel.
 #pragma once
 
-#include "dcuda/detail/memory.hpp"
+#include "dcuda/detail/protocol/memory.hpp"
 #include "transport/network.hpp"
 
 namespace dcuda::transport {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What arrives over a network, from somebody who has got the key of a ring.
-#include "runtime/connection.hpp"
+#include "network/connection.hpp"
 #include "target.hpp"
 
 #include <algorithm>

@@ -6,7 +6,7 @@
 #include "bootstrap/local_socket.hpp"
 #include "bootstrap/rendezvous.hpp"
 #include "dcuda/config.hpp"
-#include "dcuda/detail/protocol.hpp"
+#include "dcuda/detail/protocol/protocol.hpp"
 #include "support/wire.hpp"
 #include "target.hpp"
 

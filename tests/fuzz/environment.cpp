@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Variables of the environment, dCUDA's own and those of launchers.
 #include "bootstrap/job.hpp"
-#include "runtime/settings.hpp"
+#include "device/settings.hpp"
 #include "support/env.hpp"
 #include "target.hpp"
 

@@ -5,7 +5,7 @@
 
 #include <cuda_runtime.h>
 
-#include <dcuda/detail/exec_cpu.hpp>
+#include <dcuda/detail/exec/exec_cpu.hpp>
 
 static std::atomic<bool> never{false};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A minimal program per ordering tag of dcuda/detail/memory.hpp: the only happens-before edge for some plain data is
-// that tag's. On any backend it runs many rounds and looks at the values. Built for the CPU backend with
+// A minimal program per ordering tag of dcuda/detail/protocol/memory.hpp: the only happens-before edge for some plain
+// data is that tag's. On any backend it runs many rounds and looks at the values. Built for the CPU backend with
 // ThreadSanitizer and DCUDA_LITMUS, it is silent, and a data race is reported once DCUDA_WEAKEN_ORDER names the tag:
 // litmus_test.py does both. What orders other processes is replayed inside one: two_devices.hpp.
 //

@@ -5,7 +5,7 @@
 
 #include <dcuda/dcuda.hpp>
 
-#include "runtime/device_access.hpp"
+#include "device/device_access.hpp"
 
 #include <array>
 #include <atomic>
@@ -19,7 +19,7 @@ using namespace dcuda::detail;
 
 inline constexpr unsigned ranks_per_device = 2;
 
-// The memory of one device: what src/runtime/device_state.cpp makes of it, in little.
+// The memory of one device: what src/device/device_state.cpp makes of it, in little.
 class small_device {
 public:
     small_device(unsigned process, unsigned processes)

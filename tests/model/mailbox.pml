@@ -1,4 +1,4 @@
-/* The mailbox protocol (docs/design/mailbox.md, include/dcuda/detail/mailbox.hpp, mailbox_send.hpp) for spin. check_model.py runs it in
+/* The mailbox protocol (docs/design/mailbox.md, include/dcuda/detail/ops/mailbox.hpp, mailbox_send.hpp) for spin. check_model.py runs it in
  * several configurations, and with rules left out, which must fail.
  *
  * Ranks run all programs of so many operations, at all speeds. What a rank stores is in flight until it is visible, in

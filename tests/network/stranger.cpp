@@ -8,7 +8,7 @@
 //   message  sends messages that nobody waits for
 //
 // Prints what it tried and how much of it the other side took; ends with 0 unless it could not try.
-#include "runtime/connection.hpp"
+#include "network/connection.hpp"
 
 #include <algorithm>
 #include <arpa/inet.h>

@@ -78,7 +78,7 @@ find_package)
     [ "$3" = cuda ] || check_modules "$(realpath "$2")"
     # Headers that are not the library's: a link error that says so.
     cp -r "$work/prefix/include" "$work/others"
-    sed -i 's/^struct device_context {/&\n    std::uint64_t another[9];/' "$work/others/dcuda/detail/protocol.hpp"
+    sed -i 's/^struct device_context {/&\n    std::uint64_t another[9];/' "$work/others/dcuda/detail/protocol/protocol.hpp"
     rm -r "$work/build"
     configure find_package -DCMAKE_PREFIX_PATH="$work/prefix" -DHELLO_BACKENDS="$3" -DCMAKE_CXX_FLAGS="-I$work/others" \
         -DCMAKE_CUDA_FLAGS="-I$work/others"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A connection over a network that delivers writes in any order and a device that delivers and copies whenever it
 // likes: what arrives is what was sent, in order, and a flush speaks the truth. By seed.
-#include "runtime/connection.hpp"
+#include "network/connection.hpp"
 
 #include <algorithm>
 #include <cstring>

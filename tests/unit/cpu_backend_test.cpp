@@ -14,7 +14,7 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
-#include <dcuda/detail/exec_cpu.hpp>
+#include <dcuda/detail/exec/exec_cpu.hpp>
 #include <dcuda/error.hpp>
 
 #if defined(__SANITIZE_THREAD__)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Joules from a libnvidia-ml.so.1 and a folder of the processors' counters that are ours.
-#include "runtime/energy.hpp"
-#include "runtime/trace_file.hpp"
+#include "trace/energy.hpp"
+#include "trace/trace_file.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The delivery kernel: a small kernel beside the user's that makes deliveries in device memory for the host
-// (runtime/delivery.hpp). The host cannot do that itself while a kernel runs: a copy by the driver takes 5 us, and
+// (network/delivery.hpp). The host cannot do that itself while a kernel runs: a copy by the driver takes 5 us, and
 // ranks that polled host memory would all have to cross PCIe for every poll.
 #pragma once
 
-#include "dcuda/detail/mailbox.hpp"
+#include "dcuda/detail/ops/mailbox.hpp"
 
 namespace dcuda::detail {
 

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the device operations need of a block, on the CPU backend: one OS thread per block, its CUDA threads are fibers
+// on it. exec_cuda.cuh has the same names. Also how the host launches such blocks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <type_traits>
+
+#include "dcuda/cpu/cuda_runtime.h"
+
+namespace dcuda::detail {
+struct staging_shape;
+}
+
+namespace dcuda::detail::exec {
+
+namespace cpu {
+
+using action = void (*)(void* data);
+
+// All threads of the block meet; the last to arrive runs first(data), then second(data); either may be null. Every
+// thread that returns sees what the first did, and only after the next barrier what the second did: in time both end
+// before another thread goes on, but ThreadSanitizer is told no more order than a GPU gives. Both may throw: the other
+// threads go on all the same.
+void sync(action first, action second, void* data);
+
+template <class First, class Second>
+void sync_and_run(const First& first, const Second& second) {
+    struct both {
+        const First& first;
+        const Second& second;
+    } steps{first, second};
+    sync([](void* data) { static_cast<both*>(data)->first(); }, [](void* data) { static_cast<both*>(data)->second(); },
+         &steps);
+}
+
+void* dynamic_shared();
+bool is_unwinding();
+void yield_core();
+
+} // namespace cpu
+
+// __syncthreads.
+inline void sync_block() { __syncthreads(); }
+
+// On a GPU a call that costs few registers; here any call.
+template <class Function>
+Function* far(Function* function) {
+    return function;
+}
+
+// One thread of the block runs f; no thread returns before f returned.
+template <class F>
+void run_then_sync(const F& f) {
+    cpu::sync([](void* data) { (*static_cast<const F*>(data))(); }, nullptr, const_cast<F*>(&f));
+}
+
+// The threads take turns here: they meet, so that the moment of one of them is one of the whole rank.
+inline void align_turns() {
+    if (!cpu::is_unwinding()) sync_block();
+}
+
+// What large copies pass through, and who makes them, on a GPU: detail/exec/bulk_copy.cuh. Here nothing.
+struct staging {};
+inline staging find_staging(const staging_shape&) { return {}; }
+inline void complete_copies(staging&) {}
+
+// Who makes a copy.
+enum class copy_way : unsigned { threads, engine };
+
+// Tests can delay threads where the order of the block's warps matters: DCUDA_FIBER_SEED does it here.
+inline void delay() {}
+
+inline bool is_leader() { return (threadIdx.x | threadIdx.y | threadIdx.z) == 0; }
+
+// The block's copy between two of its barriers.
+inline void copy_bytes(std::byte* target, const std::byte* source, std::size_t bytes) {
+    if (is_leader() && target != source && bytes != 0) std::memcpy(target, source, bytes);
+}
+
+// The same, on a GPU by the copy engine where that is faster.
+inline copy_way choose_copy(const staging&, const void*, const void*, std::size_t) { return copy_way::threads; }
+inline void prepare_copy(std::size_t) {}
+inline bool has_edges(const void*, std::size_t) { return false; }
+inline void copy(staging&, copy_way, std::byte* target, const std::byte* source, std::size_t bytes) {
+    copy_bytes(target, source, bytes);
+}
+
+// Ends the calling CUDA thread; its destructors run. Barriers no longer wait for it.
+[[noreturn]] void exit_thread();
+
+// The block's dynamic shared memory, aligned to 128 bytes.
+inline void* dynamic_shared() { return cpu::dynamic_shared(); }
+
+inline unsigned thread_index() { return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z); }
+inline unsigned block_threads() { return blockDim.x * blockDim.y * blockDim.z; }
+inline unsigned block_index() { return blockIdx.x; }
+
+// Whether a C++ exception is passing through the calling thread's kernel.
+inline bool is_unwinding() { return cpu::is_unwinding(); }
+
+// In a loop of unsuccessful tests: other ranks need the core.
+inline void relax() { cpu::yield_core(); }
+
+// All memory of the process is global; what other processes can map is checked by the host.
+inline bool is_global_memory(const void*) { return true; }
+
+// --- host side ---
+
+struct launch_shape {
+    dim3 threads;             // of a block
+    unsigned blocks;          // all co-resident
+    std::size_t shared_bytes; // dynamic shared memory of a block
+    int first_rank;           // world rank of block 0, for names and messages
+};
+
+// Starts the blocks once the stream's earlier work is done, and returns at once; every thread of every block calls
+// body(). Throws dcuda::error if the blocks do not fit; the stream reports a failed kernel as cudaErrorLaunchFailure.
+void launch(const launch_shape& shape, cudaStream_t stream, std::function<void()> body);
+
+// Why a kernel of this process failed: an exception that left it, or a block whose threads can never meet. Empty if
+// none did since the last launch. May be asked while the kernel runs.
+std::string kernel_failure();
+
+struct launch_limit {
+    int max_blocks;     // 0: no block of that shape can run
+    std::string reason; // which limit says so
+};
+
+// The largest number of co-resident blocks of that shape.
+launch_limit limit(dim3 threads, std::size_t shared_bytes);
+
+} // namespace dcuda::detail::exec

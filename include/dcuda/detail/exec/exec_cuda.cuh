@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How a thread block executes on a GPU. The CPU twin with the same names is exec_cpu.hpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <cuda_runtime.h>
+
+#include "dcuda/config.hpp"
+#include "dcuda/detail/exec/bulk_copy.cuh"
+
+namespace dcuda::detail::exec {
+
+// PERF: nearly all blocks have one dimension. The sizes of the block are constants of the launch and cost nothing;
+// reading the other two coordinates in every operation costs the user's kernel 8 to 10 registers (nvcc 13.0, sm_90).
+// Volatile keeps the compiler from reading them in advance.
+DCUDA_DEVICE unsigned thread_index() {
+    unsigned index = threadIdx.x;
+    if (blockDim.y != 1 || blockDim.z != 1) {
+        unsigned y, z;
+        asm volatile("mov.u32 %0, %%tid.y;" : "=r"(y));
+        asm volatile("mov.u32 %0, %%tid.z;" : "=r"(z));
+        index += blockDim.x * (y + blockDim.y * z);
+    }
+    return index;
+}
+DCUDA_DEVICE unsigned block_threads() { return blockDim.x * blockDim.y * blockDim.z; }
+DCUDA_DEVICE unsigned block_index() { return blockIdx.x; }
+DCUDA_DEVICE bool is_leader() { return thread_index() == 0; }
+
+DCUDA_DEVICE void sync_block() { __syncthreads(); }
+
+// far(f)(...) calls f in a way that costs the caller no registers.
+// PERF: ptxas lets a function that is not inlined use registers that the caller does not, so those of a whole chain of
+// calls add up in the user's kernel, or are spilled there. A function that it does not know it calls by the ABI: the
+// called function saves what it uses, when it is called.
+template <class Result, class... Parameters>
+DCUDA_DEVICE auto far(Result (*function)(Parameters...)) {
+    asm volatile("" : "+l"(function));
+    return function;
+}
+
+// In a build with DCUDA_DELAYS a warp now and then comes late to where the order of the block's warps matters, so that
+// tests meet orders that are rare.
+DCUDA_DEVICE void delay() {
+#if DCUDA_DELAYS
+    std::uint32_t number = static_cast<std::uint32_t>(clock64()) * 0x9E3779B1u +
+                           (thread_index() / 32 + 1) * 0x85EBCA6Bu + block_index() * 0xC2B2AE35u + DCUDA_DELAYS;
+    number ^= number >> 15;
+    number *= 0x2C1B3C6Du;
+    number ^= number >> 12;
+    if (number % 8 == 0) __nanosleep(number >> 8 & 0xfff);
+#endif
+}
+
+// Where threads take turns they meet here: not on a GPU.
+DCUDA_DEVICE void align_turns() {}
+
+// --- Copies --------------------------------------------------------------------------------------------------------
+
+inline constexpr unsigned loads_in_flight = 4; // of 16 bytes, per thread
+
+// The block's threads share the words below count: load(i) returns a word, store(i, word) stores it. `Flight` loads per
+// thread are under way before the first store, also in the last round, which repeats some instead of asking.
+// PERF: more in flight would be faster (8 loads of 16 bytes: 27 instead of 16 GB/s by one rank of 128 threads, H200,
+// 2026-11-21), but costs 24 registers in every kernel; large copies have the engine.
+template <unsigned Flight, class Load, class Store>
+DCUDA_DEVICE void move_words(std::size_t count, const Load& load, const Store& store) {
+    const unsigned threads = block_threads();
+    for (std::size_t i = thread_index(); i < count; i += Flight * threads) {
+        decltype(load(i)) words[Flight];
+        DCUDA_UNROLL
+        for (unsigned k = 0; k < Flight; ++k) words[k] = load(min(i + k * threads, count - 1));
+        DCUDA_UNROLL
+        for (unsigned k = 0; k < Flight; ++k)
+            if (i + k * threads < count) store(i + k * threads, words[k]);
+    }
+}
+
+// Source and target lie alike in words.
+template <class Word>
+DCUDA_DEVICE void copy_words(std::byte* target, const std::byte* source, std::size_t words) {
+    auto* to = reinterpret_cast<Word*>(target);
+    const auto* from = reinterpret_cast<const Word*>(source);
+    move_words<loads_in_flight>(
+        words, [&](std::size_t i) { return from[i]; }, [&](std::size_t i, const Word& word) { to[i] = word; });
+}
+
+// Only the target lies in words of four bytes: each is put together from the two words of the source that hold it.
+DCUDA_DEVICE void copy_shifted(std::byte* target, const std::byte* source, std::size_t words) {
+    auto* to = reinterpret_cast<std::uint32_t*>(target);
+    const unsigned skew = reinterpret_cast<std::uintptr_t>(source) % 4;
+    const auto* from = reinterpret_cast<const std::uint32_t*>(source - skew);
+    const unsigned next = skew != 0 ? 1 : 0; // nothing behind the source is read if it needs no second word
+    move_words<loads_in_flight / 2>(
+        words, [&](std::size_t i) { return __funnelshift_r(from[i], from[i + next], 8 * skew); },
+        [&](std::size_t i, std::uint32_t word) { to[i] = word; });
+}
+
+// Where a copy's words begin and end; and the few bytes before and after them.
+struct edges {
+    std::size_t head;  // bytes before the first boundary of the target
+    std::size_t inner; // bytes of whole words
+
+    DCUDA_DEVICE edges(const std::byte* target, std::size_t bytes, unsigned word_bytes) {
+        head = (0 - reinterpret_cast<std::uintptr_t>(target)) % word_bytes;
+        if (head > bytes) head = bytes;
+        inner = (bytes - head) / word_bytes * word_bytes;
+    }
+};
+
+// By the last threads of the block: the first may be busy with the rest.
+DCUDA_DEVICE void copy_edges(std::byte* target, const std::byte* source, std::size_t bytes, const edges& cut) {
+    for (std::size_t i = block_threads() - 1 - thread_index(); i < bytes - cut.inner; i += block_threads()) {
+        const std::size_t at = i < cut.head ? i : i + cut.inner;
+        target[at] = source[at];
+    }
+}
+
+// A message of at most one word per thread. False if it is not made of such words, and not copied.
+template <class Word>
+DCUDA_DEVICE bool copy_small(std::byte* target, const std::byte* source, std::size_t bytes) {
+    const std::uintptr_t all =
+        reinterpret_cast<std::uintptr_t>(target) | reinterpret_cast<std::uintptr_t>(source) | bytes;
+    if (all % sizeof(Word) != 0 || bytes > std::size_t(block_threads()) * sizeof(Word)) return false;
+    const unsigned thread = thread_index();
+    if (thread * sizeof(Word) < bytes)
+        reinterpret_cast<Word*>(target)[thread] = reinterpret_cast<const Word*>(source)[thread];
+    return true;
+}
+
+// The block's copy through registers, without any synchronisation: by the widest word that lies alike in both.
+DCUDA_DEVICE void copy_bytes(std::byte* target, const std::byte* source, std::size_t bytes) {
+    if (target == source || bytes == 0) return;
+    if (copy_small<std::uint32_t>(target, source, bytes) || copy_small<uint4>(target, source, bytes)) return;
+    const std::uintptr_t skew = reinterpret_cast<std::uintptr_t>(target) ^ reinterpret_cast<std::uintptr_t>(source);
+    const unsigned word_bytes = skew % 16 == 0 ? 16 : skew % 8 == 0 ? 8 : 4;
+    const edges cut(target, bytes, word_bytes);
+    if (word_bytes == 16)
+        copy_words<uint4>(target + cut.head, source + cut.head, cut.inner / 16);
+    else if (word_bytes == 8)
+        copy_words<uint2>(target + cut.head, source + cut.head, cut.inner / 8);
+    else
+        copy_shifted(target + cut.head, source + cut.head, cut.inner / 4);
+    copy_edges(target, source, bytes, cut);
+}
+
+// Who makes a copy: the block's threads through registers, or the copy engine all but the edges.
+enum class copy_way : unsigned { threads, engine };
+
+// What the threads can copy in one round is done sooner that way.
+DCUDA_DEVICE std::size_t round_bytes() { return std::size_t(block_threads()) * loads_in_flight * 16; }
+
+// One thread, before a barrier of the block that comes before the copy.
+DCUDA_DEVICE copy_way choose_copy(const staging& by, const void* target, const void* source, std::size_t bytes) {
+    return is_engine_copy(by, target, source, bytes, round_bytes()) ? copy_way::engine : copy_way::threads;
+}
+
+// All threads, before that barrier.
+DCUDA_DEVICE void prepare_copy(std::size_t bytes) {
+    if (bytes > round_bytes()) order_before_engine();
+}
+
+// All threads, after that barrier. When a thread returns, others or the copy engine may still be copying: the block's
+// barrier, and complete_copies() by the leader, come before whatever tells of the copy. Unless the engine makes all of
+// it, complete_copies() came before the barrier, too. ORDER bulk-then-words.
+DCUDA_DEVICE void copy(staging& by, copy_way way, std::byte* target, const std::byte* source, std::size_t bytes) {
+    if (way == copy_way::threads) return copy_bytes(target, source, bytes);
+    const edges cut(target, bytes, 16);
+    copy_edges(target, source, bytes, cut);
+    if (!is_leader()) return;
+    order_before_engine(); // what the leader has acquired since prepare_copy()
+    copy_by_engine(by, target + cut.head, source + cut.head, cut.inner);
+}
+
+// One thread: whether a copy has edges, which the engine does not make.
+DCUDA_DEVICE bool has_edges(const void* target, std::size_t bytes) {
+    return edges(static_cast<const std::byte*>(target), bytes, 16).inner != bytes;
+}
+
+// Ends the calling thread. Threads that have exited count as arrived in later __syncthreads of the block. Shared memory
+// outlives what the engine still reads there.
+[[noreturn]] DCUDA_DEVICE void exit_thread() {
+    complete_copies();
+    asm volatile("exit;");
+    __builtin_unreachable();
+}
+
+// Whether a C++ exception is passing through: never on a GPU.
+DCUDA_DEVICE bool is_unwinding() { return false; }
+
+// In a loop of unsuccessful tests.
+DCUDA_DEVICE void relax() {}
+
+// PERF: kept in a register; the compiler would work out the address again at every use, which takes 30 cycles or so.
+DCUDA_DEVICE void* dynamic_shared() {
+    extern __shared__ uint4 dcuda_dynamic_shared_memory[];
+    auto address = static_cast<unsigned>(__cvta_generic_to_shared(dcuda_dynamic_shared_memory));
+    asm("" : "+r"(address));
+    return __cvta_shared_to_generic(address);
+}
+
+// Whether other blocks can reach the memory: shared and local memory they cannot.
+DCUDA_DEVICE bool is_global_memory(const void* address) { return __isGlobal(address) != 0; }
+
+} // namespace dcuda::detail::exec

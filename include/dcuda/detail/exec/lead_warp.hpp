@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The lead warp: the threads of a rank that keep its books. On a GPU the block's first warp, or what there is of it; on
+// the CPU backend one thread that acts for all, or with DCUDA_CPU_WARPS the first warp as on a GPU.
+//
+// What a rank knows of its messages, partners and waits (rank_state.hpp, endpoint) is read and written by the lead warp
+// alone. A thread of another warp may be an operation behind: what it read there, and decided by, would be of another
+// moment than what its siblings read. So the lead warp decides, and all threads get its decision with a barrier of the
+// block: exec::decide. The types make sure of it: nothing else makes a lead_warp or a lone_thread, and without one
+// nobody reaches the endpoint.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "dcuda/detail/exec/exec.hpp"
+
+// Whether the threads of the lead warp act together.
+#if defined(__CUDACC__) || DCUDA_CPU_WARPS
+#define DCUDA_WARPS 1
+#else
+#define DCUDA_WARPS 0
+#endif
+
+namespace dcuda::detail {
+
+namespace exec {
+struct lead_access;
+}
+
+// The rank's first thread, where it acts alone. Functions that know it need fewer registers.
+class lone_thread {
+public:
+    static constexpr unsigned index = 0, count = 1;
+    DCUDA_DEVICE bool leads() const { return true; }
+
+private:
+    friend struct exec::lead_access;
+    DCUDA_DEVICE lone_thread() {}
+};
+
+// For any group, all threads of it:
+// Bit i: what thread i says.
+DCUDA_DEVICE unsigned vote(const lone_thread&, bool yes) { return yes ? 1 : 0; }
+// All get the value of thread `from`.
+DCUDA_DEVICE std::uint32_t broadcast(const lone_thread&, std::uint32_t value, unsigned) { return value; }
+// The value of the thread `by` before this one; the first ones get their own.
+DCUDA_DEVICE std::uint32_t shift_up(const lone_thread&, std::uint32_t value, unsigned) { return value; }
+// Orders what they do before and after.
+DCUDA_DEVICE void sync(const lone_thread&) {}
+
+// Number of the lowest bit that is set; how many are set.
+#if defined(__CUDACC__)
+DCUDA_DEVICE unsigned lowest(unsigned bits) { return static_cast<unsigned>(__ffs(static_cast<int>(bits))) - 1; }
+DCUDA_DEVICE unsigned bits_in(unsigned bits) { return static_cast<unsigned>(__popc(bits)); }
+#else
+inline unsigned lowest(unsigned bits) { return static_cast<unsigned>(std::countr_zero(bits)); }
+inline unsigned bits_in(unsigned bits) { return static_cast<unsigned>(std::popcount(bits)); }
+#endif
+
+#if DCUDA_WARPS
+
+// Threads of a warp that act together.
+struct warp_group {
+    unsigned index; // of the calling thread
+    unsigned count; // of threads, at most 32
+    DCUDA_DEVICE bool leads() const { return index == 0; }
+    DCUDA_DEVICE unsigned mask() const { return count == 32 ? 0xffff'ffffu : (1u << count) - 1; }
+};
+
+class lead_warp : public warp_group {
+    friend struct exec::lead_access;
+    DCUDA_DEVICE lead_warp(unsigned thread, unsigned threads) : warp_group{thread, threads} {}
+};
+
+// A lead warp of 32 threads. PERF: a mask that the compiler knows saves some 15 instructions a vote.
+class full_warp : public lead_warp {
+public:
+    // Only of a warp whose count is 32.
+    DCUDA_DEVICE explicit full_warp(const lead_warp& warp) : lead_warp(warp) {}
+};
+
+DCUDA_DEVICE unsigned vote(const full_warp&, bool yes) { return __ballot_sync(0xffff'ffffu, yes); }
+DCUDA_DEVICE std::uint32_t broadcast(const full_warp&, std::uint32_t value, unsigned from) {
+    return __shfl_sync(0xffff'ffffu, value, static_cast<int>(from));
+}
+DCUDA_DEVICE void sync(const full_warp&) { __syncwarp(); }
+
+DCUDA_DEVICE unsigned vote(const warp_group& warp, bool yes) { return __ballot_sync(warp.mask(), yes); }
+DCUDA_DEVICE std::uint32_t broadcast(const warp_group& warp, std::uint32_t value, unsigned from) {
+    return __shfl_sync(warp.mask(), value, static_cast<int>(from));
+}
+DCUDA_DEVICE std::uint32_t shift_up(const warp_group& warp, std::uint32_t value, unsigned by) {
+    return __shfl_up_sync(warp.mask(), value, by);
+}
+DCUDA_DEVICE void sync(const warp_group& warp) { __syncwarp(warp.mask()); }
+
+#else
+
+using lead_warp = lone_thread;
+
+#endif
+
+template <class Group>
+DCUDA_DEVICE bool any(const Group& group, bool yes) {
+    return vote(group, yes) != 0;
+}
+
+namespace exec {
+
+// Makes those who may reach the endpoint; for the functions below.
+struct lead_access {
+    DCUDA_DEVICE static lone_thread alone() { return {}; }
+#if DCUDA_WARPS
+    DCUDA_DEVICE static lead_warp warp(unsigned thread, unsigned threads) {
+        return {thread, threads < 32 ? threads : 32};
+    }
+#endif
+};
+
+// What follows is called by all threads of the block.
+
+#if DCUDA_WARPS
+
+// The lead warp runs choose(warp), which returns a number below 32, the same to all of its threads. All threads of the
+// block meet, and get that number. Then the lead warp runs act(warp, number); the others need not wait for it.
+// ORDER: the block's barrier stands between what choose() did and the return of the other threads, and between what
+// they did before and act().
+// PERF: the number comes with the barrier, as a count of threads. Through shared memory it would take a word that must
+// not be written again before the slowest thread has read it.
+template <class Choose, class Act>
+DCUDA_DEVICE unsigned decide(std::uint32_t&, const Choose& choose, const Act& act) {
+    const unsigned thread = thread_index(), threads = block_threads();
+    unsigned number = 0;
+    delay();
+    if (thread < 32) {
+        const lead_warp warp = lead_access::warp(thread, threads);
+        sync(warp); // what act() of the operation before wrote
+        number = choose(warp);
+    }
+    if (threads > 32)
+        number = static_cast<unsigned>(__syncthreads_count(thread < number));
+    else
+        sync_block();
+    delay();
+    if (thread < 32) act(lead_access::warp(thread, threads), number);
+    return number;
+}
+
+// The leader alone runs f(leader); no thread of the block returns before it has returned.
+template <class F>
+DCUDA_DEVICE void leader_then_sync(const F& f) {
+    const unsigned thread = thread_index();
+    delay();
+    if (thread < 32) sync(lead_access::warp(thread, block_threads()));
+    if (thread == 0) f(lead_access::alone());
+    sync_block();
+}
+
+// The same after all threads of the block have arrived.
+template <class F>
+DCUDA_DEVICE void sync_leader_sync(const F& f) {
+    delay();
+    sync_block();
+    if (is_leader()) f(lead_access::alone());
+    sync_block();
+}
+
+#else
+
+template <class Choose, class Act>
+unsigned decide(std::uint32_t& word, const Choose& choose, const Act& act) {
+    cpu::sync_and_run([&] { word = choose(lead_access::alone()); }, [&] { act(lead_access::alone(), word); });
+    return word;
+}
+
+template <class F>
+void leader_then_sync(const F& f) {
+    run_then_sync([&] { f(lead_access::alone()); });
+}
+
+template <class F>
+void sync_leader_sync(const F& f) {
+    leader_then_sync(f); // it waits for all threads before, too
+}
+
+#endif
+
+// Where nothing is left to do after the decision.
+template <class Choose>
+DCUDA_DEVICE unsigned decide(std::uint32_t& word, const Choose& choose) {
+    return decide(word, choose, [](const lead_warp&, unsigned) {});
+}
+
+} // namespace exec
+
+} // namespace dcuda::detail

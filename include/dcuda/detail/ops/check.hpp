@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The protocol checker's way of every operation (CPU backend; docs/guide/checker.md). With DCUDA_CHECK set, operations
+// go here instead of mailboxes and counters: one rank of all processes runs at a time, and what happened before what is
+// kept. The functions are in src/cpu/check/.
+#pragma once
+
+#include "dcuda/detail/ops/rank_state.hpp"
+
+#if DCUDA_BACKEND_CPU
+
+namespace dcuda::detail::check {
+
+// Whether this run is checked.
+inline bool is_on(const rank_state& state) { return state.device.checker != nullptr; }
+
+// All of these are called by all threads of the rank, like the operations.
+
+// After the ranks have met in init; returns when the rank may run.
+void begin(rank_state& state);
+
+// A collective operation. Returns when all ranks of the communicator have called it. What the library does then itself,
+// all of them do at the same time; leave() ends that, for all operations but barriers and finish.
+void enter(rank_state& state, collective kind, communicator comm);
+void enter_free(rank_state& state, window win);
+void leave(rank_state& state);
+// In place of leave(), for the window that was created.
+void leave(rank_state& state, window made, const void* base, std::size_t bytes);
+
+void put(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes, const void* source);
+void put_notify(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes, const void* source,
+                int tag);
+void notify(rank_state& state, int target, communicator comm, int tag);
+void wait_notifications(rank_state& state, int tag, int count);
+bool test_notifications(rank_state& state, int tag, int count);
+void flush(rank_state& state, window win);
+
+// One thread: memory of a kernel was read or written, at the instruction before this return address. What the compiler
+// puts into kernels that are built for the checker calls it.
+void touched(const void* memory, std::size_t bytes, bool is_store, const void* return_address);
+// One thread makes an atomic operation on this word.
+void synchronize(const void* word);
+// One thread waits for something in memory.
+void yield();
+// One thread comes to a meeting of the block's threads, an operation or __syncthreads, while others wait in another
+// one.
+void threads_part(bool by_operation);
+
+// The thread of a rank ends, in an orderly way or not.
+void thread_ends();
+
+} // namespace dcuda::detail::check
+
+#endif

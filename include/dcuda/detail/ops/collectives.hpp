@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What ranks do together: barriers, windows, timers.
+#pragma once
+
+#include "dcuda/detail/ops/check.hpp"
+#include "dcuda/detail/ops/put.hpp"
+
+namespace dcuda::detail {
+
+// In which operation a rank meets others. None at the start and the end of the kernel: how long others take to start,
+// and how long they work after this rank is done, is nothing that the user's bound on waits is about.
+DCUDA_DEVICE operation operation_of(collective kind) {
+    return kind == collective::init || kind == collective::finish ? operation::none : operation::collective;
+}
+
+DCUDA_DEVICE void leave(unsigned going) {
+    if (going == 0) exec::exit_thread();
+}
+
+// All ranks of the device meet. The last to arrive runs action() with all its threads, as a device-wide critical
+// section that sees what all ranks did before, and that returns false if the run has ended; then all leave and see what
+// it did.
+//
+// ORDER collective-arrive (acquire and release, device scope): everything a rank did or saw before is ordered before
+// its arrival; the arrivals form one release sequence, so the last one acquires them all. Weaker: the last rank, and
+// through it all others, may miss writes of a rank.
+// ORDER collective-release -> collective-observe (device scope): passes that on. Causality is transitive, also for puts
+// to other devices that were issued before.
+template <class Action>
+DCUDA_DEVICE void arrive_and_run(rank_state& state, collective kind, operation where, const Action& action) {
+    const auto index = static_cast<std::uint32_t>(kind);
+    collective_barrier& words = state.device.collective_barriers[index];
+    exec::sync_block();
+    const bool is_last = exec::decide(state.decision, [&](const lead_warp& warp) {
+                             bool last = false;
+                             if (warp.leads()) {
+                                 exec::complete_copies(state.staging);
+                                 const std::uint32_t before =
+                                     fetch_add_acq_rel<order_tag::collective_arrive>(&words.arrived, 1);
+                                 last = before + 1 == state.device.ranks_per_device;
+                             }
+                             return any(warp, last) ? 1u : 0u;
+                         }) != 0;
+    if (is_last) {
+        leave(action() ? 1 : 0);
+        exec::sync_block();
+    }
+    leave(exec::decide(state.decision, [&](const lead_warp& warp) {
+        bool going = true;
+        if (warp.leads()) {
+            const lone_thread leader = exec::lead_access::alone();
+            const std::uint32_t generation = ++state.own.of(leader).generation[index];
+            if (is_last) {
+                // Nobody arrives again before the generation below releases them.
+                store_relaxed(&words.arrived, 0);
+                store_release<order_tag::collective_release>(scope::device, &words.generation, generation);
+            } else {
+                going = wait_for_word<order_tag::collective_observe>(
+                    leader, state, scope::device, &words.generation,
+                    [&](std::uint32_t value) { return value == generation; }, waiting::collective, where, index);
+            }
+        }
+        return any(warp, warp.leads() && going) ? 1u : 0u;
+    }));
+}
+
+// --- Barriers ------------------------------------------------------------------------------------------------------
+//
+// No word is added to or polled by all ranks of a large device: they stand in rows (protocol.hpp, barrier_shape). First
+// a row meets in its word. For a device, the i-th ranks of all rows then meet in the word of column i; whoever has seen
+// its row and its column full knows of everybody. For the world, the rows' first ranks meet in the root, rank 0 of the
+// device tells every row of every device, and the ranks wait for as many devices in the word of their row.
+//
+// Barriers use two sets of words in turn: an arrival for the barrier after the next cannot come before everybody has
+// left this one, so a full word holds the arrivals of this barrier and no others, and all ranks see the same.
+//
+// After a barrier all messages that were sent before have been taken. Each arrival tells by how much more messages its
+// rank has sent than taken since its last one. The sum over all ranks is what was unread when they arrived: a message
+// is counted as sent by the first arrival of its source after it, and as taken by one of its target that is not
+// earlier. If that is nothing, all have been taken, and what was placed is ordered by the arrivals like all that ranks
+// do. Else all ranks take their messages and go through another round; then nothing is unread, because nobody has sent
+// anything between.
+//
+// ORDER barrier-arrive -> barrier-observe (device scope): what a rank did, and what those did whose arrival it has
+// profiled, is ordered before its own arrival. Additions form one release sequence, so who has seen a word full has
+// acquired all arrivals. Weaker: a rank may miss what another did before the barrier.
+// ORDER device-arrive -> device-observe (system scope): the same between devices; rank 0 has profiled all ranks of its
+// device by then. A rank that has stored into another device's memory since it last released that arrives with system
+// scope: what a later message of it releases there is then released by this rank itself.
+// PERF: 132 ranks 1.1 us (one row), 2112 ranks 2.3 us; grid.sync 0.99 and 4.8 us. H200, 2026-11-21.
+
+struct barrier_words {
+    std::uint64_t* base;
+    barrier_shape shape;
+    DCUDA_DEVICE std::uint64_t* row(std::uint32_t index) const { return base + index * barrier_line; }
+    DCUDA_DEVICE std::uint64_t* column(std::uint32_t index) const { return row(shape.rows + index); }
+    DCUDA_DEVICE std::uint64_t* root() const { return column(shape.row_size); }
+    DCUDA_DEVICE std::uint64_t* release(std::uint32_t row) const { return root() + (1 + row) * barrier_line; }
+};
+
+// Where the words of the barrier with this number are in those of a device.
+DCUDA_DEVICE std::uint32_t barrier_offset(const barrier_shape& shape, collective kind, std::uint32_t epoch) {
+    return (2 * static_cast<std::uint32_t>(kind) + epoch % 2) * shape.words() * barrier_line;
+}
+
+// How often all arrivals of a word have been counted when the next barrier of this kind is over: a number that wraps
+// around, like the words themselves. The leader.
+DCUDA_DEVICE std::uint32_t next_fill(const endpoint& own, collective kind, std::uint32_t epoch) {
+    return own.barrier_fills[static_cast<std::uint32_t>(kind)][epoch % 2] + 1;
+}
+DCUDA_DEVICE void end_epoch(endpoint& own, collective kind, std::uint32_t epoch) {
+    ++own.barrier_fills[static_cast<std::uint32_t>(kind)][epoch % 2];
+    own.epoch[static_cast<std::uint32_t>(kind)] = epoch;
+}
+
+DCUDA_DEVICE barrier_words words_of(const rank_state& state, collective kind, std::uint32_t epoch,
+                                    std::uint32_t process) {
+    const barrier_shape& shape = state.device.barriers;
+    std::uint64_t* const base =
+        process < near_processes ? state.near_barriers[process] : state.device.peers[process].barriers;
+    return {base + barrier_offset(shape, kind, epoch), shape};
+}
+
+DCUDA_DEVICE barrier_words words_of_device(const rank_state& state, collective kind, std::uint32_t epoch) {
+    const barrier_shape& shape = state.device.barriers;
+    return {state.inbox.barriers + barrier_offset(shape, kind, epoch), shape};
+}
+
+// Waits until `arrivals` have been counted in the word, over all barriers; the lower half of the word wraps around, and
+// then one message too many is counted in the upper half, which does no harm. What arrivals have added there since
+// `seen` is then in `unread`. False if the run ended. The leader.
+template <order_tag Tag>
+DCUDA_DEVICE bool await_arrivals(lone_thread leader, rank_state& state, scope reach, collective kind,
+                                 const std::uint64_t* word, std::uint32_t arrivals, std::uint32_t& seen,
+                                 std::uint32_t& unread) {
+    return wait_for_word<Tag>(
+        leader, state, reach, word,
+        [&](std::uint64_t value) {
+            if (static_cast<std::int32_t>(arrivals_of(value) - arrivals) < 0) return false;
+            unread = unread_of(value) - seen;
+            seen = unread_of(value);
+            return true;
+        },
+        reach == scope::device ? waiting::collective : waiting::other_devices, operation_of(kind),
+        static_cast<std::uint32_t>(kind));
+}
+
+// By how much more messages this rank has sent than taken since the start, between ranks of the device or, by
+// scope::system, all: a difference that wraps around. The leader.
+DCUDA_DEVICE std::uint32_t unread_messages(const rank_state& state, const endpoint& own, scope reach) {
+    std::uint32_t messages = own.sent[0];
+    if (reach == scope::system) messages += own.sent[1];
+    for (std::uint32_t queue = 0; queue < own.queues; ++queue)
+        if (reach == scope::system || own.inbound[queue].reach == scope::device)
+            messages -= own.inbound[queue].taken.messages - state.device.counter_start;
+    return messages;
+}
+
+// When the barrier is over all messages to ranks of this reach will have been taken: what is stored there after it need
+// not wait for that. The leader. PERF: while the arrival is on its way.
+DCUDA_DEVICE void count_as_placed(endpoint& own, scope reach) {
+    if (reach == scope::system) own.undelivered = 0;
+    for (unsigned place = 0; place < cached_connections; ++place) {
+        connection& to = own.connections[place];
+        if (own.connection_keys[place] == no_rank || (reach == scope::device && to.reach != scope::device)) continue;
+        to.placed = to.sent.packets;
+        if (to.record != connections_per_rank) own.undelivered &= ~(std::uint64_t{1} << to.record);
+    }
+}
+
+// This rank's arrival. The leader.
+DCUDA_DEVICE void arrive(rank_state& state, endpoint& own, scope reach, std::uint64_t* word) {
+    const std::uint32_t now = unread_messages(state, own, reach);
+    std::uint32_t& told = own.told[static_cast<unsigned>(reach)];
+    const std::uint64_t arrival = barrier_word(1, now - told);
+    told = now;
+    const bool wrote_to_others = (own.unreleased & bit_of(scope::system)) != 0;
+    add_release<order_tag::barrier_arrive>(reach == scope::system && wrote_to_others ? scope::system : scope::device,
+                                           word, arrival);
+    count_as_placed(own, reach);
+}
+
+// A barrier of the device. True if any rank's messages were unread, and then for all ranks; or if the run has ended.
+// The leader, after the block's barrier.
+DCUDA_COLD bool device_round(lone_thread leader, shared_state shared, collective kind) {
+    rank_state& state = shared.get();
+    endpoint& own = state.own.of(leader);
+    exec::complete_copies(state.staging);
+    const auto index = static_cast<std::uint32_t>(kind);
+    const std::uint32_t epoch = own.epoch[index] + 1;
+    const barrier_words words = words_of_device(state, kind, epoch);
+    const auto [row, place, members] = state.row;
+    const std::uint32_t rows = words.shape.rows, row_size = words.shape.row_size;
+    const std::uint32_t fill = next_fill(own, kind, epoch);
+    auto& seen = own.unread_seen[index][epoch % 2];
+    std::uint32_t unread = 0;
+    arrive(state, own, scope::device, words.row(row));
+    if (!await_arrivals<order_tag::barrier_observe>(leader, state, scope::device, kind, words.row(row), fill * members,
+                                                    seen[0], unread))
+        return true;
+    if (rows > 1) {
+        const std::uint64_t arrival = barrier_word(1, unread);
+        add_release<order_tag::barrier_arrive>(scope::device, words.column(place), arrival);
+        // A short last row speaks also in the columns where it has no rank.
+        for (std::uint32_t other = place + members; other < row_size; other += members)
+            add_release<order_tag::barrier_arrive>(scope::device, words.column(other), arrival);
+        if (!await_arrivals<order_tag::barrier_observe>(leader, state, scope::device, kind, words.column(place),
+                                                        fill * rows, seen[1], unread))
+            return true;
+    }
+    end_epoch(own, kind, epoch);
+    // What went to other devices is released by a barrier of the world.
+    own.unreleased &= ~bit_of(scope::device);
+    return unread != 0;
+}
+
+// Where some devices are reached over a network, the hosts of all processes meet for their ranks. They know only
+// whether some device has sent as much as it has taken: `unread` is 1 then if one has not. The number of devices that
+// have arrived, all; 0 if the run ended. The leader of rank 0.
+//
+// ORDER host-barrier: what this thread has profiled is completed to the system before its host learns of the arrival
+// (command-publish); the host makes sure that what the device has sent over the network has arrived; the reply comes
+// after that of all processes (reply-publish), and is released to the rows.
+DCUDA_COLD std::uint32_t arrive_through_host(lone_thread leader, shared_state shared, collective kind,
+                                             std::uint32_t number, std::uint32_t& unread) {
+    rank_state& state = shared.get();
+    const device_context& device = state.device;
+    const auto index = static_cast<std::uint32_t>(kind);
+    complete_writes();
+    if (!send_command(leader, state,
+                      command{{static_cast<std::uint32_t>(opcode::barrier), state.device_rank, number, index,
+                               unread != 0 ? 1u : 0u}}))
+        return 0;
+    std::uint32_t reply = 0;
+    if (!wait_for_word<order_tag::reply_observe>(
+            leader, state, scope::system, device.network.met + index,
+            [&](std::uint32_t value) {
+                reply = value;
+                return value >> 1 == (number & 0x7fff'ffff);
+            },
+            waiting::other_devices, operation_of(kind), index))
+        return 0;
+    fence_release<order_tag::device_arrive>(scope::device);
+    unread = reply & 1;
+    return device.process_count;
+}
+
+// What rank 0 of a device tells the rows of all devices. The lead warp.
+DCUDA_DEVICE void announce_device(const lead_warp& warp, rank_state& state, collective kind, std::uint32_t epoch,
+                                  bool going, std::uint32_t unread) {
+    const device_context& device = state.device;
+    std::uint32_t arrivals = 0;
+    if (warp.leads() && going) {
+        arrivals = 1;
+        fence_release<order_tag::device_arrive>(scope::system);
+        // What the hosts of all processes have met for, all devices at once.
+        if (device.network.in_use != 0)
+            arrivals = exec::far(arrive_through_host)(exec::lead_access::alone(), state, kind, epoch, unread);
+    }
+    const std::uint64_t arrival = barrier_word(broadcast(warp, arrivals, 0), broadcast(warp, unread, 0));
+    sync(warp);
+    const std::uint32_t processes = device.network.in_use != 0 ? 1 : device.process_count;
+    for (std::uint32_t i = 0; i < processes && arrivals_of(arrival) != 0; ++i) {
+        const std::uint32_t process = device.network.in_use != 0 ? device.process_index : i;
+        for (std::uint32_t row = warp.index; row < device.barriers.rows; row += warp.count)
+            add_after_fence<order_tag::device_arrive>(words_of(state, kind, epoch, process).release(row), arrival);
+    }
+}
+
+// A barrier of the world. True if any rank's messages were unread, or if the run has ended. The first rank of a row,
+// and rank 0, do the work of others. The lead warp, after the block's barrier.
+DCUDA_COLD bool world_round(lead_warp warp, shared_state shared, collective kind) {
+    rank_state& state = shared.get();
+    endpoint& own = state.own.of(warp);
+    const auto index = static_cast<std::uint32_t>(kind);
+    const std::uint32_t epoch = own.epoch[index] + 1;
+    const barrier_words words = words_of_device(state, kind, epoch);
+    const std::uint32_t rows = words.shape.rows;
+    const auto [row, place, members] = state.row;
+    const std::uint32_t fill = next_fill(own, kind, epoch);
+    auto& seen = own.unread_seen[index][epoch % 2];
+    std::uint32_t unread = 0;
+    bool going = true;
+    sync(warp);
+    if (warp.leads()) {
+        const lone_thread leader = exec::lead_access::alone();
+        exec::complete_copies(state.staging);
+        arrive(state, own, scope::system, words.row(row));
+        if (place == 0) {
+            going = await_arrivals<order_tag::barrier_observe>(leader, state, scope::device, kind, words.row(row),
+                                                               fill * members, seen[0], unread);
+            if (going && rows > 1)
+                add_release<order_tag::barrier_arrive>(scope::device, words.root(), barrier_word(1, unread));
+            if (going && rows > 1 && state.device_rank == 0)
+                going = await_arrivals<order_tag::barrier_observe>(leader, state, scope::device, kind, words.root(),
+                                                                   fill * rows, seen[2], unread);
+        }
+    }
+    if (state.device_rank == 0) announce_device(warp, state, kind, epoch, going, unread);
+    bool more = false;
+    if (warp.leads()) {
+        more = !going || !await_arrivals<order_tag::device_observe>(exec::lead_access::alone(), state, scope::system,
+                                                                    kind, words.release(row),
+                                                                    fill * state.device.process_count, seen[1], unread);
+        more = more || unread != 0;
+        end_epoch(own, kind, epoch);
+        own.unreleased = 0;
+    }
+    return any(warp, more);
+}
+
+// One round of a barrier. Whether there is more to do: messages to take, or the end of the run.
+DCUDA_COLD bool barrier_round(lead_warp warp, shared_state shared, collective kind, communicator comm) {
+    rank_state& state = shared.get();
+    if (comm == world && state.device.process_count > 1) return world_round(warp, state, kind);
+    sync(warp);
+    return any(warp, warp.leads() && device_round(exec::lead_access::alone(), state, kind));
+}
+
+// All ranks of the device, or of the world: none returns before all have called it. Then all messages that were sent
+// before have been taken: if some were unread, the ranks take them and go through another round.
+DCUDA_DEVICE void cross_barrier(rank_state& state, collective kind, communicator comm) {
+    exec::sync_block();
+    leave(exec::decide(state.decision, [&](const lead_warp& warp) {
+        if (!barrier_round(warp, state, kind, comm)) return 1u;
+        exec::far(answer_sources<lead_warp>)(warp, state);
+        // What the second round counts is what the first has found unread, taken.
+        if (load_in_block(&state.ended) == 0) barrier_round(warp, state, kind, comm);
+        return load_in_block(&state.ended) == 0 ? 1u : 0u;
+    }));
+}
+
+// What a rank starts with. The leader.
+DCUDA_COLD void start_rank(lone_thread leader, rank_state& state, context from_host) {
+    const device_context* const device = from_host.device;
+    state.device = *device;
+    state.inbox = device->peers[device->process_index];
+    state.staging = exec::find_staging(device->staging);
+    // What a predicted wait takes at once. PERF: larger ones are faster directly.
+    const std::uint32_t threads = exec::block_threads() < 32 ? exec::block_threads() : 32;
+    const std::uint32_t most = threads * 3 * packet_payload_bytes;
+    if (DCUDA_BACKEND_CUDA && state.device.small_put_bytes > most) state.device.small_put_bytes = most;
+    state.device_rank = exec::block_index();
+    state.world_rank = state.device.first_rank + state.device_rank;
+    state.ended = state.finished = state.decision = 0;
+    // ORDER notify-observe: the narrowest scope that includes every possible source.
+    state.notification_scope = state.device.process_count == 1 ? scope::device : scope::system;
+    const auto [ranks, row_size, rows] = state.device.barriers;
+    const std::uint32_t row = state.device_rank / row_size;
+    state.row = {row, state.device_rank % row_size, row + 1 == rows ? ranks - row * row_size : row_size};
+    const std::size_t rank = state.device_rank;
+    const std::uint32_t start = state.device.counter_start;
+    state.counters = state.inbox.counters + rank * state.device.tags;
+    state.tag_records = state.device.tag_records + rank * state.device.tags;
+    state.status = state.inbox.status + rank;
+    state.mailbox = state.inbox.mailboxes + rank * queues_per_mailbox * state.device.queues.size();
+    for (unsigned p = 0; p < near_processes && p < state.device.process_count; ++p)
+        state.near_barriers[p] = state.device.peers[p].barriers;
+    state.profiled = from_host.profiled;
+
+    endpoint& own = state.own.of(leader);
+    for (std::uint64_t& key : own.target_keys) key = 0;
+    for (std::uint32_t& key : own.connection_keys) key = no_rank;
+    for (unsigned place = 0; place < cached_tags; ++place) {
+        own.tag_keys[place] = place < state.device.tags ? place : no_tag_key;
+        own.tags[place] = {{start, start}, 0, 0, 0};
+    }
+    for (unsigned hint = 0; hint < cache_hints; ++hint) own.target_hints[hint] = own.tag_hints[hint] = 0;
+    own.next_target = own.next_connection = own.next_tag = own.connection_count = own.forgotten_origins = 0;
+    own.undelivered = 0;
+    for (inbound_queue& queue : own.inbound) queue = {{start, start}, {start, start}, nullptr, 0, scope::device};
+    own.queues = own.posted_turn = own.unreleased = 0;
+    own.requests_seen = own.flushes = own.network_flushes = start;
+    for (unsigned reach = 0; reach < 2; ++reach) own.sent[reach] = own.told[reach] = 0;
+    own.unsuccessful_tests = own.networked = 0;
+    own.ring_head = start;
+    for (std::uint32_t& generation : own.generation) generation = start;
+    for (unsigned kind = 0; kind < barrier_kinds; ++kind) {
+        own.epoch[kind] = start;
+        for (unsigned turn = 0; turn < 2; ++turn) {
+            own.barrier_fills[kind][turn] = start;
+            for (std::uint32_t& count : own.unread_seen[kind][turn]) count = start;
+        }
+    }
+    own.wait = {};
+    own.doing = {};
+    if (is_profiled(state)) exec::far(begin_profile)(leader, state);
+}
+
+DCUDA_DEVICE void init(context from_host, rank_state& state) {
+    exec::leader_then_sync([&](lone_thread leader) { start_rank(leader, state, from_host); });
+    cross_barrier(state, collective::init, world);
+    if (is_profiled(state)) end_operation<event_kind::init>(state, {.window = processor_number()});
+#if DCUDA_BACKEND_CPU
+    if (check::is_on(state)) check::begin(state);
+#endif
+}
+
+// Not inlined: threads of a warp that leave the kernel in different places must wait at one and the same barrier
+// instruction.
+DCUDA_COLD void finish(shared_state shared) {
+    rank_state& state = shared.get();
+    // A thread that leaves the kernel because of an error runs destructors on the CPU backend: nothing to wait for
+    // then.
+    if (load_in_block(&state.ended) != 0 || exec::is_unwinding() || load_in_block(&state.finished) != 0) return;
+#if DCUDA_BACKEND_CPU
+    if (check::is_on(state)) check::enter(state, collective::finish, world);
+#endif
+    if (is_profiled(state)) begin_operation(state);
+    cross_barrier(state, collective::finish, world);
+    if (is_profiled(state)) end_operation<event_kind::finish>(state, {});
+    exec::sync_leader_sync([&](lone_thread) {
+        store_relaxed(&state.finished, 1);
+        store_relaxed(&state.device.waits[state.device_rank].what, static_cast<std::uint32_t>(waiting::done));
+    });
+}
+
+// Reports a fault, and all threads of the rank, which call it, leave the kernel.
+DCUDA_DEVICE void report_and_leave(rank_state& state, fault kind, operation where, std::uint32_t window_id,
+                                   std::uint32_t target, std::uint64_t offset, std::uint64_t bytes) {
+    exec::leader_then_sync(
+        [&](lone_thread leader) { report_fault(leader, state, kind, where, window_id, target, offset, bytes, 0); });
+    exec::exit_thread();
+}
+
+// A communicator that does not exist ends the run. All threads of the rank.
+DCUDA_DEVICE void check_communicator(rank_state& state, communicator comm, operation where) {
+#if DCUDA_CHECKS
+    if (comm == world || comm == device) return;
+    report_and_leave(state, fault::communicator, where, 0, static_cast<std::uint32_t>(comm), 0, 0);
+#else
+    (void)state, (void)comm, (void)where;
+#endif
+}
+
+DCUDA_DEVICE void barrier(rank_state& state, communicator comm) {
+    check_communicator(state, comm, operation::collective);
+    const collective kind = comm == world ? collective::barrier_world : collective::barrier_device;
+    cross_barrier(state, kind, comm);
+}
+
+} // namespace dcuda::detail

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Sending messages (mailbox.hpp has the receiving side): connections to targets, what is under way to them, and how a
+// message leaves.
+//
+// The functions of this file are called by the lead warp unless they say otherwise.
+#pragma once
+
+#include "dcuda/detail/ops/mailbox.hpp"
+
+namespace dcuda::detail {
+
+// --- Connections ---------------------------------------------------------------------------------------------------
+
+// Learns from a credit what the target has taken. The source knows the rest of the numbers: it has sent less than 2^16
+// more. One thread.
+DCUDA_DEVICE void use_credit(connection& to, std::uint32_t credit) {
+    to.freed = {to.sent.messages - ((to.sent.messages - credit) & 0xffff),
+                to.sent.packets - ((to.sent.packets - (credit >> 16)) & 0xffff)};
+    // A barrier may know more.
+    if (static_cast<std::int32_t>(to.freed.packets - to.placed) > 0) to.placed = to.freed.packets;
+}
+
+// The same from the word that the target writes. ORDER queue-free -> queue-reuse: whoever learns that packets are free
+// may overwrite them, and what their payload was put over.
+DCUDA_DEVICE void read_credit(const lead_warp& warp, connection& to) {
+    sync(warp);
+    if (warp.leads()) use_credit(to, load_acquire<order_tag::queue_reuse>(scope::system, to.credit));
+    sync(warp);
+}
+
+DCUDA_DEVICE bool has_room(const rank_state& state, const connection& to, std::uint32_t packets) {
+    const queue_shape rings = state.device.queues;
+    return to.queue != nullptr && to.sent.messages - to.freed.messages < rings.headers &&
+           to.sent.packets + packets - to.freed.packets <= rings.packets;
+}
+
+// The same after another load of the credit, if that is needed.
+DCUDA_DEVICE bool find_room(const lead_warp& warp, const rank_state& state, connection& to, std::uint32_t packets) {
+    if (to.queue == nullptr || has_room(state, to, packets)) return to.queue != nullptr;
+    read_credit(warp, to);
+    return has_room(state, to, packets);
+}
+
+DCUDA_DEVICE bool is_remote(const connection& to) { return to.counters == nullptr; }
+
+// Claims a queue in the target's mailbox, if there is one left. Its number. One thread.
+DCUDA_DEVICE std::uint32_t claim_queue(const device_context& device, mailbox_status& status) {
+    if (device.queues.packets == 0) return no_queue;
+    // Relaxed: the queue's words are nobody else's, and nothing was written there.
+    const std::uint32_t queue = fetch_add_relaxed_system(&status.queues_claimed, 1);
+    return queue < queues_per_mailbox ? queue : no_queue;
+}
+
+// Gives up a connection for another: what the rank's table must know of it. One thread.
+DCUDA_DEVICE void forget_connection(endpoint& own, connection_record* records, unsigned place) {
+    for (unsigned i = 0; i < cached_targets; ++i)
+        if (own.targets[i].connection == place) own.target_keys[i] = 0;
+    const connection& before = own.connections[place];
+    if (own.connection_keys[place] == no_rank || before.record == connections_per_rank) return;
+    records[before.record].sent = before.sent;
+    records[before.record].unreleased = before.unreleased;
+}
+
+// The connection to a rank, from its record in the table, or without one. `is_new`: it is used for the first time. One
+// thread.
+DCUDA_DEVICE connection open_connection(rank_state& state, endpoint& own, std::uint32_t world_rank,
+                                        std::uint32_t record, bool is_new) {
+    const device_context& device = state.device;
+    const auto [process, rank] = locate(state, world_rank);
+    const peer_view& peer = device.peers[process];
+    connection found{};
+    found.world_rank = world_rank;
+    found.record = record;
+    found.reach = process == device.process_index ? scope::device : scope::system;
+    if (peer.counters == nullptr) return found; // reached over the network
+    found.counters = peer.counters + std::size_t(rank) * device.tags;
+    found.status = peer.status + rank;
+    if (record == connections_per_rank) return found;
+    const connection_record known = device.connections[std::size_t(state.device_rank) * connections_per_rank + record];
+    found.unreleased = known.unreleased;
+    found.flushes = own.flushes - 1; // what was released meanwhile is forgotten: the next message releases again
+    if (known.queue == no_queue) return found;
+    found.queue = peer.mailboxes + (std::size_t(rank) * queues_per_mailbox + known.queue) * device.queues.size();
+    found.credit = state.inbox.credits + std::size_t(state.device_rank) * connections_per_rank + record;
+    found.sent = known.sent;
+    found.placed = known.sent.packets - device.queues.packets; // as far back as can be
+    use_credit(found, load_acquire<order_tag::queue_reuse>(found.reach, found.credit));
+    if (!is_new) return found;
+    found.placed = found.sent.packets;
+    store_packet<order_tag::message_publish>(found.queue + device.queues.header(found.sent.messages), record,
+                                             message_connects, state.world_rank, found.sent.messages + 1);
+    ++found.sent.messages;
+    ++own.sent[static_cast<unsigned>(found.reach)];
+    return found;
+}
+
+// Brings the connection to a rank near, in place of another: from the rank's table, or a new one. Its place.
+DCUDA_COLD unsigned load_connection(lead_warp warp, shared_state shared, std::uint32_t world_rank) {
+    rank_state& state = shared.get();
+    endpoint& own = state.own.of(warp);
+    const device_context& device = state.device;
+    connection_record* const records = device.connections + std::size_t(state.device_rank) * connections_per_rank;
+    const unsigned place = own.next_connection;
+    sync(warp); // nobody still reads what the entry holds now
+    if (warp.leads()) forget_connection(own, records, place);
+    sync(warp);
+    const std::uint32_t count = own.connection_count;
+    std::uint32_t record = connections_per_rank;
+    for (std::uint32_t first = 0; first < count && record == connections_per_rank; first += warp.count) {
+        const std::uint32_t at = first + warp.index;
+        const unsigned hits = vote(warp, at < count && records[at].world_rank == world_rank);
+        if (hits != 0) record = first + lowest(hits);
+    }
+    sync(warp);
+    if (warp.leads()) {
+        const auto [process, rank] = locate(state, world_rank);
+        const peer_view& peer = device.peers[process];
+        const bool is_new = record == connections_per_rank && peer.counters != nullptr && count < connections_per_rank;
+        if (is_new) {
+            record = count;
+            own.connection_count = count + 1;
+            records[record] = {
+                world_rank, claim_queue(device, peer.status[rank]), 0, {device.counter_start, device.counter_start}};
+        }
+        own.connections[place] = open_connection(state, own, world_rank, record, is_new);
+        own.connection_keys[place] = world_rank;
+        own.next_connection = (place + 1) % cached_connections;
+        if (DCUDA_BACKEND_CPU && is_new) ring_doorbell(&peer.status[rank].doorbell);
+    }
+    sync(warp);
+    return place;
+}
+
+// The place of the connection to a rank.
+DCUDA_DEVICE unsigned find_connection(const lead_warp& warp, rank_state& state, std::uint32_t world_rank) {
+    const unsigned place = find_key(warp, state.own.of(warp).connection_keys, world_rank);
+    return place != cached_connections ? place : load_connection(warp, state, world_rank);
+}
+
+// --- Messages ------------------------------------------------------------------------------------------------------
+
+// What a message says: `bytes` bytes at `source` go to `home` in the target's memory, which is `target` here.
+struct message_content {
+    std::byte* target;
+    std::byte* home;
+    const std::byte* source;
+    std::uint32_t bytes;
+    std::uint32_t tag;
+    std::uint32_t flags; // of the header
+    // The source lies where it goes: nothing has to be copied.
+    DCUDA_DEVICE bool is_in_place() const { return target == source && bytes != 0; }
+    // Payload that travels.
+    DCUDA_DEVICE std::uint32_t payload_bytes() const { return is_in_place() ? 0 : bytes; }
+};
+
+// Orders what was stored into the memory of targets of this reach before the messages that follow. The leader, after
+// the block's barrier.
+DCUDA_DEVICE void release_stores(rank_state& state, endpoint& own, scope reach) {
+    exec::complete_copies(state.staging);
+    fence_release<order_tag::message_publish>(reach);
+    own.unreleased &= reach == scope::system ? 0 : ~bit_of(reach);
+}
+
+// A message on its way out: all about it that can be found before it leaves.
+//
+// ORDER message-publish -> message-observe: a packet's number and payload are stored at once. What was stored into the
+// target's memory, or is in place, is released before the header leaves: fence, then the header's strong store, of one
+// thread; whoever sees the header acquires.
+struct outgoing_message {
+    unsigned place; // of the connection
+    packet* slot;   // of the header
+    mailbox_header header;
+    queue_position sent, after; // the queue's position, this one's and the next
+    bool must_release;
+
+    DCUDA_DEVICE void prepare(const rank_state& state, const endpoint& own, unsigned connection_place,
+                              const message_content& content) {
+        const connection& to = own.connections[connection_place];
+        const bool in_place = content.is_in_place();
+        const std::uint32_t bytes = content.payload_bytes();
+        const bool releases = to.unreleased != 0 || to.flushes != own.flushes || in_place;
+        const auto home = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(content.home));
+        place = connection_place;
+        slot = to.queue + state.device.queues.header(to.sent.messages);
+        header = {{static_cast<std::uint32_t>(home),
+                   static_cast<std::uint32_t>(home >> 32) | content.flags | (releases ? message_releases : 0),
+                   content.tag << 16 | bytes}};
+        sent = to.sent;
+        after = {sent.messages + 1, sent.packets + packets_for(bytes)};
+        must_release = (to.unreleased != 0 && (own.unreleased & bit_of(to.reach)) != 0) || in_place;
+    }
+
+    // The header leaves, and the message is counted. The leader.
+    DCUDA_DEVICE void send_header(rank_state& state, endpoint& own) const {
+        connection& to = own.connections[place];
+        if (must_release) release_stores(state, own, to.reach);
+        store_packet<order_tag::message_publish>(slot, header.words[0], header.words[1], header.words[2],
+                                                 after.messages);
+        to.sent = after;
+        ++own.sent[static_cast<unsigned>(to.reach)];
+        if (header.releases()) {
+            to.unreleased = 0;
+            to.flushes = own.flushes;
+        }
+        if (after.packets != sent.packets) own.undelivered |= std::uint64_t{1} << to.record;
+        if (DCUDA_BACKEND_CPU) ring_doorbell(&to.status->doorbell);
+    }
+};
+
+// A message without payload: what it says is in the header. There is room for it.
+DCUDA_DEVICE void send_header(const lead_warp& warp, rank_state& state, unsigned place,
+                              const message_content& content) {
+    endpoint& own = state.own.of(warp);
+    outgoing_message message;
+    sync(warp);
+    message.prepare(state, own, place, content);
+    sync(warp);
+    if (warp.leads()) message.send_header(state, own);
+    sync(warp);
+}
+
+// The payload of a message: every `threads`-th packet from `first` on. Any threads of the block.
+DCUDA_DEVICE void store_payload(const rank_state& state, packet* queue, std::uint32_t position, const void* source,
+                                std::uint32_t bytes, std::uint32_t first, std::uint32_t threads) {
+    const auto* const from = static_cast<const std::byte*>(source);
+    for (std::uint32_t number = first; number < packets_for(bytes); number += threads) {
+        const chunk part = load_chunk(from + number * packet_payload_bytes, chunk_bytes(bytes, number));
+        store_packet<order_tag::message_publish>(queue + state.device.queues.packet(position + number), part.words[0],
+                                                 part.words[1], part.words[2], position + number + 1);
+    }
+}
+
+// --- What is under way ---------------------------------------------------------------------------------------------
+
+// Whether payload that is under way to a target may come over these bytes, as the target addresses them. The headers
+// say so, which lie where this rank has written them.
+DCUDA_COLD bool is_under_way(lead_warp warp, shared_state shared, unsigned place, const std::byte* home,
+                             std::size_t bytes) {
+    rank_state& state = shared.get();
+    connection& to = state.own.of(warp).connections[place];
+    if (to.queue == nullptr || to.sent.packets == to.placed || bytes == 0) return false;
+    read_credit(warp, to);
+    if (to.sent.packets == to.placed) return false;
+    const auto begin = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(home)), end = begin + bytes;
+    bool overlaps = false;
+    for (std::uint32_t first = to.freed.messages; first != to.sent.messages && !overlaps;) {
+        const std::uint32_t position = first + warp.index;
+        const bool was_sent = to.sent.messages - position - 1 < to.sent.messages - first;
+        bool hit = false;
+        if (was_sent) {
+            const packet head =
+                load_packet<order_tag::message_observe>(to.queue + state.device.queues.header(position), position + 1);
+            const mailbox_header header{{head.payload[0], head.payload[1], head.payload[2]}};
+            hit = head.sequence != position + 1 || // never: it is this rank's own
+                  (header.bytes() != 0 && header.address() < end && begin < header.address() + header.bytes());
+        }
+        overlaps = any(warp, hit);
+        const std::uint32_t rest = to.sent.messages - first;
+        first += rest < warp.count ? rest : warp.count;
+    }
+    return overlaps;
+}
+
+// Asks a target to take what is under way to it: by a message, behind the others, if there is room; and by a word that
+// it looks at in every operation.
+DCUDA_DEVICE void request_credit(const lead_warp& warp, rank_state& state, unsigned place, bool again) {
+    connection& to = state.own.of(warp).connections[place];
+    if (!again && has_room(state, to, 0))
+        send_header(warp, state, place, {nullptr, nullptr, nullptr, 0, 0, message_is_quiet | message_requests});
+    if (!warp.leads()) return;
+    add_after_fence<order_tag::none>(&to.status->requests, 1u);
+    if (DCUDA_BACKEND_CPU) ring_doorbell(&to.status->doorbell);
+}
+
+// Waits until all payload that is under way to a target is in its window, and takes this rank's own messages meanwhile:
+// they may come from that target, which then waits for us. `asked`: the target knows that this rank waits. False if the
+// run ended.
+DCUDA_COLD bool await_delivery(lead_warp warp, shared_state shared, unsigned place, operation where,
+                               bool asked = false) {
+    rank_state& state = shared.get();
+    endpoint& own = state.own.of(warp);
+    connection& to = own.connections[place];
+    if (to.queue == nullptr || to.sent.packets == to.placed) return true;
+    read_credit(warp, to);
+    if (to.sent.packets == to.placed) return true;
+    if (!asked) request_credit(warp, state, place, false);
+    if (warp.leads()) {
+        begin_wait(own, waiting::delivery, where, to.world_rank);
+        if (is_profiled(state)) begin_blocked(exec::lead_access::alone(), state);
+    }
+    const bool there = poll_until(
+        [&](unsigned polls) {
+            if (polls % 4 == 0 && answer_sources(warp, state) && warp.leads())
+                count_as_new_wait(exec::lead_access::alone(), state);
+            read_credit(warp, to);
+            return to.sent.packets == to.placed ? poll_result::all : poll_result::nothing;
+        },
+        [&] {
+            // The word may have come before the last messages did.
+            request_credit(warp, state, place, true);
+            return any(warp, warp.leads() && keep_waiting(exec::lead_access::alone(), state, credit_of(to.freed)));
+        },
+        to.credit);
+    if (warp.leads()) {
+        if (is_profiled(state)) end_blocked(exec::lead_access::alone(), state, waiting::delivery);
+        end_wait(exec::lead_access::alone(), state);
+    }
+    return there;
+}
+
+// visit(place) for each connection to a target that payload may be under way to, until it returns false. Connections
+// that are not near are brought near.
+template <class Visit>
+DCUDA_DEVICE bool visit_undelivered(const lead_warp& warp, rank_state& state, const Visit& visit) {
+    const connection_record* const records =
+        state.device.connections + std::size_t(state.device_rank) * connections_per_rank;
+    const std::uint64_t undelivered = state.own.of(warp).undelivered;
+    for (std::uint32_t record = 0; record < connections_per_rank; ++record)
+        if ((undelivered >> record & 1) != 0 &&
+            !visit(find_connection(warp, state, broadcast(warp, records[record].world_rank, 0))))
+            return false;
+    return true;
+}
+
+// Asks all targets that payload may be under way to. PERF: before any of them is waited for.
+DCUDA_COLD void request_all_credit(lead_warp warp, shared_state shared) {
+    rank_state& state = shared.get();
+    visit_undelivered(warp, state, [&](unsigned place) {
+        request_credit(warp, state, place, false);
+        return true;
+    });
+}
+
+// Waits for them. False if the run ended.
+DCUDA_COLD bool await_all_deliveries(lead_warp warp, shared_state shared, operation where) {
+    rank_state& state = shared.get();
+    const bool going =
+        visit_undelivered(warp, state, [&](unsigned place) { return await_delivery(warp, state, place, where, true); });
+    sync(warp);
+    if (going && warp.leads()) state.own.of(warp).undelivered = 0;
+    sync(warp);
+    return going;
+}
+
+} // namespace dcuda::detail

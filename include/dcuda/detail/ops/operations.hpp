@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The operations of a rank, as both interfaces call them: perform<put_operation>(...). This is the one place where the
+// profiler and the checker step between a program and the library.
+#pragma once
+
+#include "dcuda/detail/ops/collectives.hpp"
+#include "dcuda/detail/ops/device_log.hpp"
+#include "dcuda/detail/ops/put.hpp"
+#include "dcuda/detail/ops/wait.hpp"
+#include "dcuda/detail/ops/windows.hpp"
+
+#include <type_traits>
+
+namespace dcuda::detail {
+
+DCUDA_DEVICE int comm_rank(const rank_state& state, communicator comm) {
+    return static_cast<int>(comm == world ? state.world_rank : state.device_rank);
+}
+
+DCUDA_DEVICE int comm_size(const rank_state& state, communicator comm) {
+    return static_cast<int>(comm == world ? state.device.world_size : state.device.ranks_per_device);
+}
+
+DCUDA_DEVICE void* user_data(const rank_state& state) { return state.device.user_data; }
+
+// --- The operations -------------------------------------------------------------------------------------------------
+// Of each: what it does (run), what it does in a checked run (check, CPU backend), and what its event says (kind,
+// event).
+
+struct barrier_operation {
+    static constexpr event_kind kind = event_kind::barrier;
+    DCUDA_DEVICE static event_fields event(communicator comm) { return {.tag = static_cast<int>(comm)}; }
+    DCUDA_DEVICE static void run(rank_state& state, communicator comm) { barrier(state, comm); }
+#if DCUDA_BACKEND_CPU
+    static void check(rank_state& state, communicator comm) {
+        check_communicator(state, comm, operation::collective);
+        check::enter(state, comm == world ? collective::barrier_world : collective::barrier_device, comm);
+    }
+#endif
+};
+
+struct create_window_operation {
+    static constexpr event_kind kind = event_kind::create_window;
+    DCUDA_DEVICE static event_fields event(communicator comm, void*, std::size_t bytes, window_kind) {
+        return {.tag = static_cast<int>(comm), .bytes = bytes};
+    }
+    DCUDA_DEVICE static window run(rank_state& state, communicator comm, void* base, std::size_t bytes,
+                                   window_kind kind) {
+        return create_window(state, comm, base, bytes, kind);
+    }
+#if DCUDA_BACKEND_CPU
+    static window check(rank_state& state, communicator comm, void* base, std::size_t bytes, window_kind kind) {
+        check_communicator(state, comm, operation::create_window);
+        check_window_memory(state, base, bytes);
+        check::enter(state, collective::create_window, comm);
+        const window made = create_window(state, comm, base, bytes, kind);
+        check::leave(state, made, base, bytes);
+        return made;
+    }
+#endif
+};
+
+struct free_window_operation {
+    static constexpr event_kind kind = event_kind::free_window;
+    DCUDA_DEVICE static event_fields event(window win) { return {.window = win.id}; }
+    DCUDA_DEVICE static void run(rank_state& state, window win) { free_window(state, win); }
+#if DCUDA_BACKEND_CPU
+    static void check(rank_state& state, window win) {
+        check::enter_free(state, win);
+        free_window(state, win);
+        check::leave(state);
+    }
+#endif
+};
+
+struct put_operation {
+    static constexpr event_kind kind = event_kind::put;
+    DCUDA_DEVICE static event_fields event(window win, int target, std::size_t, std::size_t bytes, const void*) {
+        return {.peer = target, .window = win.id, .bytes = bytes};
+    }
+    DCUDA_DEVICE static void run(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes,
+                                 const void* source) {
+        put(state, win, target, offset, bytes, source);
+    }
+#if DCUDA_BACKEND_CPU
+    static void check(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes,
+                      const void* source) {
+        check::put(state, win, target, offset, bytes, source);
+    }
+#endif
+};
+
+struct put_notify_operation {
+    static constexpr event_kind kind = event_kind::put_notify;
+    DCUDA_DEVICE static event_fields event(window win, int target, std::size_t, std::size_t bytes, const void*,
+                                           int tag) {
+        return {.tag = tag, .peer = target, .window = win.id, .bytes = bytes};
+    }
+    DCUDA_DEVICE static void run(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes,
+                                 const void* source, int tag) {
+        put_notify(state, win, target, offset, bytes, source, tag);
+    }
+#if DCUDA_BACKEND_CPU
+    static void check(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes,
+                      const void* source, int tag) {
+        check::put_notify(state, win, target, offset, bytes, source, tag);
+    }
+#endif
+};
+
+struct notify_operation {
+    static constexpr event_kind kind = event_kind::notify;
+    DCUDA_DEVICE static event_fields event(int target, communicator comm, int tag) {
+        return {.tag = tag, .peer = target, .window = static_cast<std::uint32_t>(comm)};
+    }
+    DCUDA_DEVICE static void run(rank_state& state, int target, communicator comm, int tag) {
+        notify(state, target, comm, tag);
+    }
+#if DCUDA_BACKEND_CPU
+    static void check(rank_state& state, int target, communicator comm, int tag) {
+        check::notify(state, target, comm, tag);
+    }
+#endif
+};
+
+struct wait_operation {
+    static constexpr event_kind kind = event_kind::wait;
+    DCUDA_DEVICE static event_fields event(int tag, int count) { return {.tag = tag, .peer = count}; }
+    DCUDA_DEVICE static void run(rank_state& state, int tag, int count) { wait_notifications(state, tag, count); }
+#if DCUDA_BACKEND_CPU
+    static void check(rank_state& state, int tag, int count) { check::wait_notifications(state, tag, count); }
+#endif
+};
+
+struct test_operation {
+    static constexpr event_kind kind = event_kind::test;
+    DCUDA_DEVICE static event_fields event(int tag, int count) { return {.tag = tag, .peer = count}; }
+    DCUDA_DEVICE static bool run(rank_state& state, int tag, int count) {
+        return test_notifications(state, tag, count);
+    }
+#if DCUDA_BACKEND_CPU
+    static bool check(rank_state& state, int tag, int count) { return check::test_notifications(state, tag, count); }
+#endif
+};
+
+struct flush_operation {
+    static constexpr event_kind kind = event_kind::flush;
+    DCUDA_DEVICE static event_fields event(window win) { return {.window = win.id}; }
+    DCUDA_DEVICE static void run(rank_state& state, window win) { flush(state, win); }
+#if DCUDA_BACKEND_CPU
+    static void check(rank_state& state, window win) { check::flush(state, win); }
+#endif
+};
+
+struct start_timer_operation {
+    static constexpr event_kind kind = event_kind::timer;
+    DCUDA_DEVICE static event_fields event() { return {}; }
+    DCUDA_DEVICE static void run(rank_state& state) { start_timer(state); }
+#if DCUDA_BACKEND_CPU
+    static void check(rank_state& state) {
+        check::enter(state, collective::start_timer, device);
+        start_timer(state);
+        check::leave(state);
+    }
+#endif
+};
+
+struct stop_timer_operation {
+    static constexpr event_kind kind = event_kind::timer;
+    DCUDA_DEVICE static event_fields event() { return {}; }
+    DCUDA_DEVICE static void run(rank_state& state) { stop_timer(state); }
+#if DCUDA_BACKEND_CPU
+    static void check(rank_state& state) {
+        check::enter(state, collective::stop_timer, device);
+        stop_timer(state);
+        check::leave(state);
+    }
+#endif
+};
+
+// --- Performing one -------------------------------------------------------------------------------------------------
+
+// The operation itself, or the checker's way of it.
+template <class Operation, class... Arguments>
+DCUDA_DEVICE auto run_or_check(rank_state& state, Arguments... arguments) {
+#if DCUDA_BACKEND_CPU
+    if (check::is_on(state)) return Operation::check(state, arguments...);
+#endif
+    return Operation::run(state, arguments...);
+}
+
+// No other function has such a parameter. ptxas takes a function that is called by its address for any with the same
+// parameters, so these would seem to call themselves, and the stack that they need could not be told.
+struct profiled_call {
+    std::uint32_t words[3] = {};
+};
+
+// The operation between its two records (profile.hpp).
+//
+// PERF: a function of its own, which a kernel calls by exec::far. With the records around the operation in the kernel
+// itself, an operation took up to 0.6 us more and an event 0.49 us instead of 0.24 (H200, 2026-11-22).
+template <class Operation, class... Arguments>
+DCUDA_COLD auto perform_profiled(shared_state shared, profiled_call, Arguments... arguments) {
+    rank_state& state = shared.get();
+    begin_operation(state);
+    if constexpr (Operation::kind == event_kind::test) { // an unsuccessful one is counted, and leaves no event
+        const bool there = run_or_check<Operation>(state, arguments...);
+        if (exec::is_leader()) add_relaxed(&state.device.profiler.counters->tests, 1);
+        if (there) end_operation<Operation::kind>(state, Operation::event(arguments...));
+        return there;
+    } else if constexpr (std::is_void_v<decltype(run_or_check<Operation>(state, arguments...))>) {
+        run_or_check<Operation>(state, arguments...);
+        end_operation<Operation::kind>(state, Operation::event(arguments...));
+    } else {
+        const auto result = run_or_check<Operation>(state, arguments...);
+        end_operation<Operation::kind>(state, Operation::event(arguments...));
+        return result;
+    }
+}
+
+// What each operation of either interface calls, in all threads of the rank. `is_profiled`: of the run (is_profiled).
+template <class Operation, class... Arguments>
+DCUDA_DEVICE auto perform(shared_state state, bool is_profiled, Arguments... arguments) {
+    if (is_profiled) return exec::far(perform_profiled<Operation, Arguments...>)(state, {}, arguments...);
+    return run_or_check<Operation>(state.get(), arguments...);
+}
+
+// The same for an interface that keeps no copy of whether the run is profiled.
+template <class Operation, class... Arguments>
+DCUDA_DEVICE auto perform_in_run(rank_state& state, Arguments... arguments) {
+    return perform<Operation>(state, is_profiled(state), arguments...);
+}
+
+} // namespace dcuda::detail

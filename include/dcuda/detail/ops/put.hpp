@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Puts and notifications. All threads of the rank call them.
+//
+// They go one of three ways (route). As messages: notifications, and small notified puts, to targets in whose mailboxes
+// this rank has a queue (mailbox_send.hpp). Directly: all threads store into the target's memory, and then one
+// notifies. Proxied: the host sends what goes to targets that are reached over a network.
+//
+// ORDER notify-publish -> notify-observe: all threads of the source copy; the block's barrier orders their stores
+// before the one thread that releases: by an addition to the target's counter, or by a fence before a message's header
+// (device scope for a target on this device, system scope for one on another). Who sees the counter, or the header,
+// acquires at a scope that includes the source (on a GPU by a fence after the load, of the same thread), and the
+// block's barrier orders that before what all its threads do next. So whoever has seen the notification reads the data,
+// also that of earlier puts of the source, since the release covers all of the block's earlier stores. Weaker: the
+// target may read the window's old content.
+#pragma once
+
+#include "dcuda/detail/ops/check.hpp"
+#include "dcuda/detail/ops/mailbox_send.hpp"
+#include "dcuda/detail/ops/network_ops.hpp"
+
+namespace dcuda::detail {
+
+// How a put or a notification leaves. What the lead warp decides; with post_turn, if a put was posted there.
+enum class route : unsigned {
+    ended,            // not at all: the run has ended, or a rule was broken
+    packets,          // as a message, by the lead warp
+    packets_by_block, // as a message with much payload, by all threads
+    direct,           // all threads store it into the target's memory
+    direct_by_engine, // or the copy engine does
+    proxied,          // the host sends it
+    slow,             // the fast path cannot tell
+};
+inline constexpr unsigned post_turn = 8;
+// As far as a message can say how much payload it has.
+inline constexpr std::uint32_t max_message_bytes = 0xffff;
+DCUDA_DEVICE route route_of(unsigned decision) { return static_cast<route>(decision % post_turn); }
+
+// What is to be sent. `window` is notify_window(...) for a notification alone.
+struct send_request {
+    std::uint32_t window;
+    std::uint32_t rank; // of the target, in the window's communicator
+    std::size_t offset;
+    std::size_t bytes;
+    const void* source;
+    bool notifies; // the target, with this tag
+    std::uint32_t tag;
+
+    DCUDA_DEVICE bool is_notification() const { return window >= notify_key; }
+    DCUDA_DEVICE operation where() const {
+        return is_notification() ? operation::notify : notifies ? operation::put_notify : operation::put;
+    }
+};
+
+DCUDA_DEVICE unsigned post(const lead_warp& warp, rank_state& state, route way, const posted_put& put) {
+    return static_cast<unsigned>(way) + post_turn * post(warp, state, put);
+}
+
+// Leaves the payload of the next message on this connection to all threads of the block; and what they do then.
+DCUDA_DEVICE unsigned post_payload(const lead_warp& warp, rank_state& state, const connection& path) {
+    return post(warp, state, route::packets_by_block, {nullptr, 0, path.queue, path.sent.packets, 0});
+}
+DCUDA_DEVICE void store_posted_payload(const rank_state& state, const posted_put& put, const send_request& request) {
+    store_payload(state, put.queue, put.position, request.source, static_cast<std::uint32_t>(request.bytes),
+                  exec::thread_index(), exec::block_threads());
+}
+
+// --- Targets -------------------------------------------------------------------------------------------------------
+
+// The window in the device's table; a slot with another id if there is no such window (any more).
+DCUDA_DEVICE window_slot find_window(const rank_state& state, window win) {
+    const std::uint32_t index = (win.id & 0xffff) - 1;
+    return index < state.device.max_windows ? state.device.windows[index] : window_slot{};
+}
+
+// What is wrong with a request; fault::none if nothing is. `limit`: what would be right.
+DCUDA_DEVICE fault find_fault(const rank_state& state, const send_request& request, const window_slot& slot,
+                              std::uint64_t& limit) {
+    limit = state.device.tags;
+    if (request.notifies && request.tag >= state.device.tags) return fault::tag;
+    if (request.is_notification()) {
+        const std::uint32_t comm = request.window - notify_key;
+        if (comm > static_cast<std::uint32_t>(device)) return fault::communicator;
+        limit = comm == static_cast<std::uint32_t>(world) ? state.device.world_size : state.device.ranks_per_device;
+        return request.rank >= limit ? fault::rank : fault::none;
+    }
+    limit = slot.rank_count;
+    if (request.window == 0 || slot.id != request.window) return fault::window;
+    if (request.rank >= slot.rank_count) return fault::rank;
+    limit = slot.entries[request.rank].bytes();
+    return request.bytes > limit || request.offset > limit - request.bytes ? fault::bounds : fault::none;
+}
+
+// Reports it. The leader.
+DCUDA_COLD void report_request(lone_thread leader, shared_state shared, fault kind, const send_request request,
+                               std::uint64_t limit) {
+    rank_state& state = shared.get();
+    const bool notifies = request.is_notification();
+    if (kind == fault::tag)
+        return report_fault(leader, state, kind, request.where(), 0, request.rank, request.tag, 0, limit);
+    if (kind == fault::communicator)
+        return report_fault(leader, state, kind, request.where(), 0, static_cast<std::uint32_t>(request.offset), 0, 0,
+                            0);
+    report_fault(leader, state, kind, request.where(), notifies ? 0 : request.window, request.rank, request.offset,
+                 request.bytes, limit);
+}
+
+// Checks a request and brings its target near. Its place among the targets, or cached_targets if the run ends. The lead
+// warp.
+DCUDA_COLD unsigned load_target(lead_warp warp, shared_state shared, const send_request request) {
+    rank_state& state = shared.get();
+    endpoint& own = state.own.of(warp);
+    const window_slot slot = request.is_notification() ? window_slot{} : find_window(state, window{request.window});
+#if DCUDA_CHECKS
+    std::uint64_t limit = 0;
+    if (const fault wrong = find_fault(state, request, slot, limit); wrong != fault::none) {
+        if (warp.leads()) report_request(exec::lead_access::alone(), state, wrong, request, limit);
+        return cached_targets;
+    }
+#endif
+    const std::uint64_t key = target_key(request.window, request.rank);
+    const std::uint32_t comm = request.is_notification() ? request.window - notify_key : slot.comm;
+    const std::uint32_t world_rank =
+        static_cast<communicator>(comm) == world ? request.rank : state.device.first_rank + request.rank;
+    const unsigned to = find_connection(warp, state, world_rank);
+    const connection& path = own.connections[to];
+    unsigned place = find_key(warp, own.target_keys, key);
+    if (place == cached_targets) place = own.next_target;
+    sync(warp);
+    if (warp.leads()) {
+        const window_entry entry = request.is_notification() ? window_entry{} : slot.entries[request.rank];
+        const std::uint64_t bytes = entry.bytes();
+        const std::uint64_t largest = bytes < state.device.small_put_bytes ? bytes : state.device.small_put_bytes;
+        const std::uint32_t small =
+            path.queue != nullptr && !entry.is_direct() ? static_cast<std::uint32_t>(largest) + 1 : 0;
+        own.targets[place] = {entry.base, bytes, entry.home, small, world_rank, to, is_remote(path) ? 1u : 0u, {}};
+        own.target_keys[place] = key;
+        if (place == own.next_target) own.next_target = (place + 1) % cached_targets;
+    }
+    sync(warp);
+    return place;
+}
+
+// --- Fast path -----------------------------------------------------------------------------------------------------
+
+// A message to a target that was used lately, if it can leave at once.
+// PERF: nothing is called here, so that it takes few registers. All that need not wait for the other threads comes
+// before the block's barrier; what lies between that and the stores is latency.
+class fast_message {
+public:
+    // The lead warp: how the message leaves; route::slow, and nothing has happened.
+    DCUDA_DEVICE unsigned prepare(const lead_warp& lead, rank_state& state, const send_request& request) {
+#if DCUDA_WARPS
+        constexpr auto slow = static_cast<unsigned>(route::slow);
+        requests_ = load_requests(state);
+        if (lead.count != 32) return slow;
+        const full_warp warp(lead);
+        endpoint& own = state.own.of(warp);
+        target_ = find_by_hint(warp, own.target_keys, own.target_hints, target_key(request.window, request.rank));
+        if (target_ == cached_targets) return slow;
+        const target_entry& to = own.targets[target_];
+        const message_content content{to.base + request.offset,
+                                      to.home + request.offset,
+                                      static_cast<const std::byte*>(request.source),
+                                      static_cast<std::uint32_t>(request.bytes),
+                                      request.tag,
+                                      0};
+        const connection& path = own.connections[to.connection];
+        const std::uint32_t packets = packets_for(content.payload_bytes());
+        // Of what is in place nothing travels, however large it is; but nothing may be under way there.
+        const bool fits = content.is_in_place() ? (to.small != 0) & (request.bytes >> 32 == 0) &
+                                                      (request.bytes <= to.bytes) & (path.sent.packets == path.placed)
+                                                : request.bytes < to.small;
+        if (!(fits & (request.offset <= to.bytes - request.bytes) & (request.tag < state.device.tags)) ||
+            !has_room(state, path, packets) || is_unaligned(content.source, content.payload_bytes()))
+            return slow;
+        message_.prepare(state, own, to.connection, content);
+        if (packets > 32) return post_payload(warp, state, path);
+        number_ = warp.index < packets ? warp.index : no_packet;
+        packets_ = path.queue + state.device.queues.packet(path.sent.packets + warp.index);
+        left_ = content.payload_bytes() - warp.index * packet_payload_bytes;
+        return static_cast<unsigned>(route::packets);
+#else
+        (void)lead, (void)state, (void)request;
+        return static_cast<unsigned>(route::slow);
+#endif
+    }
+
+    // The lead warp, after the block's barrier.
+    DCUDA_DEVICE void send(const lead_warp& lead, rank_state& state, const void* source, unsigned decision) const {
+#if DCUDA_WARPS
+        if (route_of(decision) == route::slow) return;
+        const full_warp warp(lead);
+        endpoint& own = state.own.of(warp);
+        if (route_of(decision) == route::packets && number_ != no_packet) {
+            const auto* const words = static_cast<const std::uint32_t*>(source) + 3 * number_;
+            const std::uint32_t a = words[0], b = left_ > 4 ? words[1] : 0, c = left_ > 8 ? words[2] : 0;
+            store_packet<order_tag::message_publish>(packets_, a, b, c, message_.sent.packets + number_ + 1);
+        }
+        if (warp.leads()) {
+            message_.send_header(state, own);
+            own.doing.target = target_;
+        }
+        // Not while payload of a message is missing, which may be one to this rank itself.
+        if (route_of(decision) == route::packets) answer_requests(warp, state, requests_);
+#else
+        (void)lead, (void)state, (void)source, (void)decision;
+#endif
+    }
+
+private:
+#if DCUDA_WARPS
+    static constexpr std::uint32_t no_packet = UINT32_MAX;
+    outgoing_message message_;
+    packet* packets_;
+    std::uint32_t number_, left_; // of this thread's packet; bytes from it on
+    std::uint32_t requests_;
+    unsigned target_;
+#endif
+};
+
+// --- Slow path -----------------------------------------------------------------------------------------------------
+
+// Chooses how a message or a put leaves, and makes room for it, or waits until it can. The lead warp.
+//
+// A put that is stored directly must not be overwritten later by payload that went as a message before. Where these
+// overlap the put goes as a message, too, behind the others; if it is too large for that it waits until the target has
+// taken them.
+DCUDA_COLD unsigned choose_route(lead_warp warp, shared_state shared, const send_request request) {
+    rank_state& state = shared.get();
+    endpoint& own = state.own.of(warp);
+    const unsigned target = load_target(warp, state, request);
+    if (target == cached_targets) return static_cast<unsigned>(route::ended);
+    sync(warp);
+    if (warp.leads()) {
+        own.doing.target = target;
+        own.doing.is_direct = 0;
+    }
+    const target_entry& to = own.targets[target];
+    const auto home = reinterpret_cast<std::uintptr_t>(to.home + request.offset);
+    const posted_put place{to.base + request.offset, static_cast<std::uint64_t>(home), nullptr, 0, to.world_rank};
+    if (to.is_remote != 0) return post(warp, state, route::proxied, place);
+
+    connection& path = own.connections[to.connection];
+    const bool in_place = place.target == request.source && request.bytes != 0;
+    const std::uint32_t packets = in_place ? 0 : packets_for(static_cast<std::uint32_t>(request.bytes));
+    const auto by_message = [&] {
+        return packets > 32 && exec::block_threads() > 32 ? post_payload(warp, state, path)
+                                                          : static_cast<unsigned>(route::packets);
+    };
+    if (request.notifies && !in_place && (request.bytes == 0 || request.bytes < to.small) &&
+        find_room(warp, state, path, packets))
+        return by_message();
+    if (is_under_way(warp, state, to.connection, to.home + request.offset, request.bytes)) {
+        if (!in_place && request.bytes <= max_message_bytes && find_room(warp, state, path, packets))
+            return by_message();
+        if (!await_delivery(warp, state, to.connection, request.where())) return static_cast<unsigned>(route::ended);
+    }
+    if (request.notifies && in_place && find_room(warp, state, path, 0)) return by_message();
+    const exec::copy_way way = exec::choose_copy(state.staging, place.target, request.source, request.bytes);
+    if (warp.leads()) {
+        own.doing.is_direct = 1;
+        // ORDER bulk-then-words
+        if (way == exec::copy_way::threads || exec::has_edges(place.target, request.bytes))
+            exec::complete_copies(state.staging);
+    }
+    return post(warp, state, way == exec::copy_way::engine ? route::direct_by_engine : route::direct, place);
+}
+
+// The lead warp sends what choose_route() has found room for; `by_block`: but its payload.
+DCUDA_COLD void send_message(lead_warp warp, shared_state shared, const send_request request, bool by_block) {
+    rank_state& state = shared.get();
+    endpoint& own = state.own.of(warp);
+    const target_entry& to = own.targets[own.doing.target];
+    const connection& path = own.connections[to.connection];
+    const message_content content{to.base + request.offset,
+                                  to.home + request.offset,
+                                  static_cast<const std::byte*>(request.source),
+                                  static_cast<std::uint32_t>(request.bytes),
+                                  request.notifies ? request.tag : 0,
+                                  request.notifies ? 0 : message_is_quiet};
+    if (!by_block)
+        store_payload(state, path.queue, path.sent.packets, request.source, content.payload_bytes(), warp.index,
+                      warp.count);
+    send_header(warp, state, to.connection, content);
+}
+
+// A notification that tells of what was stored directly, or for which there is no room as a message. After the block's
+// barrier. The lead warp.
+//
+// A source may notify by a message once and by the counter the next time: what it has sent as messages before it counts
+// is released with the addition, and a target that sees the counter change takes its messages first; what it has
+// counted before a message is released with that.
+DCUDA_COLD void notify_target(lead_warp warp, shared_state shared, std::uint32_t tag) {
+    rank_state& state = shared.get();
+    endpoint& own = state.own.of(warp);
+    const unsigned place = own.targets[own.doing.target].connection;
+    connection& to = own.connections[place];
+    if (find_room(warp, state, to, 0)) return send_header(warp, state, place, {nullptr, nullptr, nullptr, 0, tag, 0});
+    if (!warp.leads()) return;
+    exec::complete_copies(state.staging);
+    add_release<order_tag::notify_publish>(to.reach, to.counters + tag, 1u);
+    to.unreleased = 1;
+    own.unreleased |= bit_of(to.reach);
+    if (DCUDA_BACKEND_CPU) ring_doorbell(&to.status->doorbell);
+}
+
+// All threads have stored into a target's memory, or will. The leader.
+DCUDA_DEVICE void count_direct_put(endpoint& own) {
+    connection& to = own.connections[own.targets[own.doing.target].connection];
+    to.unreleased = 1;
+    own.unreleased |= bit_of(to.reach);
+}
+
+// Whatever the fast path cannot do. All threads of the rank.
+DCUDA_COLD void send_slowly(shared_state shared, const send_request request) {
+    rank_state& state = shared.get();
+    exec::prepare_copy(request.bytes);
+    const unsigned decision = exec::decide(
+        state.decision, [&](const lead_warp& warp) { return choose_route(warp, state, request); },
+        [&](const lead_warp& warp, unsigned chosen) {
+            const route way = route_of(chosen);
+            if (way == route::packets || way == route::packets_by_block)
+                send_message(warp, state, request, way == route::packets_by_block);
+            if (warp.leads() && (way == route::direct || way == route::direct_by_engine))
+                count_direct_put(state.own.of(warp));
+            // Not while payload of a message is missing, which may be one to this rank itself.
+            if (way != route::ended && way != route::packets_by_block)
+                answer_requests(warp, state, load_requests(state));
+        });
+    const route way = route_of(decision);
+    if (way == route::ended) exec::exit_thread();
+    if (way == route::packets) return;
+    const posted_put put = posted(state, decision / post_turn);
+    if (way == route::packets_by_block) return store_posted_payload(state, put, request);
+    if (way == route::proxied) {
+        if (request.bytes != 0 || request.notifies)
+            send_through_host(state, put, request.source, request.bytes, request.notifies ? request.tag : no_tag);
+        return;
+    }
+    exec::copy(state.staging, way == route::direct ? exec::copy_way::threads : exec::copy_way::engine, put.target,
+               static_cast<const std::byte*>(request.source), request.bytes);
+    if (request.notifies)
+        exec::decide(
+            state.decision, [](const lead_warp&) { return 0u; },
+            [&](const lead_warp& warp, unsigned) { notify_target(warp, state, request.tag); });
+}
+
+// --- Operations ----------------------------------------------------------------------------------------------------
+
+DCUDA_DEVICE void put(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes,
+                      const void* source) {
+    exec::far(send_slowly)(state, {win.id, static_cast<std::uint32_t>(target), offset, bytes, source, false, 0});
+}
+
+DCUDA_COLD void send_notified(shared_state shared, const send_request request) {
+    rank_state& state = shared.get();
+    fast_message message;
+    const unsigned decision = exec::decide(
+        state.decision, [&](const lead_warp& warp) { return message.prepare(warp, state, request); },
+        [&](const lead_warp& warp, unsigned chosen) { message.send(warp, state, request.source, chosen); });
+    const route way = route_of(decision);
+    if (way == route::packets) return;
+    if (way == route::slow) return exec::far(send_slowly)(state, request);
+    store_posted_payload(state, posted(state, decision / post_turn), request);
+}
+
+DCUDA_DEVICE void put_notify(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes,
+                             const void* source, int tag) {
+    send_notified(state, {win.id, static_cast<std::uint32_t>(target), offset, bytes, source, true,
+                          static_cast<std::uint32_t>(tag)});
+}
+
+DCUDA_DEVICE void notify(rank_state& state, int target, communicator comm, int tag) {
+    const auto number = static_cast<std::uint32_t>(comm);
+    const bool exists = number <= static_cast<std::uint32_t>(device);
+    send_notified(state, {exists ? notify_window(comm) : notify_unknown, static_cast<std::uint32_t>(target),
+                          exists ? 0 : number, 0, nullptr, true, static_cast<std::uint32_t>(tag)});
+}
+
+// All that this rank has put is complete on return, to the window or to any other. False if the run ended. The lead
+// warp, after the block's barrier.
+DCUDA_COLD bool complete_puts(lead_warp warp, shared_state shared, std::uint32_t window_id) {
+    rank_state& state = shared.get();
+    endpoint& own = state.own.of(warp);
+#if DCUDA_CHECKS
+    if (window_id == 0 || find_window(state, window{window_id}).id != window_id) {
+        if (warp.leads())
+            report_fault(exec::lead_access::alone(), state, fault::window, operation::flush, window_id, 0, 0, 0, 0);
+        return false;
+    }
+#else
+    (void)window_id;
+#endif
+    const bool waits = own.undelivered != 0;
+    if (waits) request_all_credit(warp, state);
+    sync(warp);
+    if (warp.leads()) {
+        exec::complete_copies(state.staging);
+        complete_writes();
+        own.unreleased = 0;
+        ++own.flushes;
+    }
+    sync(warp);
+    if (waits && !await_all_deliveries(warp, state, operation::flush)) return false;
+    answer_requests(warp, state, load_requests(state));
+    if (own.networked == 0) return true;
+    sync(warp);
+    return any(warp, warp.leads() && flush_network(exec::lead_access::alone(), state));
+}
+
+// Waits until all that this rank has put there is complete. All threads.
+DCUDA_DEVICE void flush(rank_state& state, window win) {
+    exec::sync_block(); // the stores of all threads are part of what the leader completes
+    const bool going = exec::decide(state.decision, [&](const lead_warp& warp) {
+                           return exec::far(complete_puts)(warp, state, win.id) ? 1u : 0u;
+                       }) != 0;
+    if (!going) exec::exit_thread();
+}
+
+} // namespace dcuda::detail

@@ -1,0 +1,489 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a rank knows about itself, and the three things every operation may need: send a command to the host, report a
+// fault, wait.
+#pragma once
+
+#include "dcuda/detail/exec/exec.hpp"
+#include "dcuda/detail/exec/launch.hpp"
+#include "dcuda/detail/exec/lead_warp.hpp"
+#include "dcuda/detail/protocol/protocol.hpp"
+#include "dcuda/types.hpp"
+
+namespace dcuda::detail {
+
+inline constexpr unsigned cached_targets = 8;
+inline constexpr unsigned cached_connections = 8;
+inline constexpr unsigned cached_tags = 16;
+inline constexpr unsigned near_processes = 8;
+inline constexpr unsigned cache_hints = 32;
+
+// Where puts to one rank through one window go, kept near because the tables are far away.
+struct alignas(16) target_entry {
+    std::byte* base; // of the target's window, as mapped here
+    std::uint64_t bytes;
+    std::byte* home;          // the base as the target addresses it
+    std::uint32_t small;      // notified puts of fewer bytes are messages, and fit into the window; 0: none is
+    std::uint32_t world_rank; // of the target
+    std::uint32_t connection; // its place among the connections that are near
+    std::uint32_t is_remote;  // 1: the target is reached over the network
+    std::uint32_t unused[2];
+};
+// What a target is looked for by: the window's id, or this in place of one for notifications alone, and the rank in the
+// communicator.
+inline constexpr std::uint32_t notify_key = 0xffff'fff0, notify_unknown = UINT32_MAX;
+DCUDA_DEVICE std::uint64_t target_key(std::uint32_t window, std::uint32_t rank) {
+    return static_cast<std::uint64_t>(window) << 32 | rank;
+}
+DCUDA_DEVICE std::uint32_t notify_window(communicator comm) { return notify_key + static_cast<std::uint32_t>(comm); }
+
+// What this rank and one target have with each other.
+struct alignas(16) connection {
+    packet* queue;            // in the target's mailbox, as mapped here; null: notifications go to the counters
+    queue_position sent;      // of the next message
+    queue_position freed;     // up to which the target has taken messages out, as last seen
+    std::uint32_t placed;     // packets of payload up to here are in the target's window
+    scope reach;              // who sees what is published there
+    std::uint32_t unreleased; // 1: something was written there directly that no message has released
+    std::uint32_t flushes;    // of this rank, before the last message there
+    std::uint32_t* counters;  // of the target, [tag]; null: it is reached over the network
+    const std::uint32_t* credit;
+    mailbox_status* status;   // of the target
+    std::uint32_t world_rank; // of the target
+    std::uint32_t record;     // its place in the rank's table of connections; connections_per_rank: none
+};
+inline constexpr std::uint32_t no_rank = UINT32_MAX;
+
+// A queue of this rank's own mailbox.
+struct inbound_queue {
+    queue_position taken;     // of the next message
+    queue_position credited;  // up to which its source knows that we have taken messages out
+    std::uint32_t* credit;    // where the source learns it; null until its connect message has come
+    std::uint32_t world_rank; // of the source, then
+    scope reach;              // who must see the credit
+};
+
+// The word that tells a source what has been taken.
+DCUDA_DEVICE std::uint32_t credit_of(const queue_position& taken) {
+    return (taken.messages & 0xffff) | taken.packets << 16;
+}
+
+// Where this rank stands in barriers.
+struct barrier_place {
+    std::uint32_t row;
+    std::uint32_t place;   // in the row
+    std::uint32_t members; // of the row
+};
+
+struct tag_entry {
+    tag_record record;
+    std::uint16_t queue;   // where the next message with this tag is expected,
+    std::uint16_t packets; // and its payload: like the last one's
+    std::uint16_t origin;  // queue of the last message, + 1; 0: there was none; forgotten_origin. For reports only
+};
+inline constexpr std::uint16_t forgotten_origin = UINT16_MAX;
+inline constexpr std::uint32_t no_tag_key = UINT32_MAX; // of an entry that is empty
+
+// The wait that the rank is in.
+struct current_wait {
+    waiting kind;
+    operation where;
+    std::uint32_t detail;
+    std::uint32_t expected;
+    std::uint32_t calls;    // of keep_waiting
+    std::uint64_t start_ns; // of the first of them; 0: none yet
+};
+
+// What an profiled rank does now.
+struct current_operation {
+    std::uint64_t begin;         // ticks
+    std::uint64_t blocked_since; // ticks; waiting for space in a queue
+    std::uint64_t clock_at;      // ticks, of the last sample of both clocks
+    std::uint32_t target;        // number of the target entry that it used; cached_targets: none
+    std::uint32_t is_direct;     // 1: a notified put was stored into the target's memory
+    std::uint32_t events;        // so far
+};
+
+// The books of a rank, kept by its lead warp: see lead_warp.hpp. Words of them that one thread alone reads or writes
+// are the leader's.
+struct endpoint {
+    // Targets, connections and tags used lately. A key for each entry; `next` is the entry that is given up next; a
+    // hint says where the last key with this hash was found.
+    std::uint64_t target_keys[cached_targets];
+    std::uint32_t connection_keys[cached_connections]; // world ranks
+    std::uint32_t tag_keys[cached_tags];
+    std::uint8_t target_hints[cache_hints], tag_hints[cache_hints];
+    target_entry targets[cached_targets];
+    connection connections[cached_connections];
+    tag_entry tags[cached_tags];
+    std::uint32_t next_target, next_connection, next_tag;
+    std::uint32_t connection_count;  // in the rank's table
+    std::uint64_t undelivered;       // bit by record: payload may be under way to that target
+    std::uint32_t forgotten_origins; // bit by tag % 32: the cache has lost an entry that knew one
+
+    inbound_queue inbound[queues_per_mailbox];
+    std::uint32_t queues;        // in use, of the mailbox
+    std::uint32_t requests_seen; // of mailbox_status::requests
+
+    std::uint32_t posted_turn;               // of rank_state::puts: the one that is free
+    std::uint32_t posted_mask, posted_width; // of rank_state::messages, as in `batch`
+    std::uint32_t unreleased; // bit by `scope`: something was stored at such targets that no release has covered
+    std::uint32_t flushes;    // so far: the next message to each target releases what they completed
+    std::uint32_t sent[2];    // messages so far, by `scope` of their targets
+    std::uint32_t told[2];    // of unread_messages, what the last barrier by that scope has counted
+    std::uint32_t unsuccessful_tests; // tests for notifications that found too few
+    std::uint32_t networked;          // 1: puts went over the network since the last flush
+    std::uint32_t network_flushes;    // so far
+    std::uint64_t ring_head;          // commands that the host has taken, as last seen, all 64 bits
+    std::uint32_t generation[static_cast<unsigned>(collective::count)]; // of each collective operation
+    std::uint32_t epoch[barrier_kinds];                                 // of each barrier
+    std::uint32_t barrier_fills[barrier_kinds][2];                      // how often their words were full, by turn
+    std::uint32_t unread_seen[barrier_kinds][2][3];                     // upper halves of these words
+    current_wait wait;
+    current_operation doing;
+};
+
+// A put that all threads make: posted by the lead warp before a barrier of the block, read by all threads after it.
+struct posted_put {
+    std::byte* target;      // address, as mapped here
+    std::uint64_t home;     // the same as the target addresses it
+    packet* queue;          // of a message: where it goes
+    std::uint32_t position; // of its first packet of payload
+    std::uint32_t rank;     // the target's, in the world
+};
+
+// A message whose payload all threads place, posted by the lead warp.
+struct alignas(16) posted_message {
+    mailbox_header header; // with the number of the queue in the 8 bits that it has no use for
+    std::uint32_t packet;  // position of its first packet of payload
+};
+inline constexpr unsigned posted_queue_shift = 24;
+inline constexpr unsigned posted_batch = 32; // one for each thread of a warp
+
+// What only the lead warp gets at.
+template <class Content>
+class lead_only {
+public:
+    DCUDA_DEVICE Content& of(const lone_thread&) { return content_; }
+#if DCUDA_WARPS
+    DCUDA_DEVICE Content& of(const lead_warp&) { return content_; }
+#endif
+
+private:
+    Content content_;
+};
+
+// One per rank, in the block's shared memory. All but `own` and what is posted stays as init() wrote it.
+struct rank_state {
+    device_context device; // a copy: its memory is far away
+    peer_view inbox;       // of this device
+    std::uint32_t device_rank;
+    std::uint32_t world_rank;
+    barrier_place row;
+    std::uint64_t* near_barriers[near_processes]; // the words of the first processes
+    scope notification_scope;                     // whom notifications may come from
+    std::uint32_t* counters;                      // this rank's, [tag]
+    tag_record* tag_records;                      // this rank's, [tag], where they are not cached
+    mailbox_status* status;                       // this rank's mailbox
+    packet* mailbox;
+    std::uint32_t profiled; // 1: this run is traced or counted
+    exec::staging staging;  // its changing words are the leader's
+
+    std::uint32_t ended;    // 1: the run has ended for this rank; its threads leave the kernel
+    std::uint32_t finished; // 1: finish() is over
+    std::uint32_t decision; // CPU backend: see exec::decide
+    posted_put puts[2];     // in turn, so that the next may be posted while a slow thread still reads this one
+    posted_message messages[posted_batch];
+    lead_only<endpoint> own;
+};
+
+// Leaves a put to all threads of the block, who read it after the block's next barrier. The result is what they find it
+// by. PERF: they need no barrier after that, as there are two places. The lead warp.
+DCUDA_DEVICE unsigned post(const lead_warp& warp, rank_state& state, const posted_put& put) {
+    endpoint& own = state.own.of(warp);
+    const std::uint32_t turn = own.posted_turn;
+    sync(warp);
+    if (warp.leads()) {
+        state.puts[turn] = put;
+        own.posted_turn = 1 - turn;
+    }
+    return turn;
+}
+DCUDA_DEVICE posted_put posted(const rank_state& state, unsigned turn) { return state.puts[turn]; }
+
+// Whether this run is traced or counted.
+DCUDA_DEVICE bool is_profiled(const rank_state& state) { return DCUDA_PROFILING != 0 && state.profiled != 0; }
+
+// Where a rank is: its process, and its number there.
+struct rank_location {
+    std::uint32_t process;
+    std::uint32_t rank;
+};
+DCUDA_DEVICE rank_location locate(const rank_state& state, std::uint32_t world_rank) {
+    return {world_rank / state.device.ranks_per_device, world_rank % state.device.ranks_per_device};
+}
+
+// The entry with this key, or `Size`. All threads of the group.
+template <class Group, class Key, unsigned Size>
+DCUDA_DEVICE unsigned find_key(const Group& group, const Key (&keys)[Size], Key key) {
+    static_assert(Size <= 32);
+    for (unsigned first = 0; first < Size; first += group.count) {
+        const unsigned entry = first + group.index;
+        const unsigned hits = vote(group, entry < Size && keys[entry] == key);
+        if (hits != 0) return first + lowest(hits);
+    }
+    return Size;
+}
+
+// The same, where an entry is likely to be found where the hint for its hash says. PERF: one load instead of a vote;
+// and the compiler works the hash out once for a key that stays the same.
+template <class Key>
+DCUDA_DEVICE std::uint32_t hint_of(Key key) {
+    return (static_cast<std::uint32_t>(key) * 0x9E3779B1u ^
+            static_cast<std::uint32_t>(key >> 16 >> 16) * 0x85EBCA6Bu) >>
+           27;
+}
+template <class Group, class Key, unsigned Size>
+DCUDA_DEVICE unsigned find_by_hint(const Group& group, const Key (&keys)[Size], std::uint8_t (&hints)[cache_hints],
+                                   Key key) {
+    std::uint8_t& hint = hints[hint_of(key)];
+    const unsigned likely = hint;
+    if (keys[likely] == key) return likely;
+    const unsigned place = find_key(group, keys, key);
+    if (place != Size && group.leads()) hint = static_cast<std::uint8_t>(place);
+    return place;
+}
+
+// How functions that are not inlined, and the user's rank, hold the state.
+// PERF: on a GPU as an address in shared memory that the compiler takes from a register. It would otherwise work out
+// the address of a __shared__ variable at every use, and would not know that a reference is one to shared memory.
+class shared_state {
+public:
+#if defined(__CUDACC__)
+    DCUDA_DEVICE shared_state(rank_state& state)
+        : address_(keep_in_register(static_cast<std::uint32_t>(__cvta_generic_to_shared(&state)))) {}
+    DCUDA_DEVICE rank_state& get() const { return *static_cast<rank_state*>(__cvta_shared_to_generic(address_)); }
+
+private:
+    std::uint32_t address_;
+#else
+    shared_state(rank_state& state) : state_(&state) {}
+    rank_state& get() const { return *state_; }
+
+private:
+    rank_state* state_;
+#endif
+};
+
+// --- Waiting -------------------------------------------------------------------------------------------------------
+
+// Takes the messages that have come while the rank waits for something else, so that sources do not wait for space for
+// ever. True if that made a difference to anybody. The leader; mailbox.hpp.
+DCUDA_COLD bool receive_meanwhile(lone_thread leader, shared_state shared);
+
+// In an profiled run: the rank waits for space in a queue, or does so no longer. The leader; profile.hpp.
+DCUDA_COLD void begin_blocked(lone_thread leader, shared_state shared);
+DCUDA_COLD void end_blocked(lone_thread leader, shared_state shared, waiting kind);
+
+// Tells the host what this rank did wrong and ends the run on this device. The leader.
+DCUDA_COLD void report_fault(lone_thread leader, shared_state shared, fault kind, operation where,
+                             std::uint32_t window_id, std::uint32_t target, std::uint64_t offset, std::uint64_t bytes,
+                             std::uint64_t limit);
+
+#if DCUDA_BACKEND_CUDA
+inline constexpr std::uint32_t calls_per_publication = 32; // of keep_waiting; times 64 polls: about a millisecond
+#else
+inline constexpr std::uint32_t calls_per_publication = 1; // the CPU backend sleeps between two calls
+#endif
+
+// The leader. What is waited for: protocol.hpp, wait_record.
+DCUDA_DEVICE void begin_wait(endpoint& own, waiting kind, operation where, std::uint32_t detail,
+                             std::uint32_t expected = 0) {
+    own.wait = {kind, where, detail, expected, 0, 0};
+}
+
+// Something has happened in the wait that may end that of another rank: it is no longer the same wait. The leader.
+DCUDA_DEVICE void count_as_new_wait(lone_thread leader, rank_state& state) {
+    wait_record& record = state.device.waits[state.device_rank];
+    if (state.own.of(leader).wait.calls >= calls_per_publication)
+        store_relaxed(&record.epoch, load_relaxed(&record.epoch) + 1);
+}
+
+// Who has sent the last notification with this tag, as wait_record::source. The leader.
+DCUDA_DEVICE std::uint32_t last_source(lone_thread leader, rank_state& state, std::uint32_t tag) {
+    const endpoint& own = state.own.of(leader);
+    const unsigned place = find_key(leader, own.tag_keys, tag);
+    if (place == cached_tags) return unknown_source;
+    const tag_entry& entry = own.tags[place];
+    const std::uint32_t queue = entry.origin - 1u;
+    if (queue < queues_per_mailbox) return own.inbound[queue].world_rank + 1;
+    const bool counted = entry.record.counter != state.device.counter_start; // the counter does not tell by whom
+    return entry.origin == 0 && !counted ? no_source : unknown_source;
+}
+
+// The user's bound has been reached: the run ends, with the reason. The leader.
+DCUDA_COLD void report_timeout(lone_thread leader, shared_state shared, std::uint32_t seen) {
+    rank_state& state = shared.get();
+    current_wait& wait = state.own.of(leader).wait;
+    wait.calls = 0; // what the rank has waited for remains to be read
+    const current_wait ended = wait;
+    report_fault(leader, state, fault::timeout, ended.where, static_cast<std::uint32_t>(ended.kind), ended.detail, seen,
+                 ended.expected, state.device.wait_timeout_ns);
+}
+
+// Asked from time to time, while a word holds `value`, which is not what is waited for. False: the run has ended;
+// state.ended says so. The leader.
+DCUDA_COLD bool has_not_ended(lone_thread leader, shared_state shared, std::uint32_t value) {
+    rank_state& state = shared.get();
+    current_wait& wait = state.own.of(leader).wait;
+    if (wait.kind != waiting::notifications && exec::far(receive_meanwhile)(leader, state))
+        count_as_new_wait(leader, state);
+    if (load_relaxed(state.device.aborted) != 0) {
+        store_relaxed(&state.ended, 1);
+        wait.calls = 0; // what the rank has waited for remains to be read
+        return false;
+    }
+    // Publishing costs a few stores: only long waits do it, and the watchdog looks for no others.
+    if (++wait.calls % calls_per_publication == 0) {
+        wait_record& record = state.device.waits[state.device_rank];
+        if (wait.calls == calls_per_publication) count_as_new_wait(leader, state);
+        store_relaxed(&record.detail, wait.detail);
+        store_relaxed(&record.expected,
+                      wait.kind == waiting::delivery ? static_cast<std::uint32_t>(wait.where) : wait.expected);
+        store_relaxed(&record.seen, value);
+        if (wait.kind == waiting::notifications) store_relaxed(&record.source, last_source(leader, state, wait.detail));
+        if (is_profiled(state)) {
+            const std::uint64_t begin = state.own.of(leader).doing.begin;
+            store_relaxed(&record.since[0], static_cast<std::uint32_t>(begin));
+            store_relaxed(&record.since[1], static_cast<std::uint32_t>(begin >> 32));
+        }
+        store_relaxed(&record.what, static_cast<std::uint32_t>(wait.kind));
+        store_relaxed(&record.heartbeat, load_relaxed(&record.heartbeat) + 1);
+    }
+    return true;
+}
+
+// Whether the user's bound is reached; state.ended says so then. The leader.
+DCUDA_COLD bool is_overdue(lone_thread leader, shared_state shared) {
+    rank_state& state = shared.get();
+    current_wait& wait = state.own.of(leader).wait;
+    const std::uint64_t bound_ns = state.device.wait_timeout_ns;
+    if (bound_ns == 0 || wait.where == operation::none) return false; // the kernel's start or end
+    const std::uint64_t now_ns = clock_ns();
+    if (wait.start_ns == 0) wait.start_ns = now_ns;
+    if (now_ns - wait.start_ns < bound_ns) return false;
+    store_relaxed(&state.ended, 1);
+    return true;
+}
+
+// Both, in all waits but that for space in the command ring, by which the reason would be told. False: give up.
+DCUDA_COLD bool keep_waiting(lone_thread leader, shared_state shared, std::uint32_t value) {
+    if (!has_not_ended(leader, shared, value)) return false;
+    if (!is_overdue(leader, shared)) return true;
+    exec::far(report_timeout)(leader, shared, value);
+    return false;
+}
+
+// The wait is over. Only a wait that was published takes it back. The leader.
+DCUDA_DEVICE void end_wait(lone_thread leader, rank_state& state) {
+    if (state.own.of(leader).wait.calls < calls_per_publication) return;
+    store_relaxed(&state.device.waits[state.device_rank].what, static_cast<std::uint32_t>(waiting::no));
+}
+
+// Waits until ready(value) accepts the word's value. False if the run ended: `keep` has said so. The leader.
+template <order_tag Tag, class Word, class Ready, class Keep>
+DCUDA_DEVICE bool wait_for_word(lone_thread leader, rank_state& state, scope reach, const Word* word,
+                                const Ready& ready, waiting kind, operation where, std::uint32_t detail,
+                                const Keep& keep) {
+    bool long_wait = false;
+    const bool there = poll<Tag>(reach, word, ready, [&](Word value) {
+        if (!long_wait) begin_wait(state.own.of(leader), kind, where, detail);
+        long_wait = true;
+        return keep(leader, state, static_cast<std::uint32_t>(value));
+    });
+    if (long_wait) end_wait(leader, state);
+    return there;
+}
+template <order_tag Tag, class Word, class Ready>
+DCUDA_DEVICE bool wait_for_word(lone_thread leader, rank_state& state, scope reach, const Word* word,
+                                const Ready& ready, waiting kind, operation where, std::uint32_t detail) {
+    const auto keep = [](lone_thread asking, rank_state& own, std::uint32_t value) {
+        return keep_waiting(asking, own, value);
+    };
+    return wait_for_word<Tag>(leader, state, reach, word, ready, kind, where, detail, keep);
+}
+
+// For the wait for space in the command ring: nobody listens, so all that can be done is to end the run. The leader.
+DCUDA_COLD bool keep_waiting_for_host(lone_thread leader, shared_state shared, std::uint32_t value) {
+    if (!has_not_ended(leader, shared, value)) return false;
+    if (!is_overdue(leader, shared)) return true;
+    store_relaxed(shared.get().device.aborted, 1);
+    return false;
+}
+
+// --- Commands and faults -------------------------------------------------------------------------------------------
+
+// Takes the next places in the device's ring of commands; waits until they are free. False if the run ended meanwhile.
+// The leader.
+//
+// Tickets have 64 bits, so that what a rank has last seen of the ring's head stays comparable however long ago that
+// was. The head that the host writes has 32: it is less than 2^32 behind any ticket.
+DCUDA_DEVICE bool take_tickets(lone_thread leader, rank_state& state, std::uint32_t count, std::uint32_t& ticket) {
+    const command_ring& ring = state.device.ring;
+    std::uint64_t& ring_head = state.own.of(leader).ring_head;
+    const std::uint64_t first = fetch_add_relaxed(ring.tail, std::uint64_t{count}), end = first + count;
+    ticket = static_cast<std::uint32_t>(first);
+    if (end - ring_head <= ring_capacity) return true;
+    // ORDER slot-reuse: the host has read what the slot held before it counts the slot as free (slot_free); the load
+    // acquires that, so the new command cannot overtake the host's reading of the old one.
+    if (is_profiled(state)) begin_blocked(leader, state);
+    const bool there = wait_for_word<order_tag::slot_reuse>(
+        leader, state, scope::system, ring.head,
+        [&](std::uint32_t head) {
+            ring_head = first - static_cast<std::uint32_t>(ticket - head);
+            return end - ring_head <= ring_capacity;
+        },
+        waiting::ring_space, operation::collective, 0,
+        [](lone_thread asking, rank_state& own, std::uint32_t value) {
+            return keep_waiting_for_host(asking, own, value);
+        });
+    if (is_profiled(state)) end_blocked(leader, state, waiting::ring_space);
+    return there;
+}
+
+DCUDA_DEVICE packet* ring_slot(const rank_state& state, std::uint32_t ticket) {
+    return state.device.ring.slots + std::size_t(ticket % ring_capacity) * packets_per_command;
+}
+
+// Puts a command into the device's ring; waits while the ring is full. False if the run ended meanwhile. The leader.
+DCUDA_COLD bool send_command(lone_thread leader, shared_state shared, const command& cmd) {
+    rank_state& state = shared.get();
+    std::uint32_t ticket = 0;
+    if (!take_tickets(leader, state, 1, ticket)) return false;
+    packet* slot = ring_slot(state, ticket);
+    for (unsigned part = 0; part < packets_per_command; ++part) {
+        const std::uint32_t* words = cmd.words + 3 * part;
+        store_packet<order_tag::command_publish>(slot + part, words[0], words[1], words[2], ticket + 1);
+    }
+    return true;
+}
+
+DCUDA_COLD void report_fault(lone_thread leader, shared_state shared, fault kind, operation where,
+                             std::uint32_t window_id, std::uint32_t target, std::uint64_t offset, std::uint64_t bytes,
+                             std::uint64_t limit) {
+    rank_state& state = shared.get();
+    store_relaxed(&state.ended, 1);
+    exec::far(send_command)(
+        leader, state,
+        command{{static_cast<std::uint32_t>(opcode::fault), state.device_rank, static_cast<std::uint32_t>(kind),
+                 static_cast<std::uint32_t>(where), window_id, target, static_cast<std::uint32_t>(offset),
+                 static_cast<std::uint32_t>(offset >> 32), static_cast<std::uint32_t>(bytes),
+                 static_cast<std::uint32_t>(bytes >> 32), static_cast<std::uint32_t>(limit),
+                 static_cast<std::uint32_t>(limit >> 32)}});
+    store_relaxed(state.device.aborted, 1);
+}
+
+} // namespace dcuda::detail
+
+// What the waits above call.
+#include "dcuda/detail/ops/mailbox.hpp"
+#include "dcuda/detail/ops/profile.hpp"

@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Every record that the device, its host and other devices share. Each field says who writes it, who reads it and
+// where it lives.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+
+#include "dcuda/detail/exec/launch.hpp"
+#include "dcuda/detail/protocol/memory.hpp"
+
+namespace dcuda::detail {
+
+namespace check {
+class session; // the protocol checker of the CPU backend: detail/ops/check.hpp
+}
+
+inline constexpr int default_tags = 256;
+inline constexpr int max_tags = 65536;
+inline constexpr int default_max_windows = 64;
+inline constexpr int max_max_windows = 32768;
+
+// In a window's size: puts are stored there at once (window_kind::direct).
+inline constexpr std::uint64_t window_is_direct = std::uint64_t{1} << 63;
+
+// What one rank exports for puts. writer: the rank, then its host; readers: ranks that put; home: device memory.
+// `base` is valid on the device that holds the entry.
+// `home` is the same place as the rank itself addresses it.
+struct window_entry {
+    std::byte* base;
+    std::uint64_t size; // bytes, and window_is_direct
+    std::byte* home;
+    DCUDA_HOST_DEVICE std::uint64_t bytes() const { return size & ~window_is_direct; }
+    DCUDA_HOST_DEVICE bool is_direct() const { return (size & window_is_direct) != 0; }
+};
+
+// A window as one device sees it. writer: the last rank to arrive in create_window or free_window, or the host in
+// between; readers: the device's ranks; home: device memory.
+struct window_slot {
+    window_entry* entries; // one per rank of the communicator; allocated once by the host
+    std::uint32_t id;      // 0: free. Low 16 bits: slot number + 1; high 16 bits: how often the slot was used
+    std::uint32_t comm;
+    std::uint32_t rank_count;
+    std::uint32_t uses;
+};
+
+// The collective operations of a device's ranks. Each has its own words, so that ranks that meet in different ones
+// wait (and the watchdog names both) instead of taking each other for partners. The first six are barriers.
+enum class collective : std::uint32_t {
+    init,
+    finish,
+    barrier_world,
+    barrier_device,
+    free_window,        // of a window of the world
+    free_window_device, // of the device
+    create_window,
+    start_timer,
+    stop_timer,
+    count,
+};
+
+inline constexpr std::uint32_t barrier_kinds = 6;
+
+// Meeting point of a device's ranks. home: device memory, a cache line each.
+struct alignas(128) collective_barrier {
+    std::uint32_t arrived;    // writers: all ranks of the device, by atomic addition; the last resets it
+    std::uint32_t generation; // writer: the last rank to arrive; readers: the device's ranks
+};
+
+// The words of a barrier, of which there are two sets. The device's ranks stand in rows of `row_size`; the last row may
+// be shorter. Words count arrivals in their lower half. In the upper half each arrival adds by how much more messages
+// its ranks have sent than taken since the last barrier. The words are `barrier_line` words apart. home: the device's
+// memory, mapped by peers. Layout:
+//   row[rows]        arrivals of a row.           writers: its ranks; readers: the same
+//   column[row_size] arrivals of rows.            writers: a rank of each row; readers: the column's ranks
+//   root             arrivals of rows.            writers: first ranks of the rows; reader: rank 0 of the device
+//   release[rows]    arrivals of devices.         writers: rank 0 of each device; readers: the row's ranks
+struct barrier_shape {
+    std::uint32_t ranks; // of the device
+    std::uint32_t row_size;
+    std::uint32_t rows;
+    DCUDA_HOST_DEVICE std::uint32_t words() const { return 2 * rows + row_size + 1; }
+};
+inline constexpr std::uint32_t barrier_line = 32;
+DCUDA_HOST_DEVICE constexpr std::uint64_t barrier_word(std::uint32_t arrivals, std::uint32_t unread) {
+    return arrivals | static_cast<std::uint64_t>(unread) << 32;
+}
+DCUDA_HOST_DEVICE constexpr std::uint32_t arrivals_of(std::uint64_t word) { return static_cast<std::uint32_t>(word); }
+DCUDA_HOST_DEVICE constexpr std::uint32_t unread_of(std::uint64_t word) {
+    return static_cast<std::uint32_t>(word >> 32);
+}
+
+// The mailbox of a rank takes small puts and notifications of other ranks as messages: payload and sequence number in
+// one packet. It has queues_per_mailbox queues. A queue has one writer, the source that claimed it, and two rings of
+// packets: headers, one per message, and payload.
+inline constexpr std::uint32_t queues_per_mailbox = 16;
+inline constexpr std::uint32_t connections_per_rank = 64; // targets in whose mailboxes a rank can have queues
+inline constexpr std::uint32_t no_queue = UINT32_MAX;
+inline constexpr std::uint32_t max_queue_packets = 32768; // credits have 16 bits
+inline constexpr std::uint32_t max_small_put_bytes = 4096;
+
+// The rings of a queue, of sizes that are powers of two: first the headers, then the payload.
+struct queue_shape {
+    std::uint32_t headers;
+    std::uint32_t packets; // of payload; 0: there are no mailboxes
+    DCUDA_HOST_DEVICE std::uint32_t size() const { return headers + packets; }
+    DCUDA_HOST_DEVICE std::uint32_t header(std::uint32_t position) const { return position & (headers - 1); }
+    DCUDA_HOST_DEVICE std::uint32_t packet(std::uint32_t position) const {
+        return headers + (position & (packets - 1));
+    }
+};
+
+// How far somebody is in a queue: messages and packets of payload, from the start of the run; they wrap around.
+struct queue_position {
+    std::uint32_t messages;
+    std::uint32_t packets;
+};
+
+// home: the inbox.
+struct alignas(16) mailbox_status {
+    std::uint32_t queues_claimed; // may exceed queues_per_mailbox: later sources have no queue. writers: sources, by
+                                  // atomic addition; reader: the rank
+    std::uint32_t doorbell;       // CPU backend: rung when something has arrived
+    std::uint32_t requests;       // sources that wait for credit have asked so often. writers: sources, by atomic
+                                  // addition; reader: the rank
+    std::uint32_t unused;
+};
+
+// A message is a header and the next packets of payload, of 12 bytes each. The header's words:
+//   [0]      the target address of the payload, as the target addresses it, low 32 bits; in a connect message: the
+//            number of the source's connection
+//   [1]      20 more bits of it, and flags
+//   [2]      tag in the upper half, bytes in the lower; in a connect message: the source's world rank
+inline constexpr std::uint32_t message_connects = 1u << 20; // the first message of a queue: who writes here
+inline constexpr std::uint32_t message_releases = 1u << 21; // what the source wrote and released before, too
+inline constexpr std::uint32_t message_is_quiet = 1u << 22; // no notification
+inline constexpr std::uint32_t message_requests = 1u << 23; // the source waits for credit
+inline constexpr std::uint32_t packet_payload_bytes = 12;
+
+struct mailbox_header {
+    std::uint32_t words[3];
+    DCUDA_HOST_DEVICE bool connects() const { return (words[1] & message_connects) != 0; }
+    DCUDA_HOST_DEVICE bool releases() const { return (words[1] & message_releases) != 0; }
+    DCUDA_HOST_DEVICE bool requests() const { return (words[1] & message_requests) != 0; }
+    DCUDA_HOST_DEVICE bool notifies() const { return (words[1] & (message_connects | message_is_quiet)) == 0; }
+    // With a notification and no other flag.
+    DCUDA_HOST_DEVICE bool is_plain() const { return (words[1] & ~(0xfffffu | message_releases)) == 0; }
+    DCUDA_HOST_DEVICE std::uint32_t bytes() const { return connects() ? 0 : words[2] & 0xffff; }
+    DCUDA_HOST_DEVICE std::uint32_t packets() const {
+        return (bytes() + packet_payload_bytes - 1) / packet_payload_bytes;
+    }
+    DCUDA_HOST_DEVICE std::uint32_t tag() const { return words[2] >> 16; }
+    DCUDA_HOST_DEVICE std::uint64_t address() const {
+        return words[0] | static_cast<std::uint64_t>(words[1] & 0xfffff) << 32;
+    }
+    DCUDA_HOST_DEVICE std::byte* target() const {
+        return reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(address()));
+    }
+};
+
+// Where what arrives at a device arrives. home: the device's memory, mapped by peers ("the inbox").
+struct peer_view {
+    std::uint32_t* counters; // [local rank * tags + tag]; notifications that did not come as messages. writers: local
+                             // and peer ranks, by atomic addition; reader: the rank
+    std::uint64_t* barriers; // [collective][turn][barrier_shape]
+    mailbox_status* status;  // [local rank]
+    packet* mailboxes;       // [local rank][queue][queue_shape]; writer: the queue's source; readers: the rank, and the
+                             // source what it has written itself
+    std::uint32_t* credits;  // [local rank][connection]: what the connection's target has taken out of our queue:
+                             // messages in the lower half, packets in the upper. writer: the target; reader: the rank
+};
+
+// What a rank keeps of a connection while its shared memory holds others. writer and reader: the rank; home: device
+// memory.
+struct alignas(16) connection_record {
+    std::uint32_t world_rank; // of the target
+    std::uint32_t queue;      // or no_queue
+    std::uint32_t unreleased; // 1: something was written there that no message has released
+    queue_position sent;
+};
+
+// Notifications of one tag. writer and reader: the rank; home: device memory, near ones in shared memory.
+struct tag_record {
+    std::uint32_t consumed; // by the program, less those that came as messages
+    std::uint32_t counter;  // the counter's last known value
+};
+
+// What a rank waits for. writer: the rank, once a wait is long; reader: its host; home: device memory.
+enum class waiting : std::uint32_t {
+    no,
+    notifications,
+    collective,
+    other_devices,
+    host_reply,
+    flush, // that its puts have arrived over the network
+    ring_space,
+    delivery, // that a target takes messages out of its mailbox
+    done,
+};
+struct alignas(8) wait_record {
+    std::uint32_t what;      // a `waiting`
+    std::uint32_t detail;    // tag, or a `collective`, or the world rank waited for
+    std::uint32_t expected;  // notifications waited for; delivery: the `operation` that waits
+    std::uint32_t seen;      // of these, arrived
+    std::uint32_t epoch;     // number of long waits so far
+    std::uint32_t heartbeat; // advances whenever the rank has polled again without success
+    std::uint32_t source;    // of the last notification with this tag: its world rank + 1, or one of these
+    std::uint32_t age_ms;    // for how long the host has seen this wait. In the host's copies only; writer: the host
+    std::uint32_t since[2];  // in an profiled run: when the operation began, in ticks
+};
+inline constexpr std::uint32_t no_source = 0; // nobody has sent one
+inline constexpr std::uint32_t unknown_source = UINT32_MAX;
+
+// A command of a rank to its host: twelve words in four packets. home: pinned host memory.
+enum class opcode : std::uint32_t {
+    none,
+    fault,
+    create_window,
+    windows_full,
+    start_timer,
+    stop_timer,
+    log,
+    send,    // a put or a notification over the network
+    flush,   // [2] number of the flush of this rank
+    barrier, // of the processes: [2] number, [3] the `collective`, [4] 1: messages are unread
+    clock,   // of an profiled run: [4..5] the device's clock when the command was sent
+};
+inline constexpr std::size_t command_words = 12;
+inline constexpr std::size_t packets_per_command = 4;
+inline constexpr std::uint32_t command_bytes = command_words * sizeof(std::uint32_t);
+struct command {
+    std::uint32_t words[command_words]; // [0] opcode, [1] rank on its device, the rest by opcode
+};
+inline constexpr std::uint32_t ring_capacity = 16384; // commands; a power of two, so that tickets may wrap around
+
+// Words 2.. of `send`: [2] target (world rank), [3] tag or no_tag, [4..5] place of the payload, as the target addresses
+// it, [6] its bytes, in the upper half [7] of them or `in_ring`; then the payload: a little of it in packets, the first
+// bytes in [8..11], the others in the commands that follow; more of it where the ring's payload has the place of this
+// command and those that follow; or [8..9] its address, from which the host reads it.
+inline constexpr std::uint32_t no_tag = UINT32_MAX;
+inline constexpr std::uint32_t in_ring = UINT32_MAX;
+inline constexpr std::uint32_t first_ring_bytes = 16;
+inline constexpr std::uint32_t max_packet_bytes =
+    first_ring_bytes + 15 * command_bytes;              // two for each thread of a warp
+inline constexpr std::uint32_t payload_slot_bytes = 64; // of each command
+inline constexpr std::uint32_t max_ring_bytes = 32768;
+DCUDA_HOST_DEVICE constexpr std::uint32_t commands_for(std::uint32_t ring_bytes) {
+    if (ring_bytes > max_packet_bytes) return (ring_bytes + payload_slot_bytes - 1) / payload_slot_bytes;
+    return ring_bytes <= first_ring_bytes ? 1 : 1 + (ring_bytes - first_ring_bytes + command_bytes - 1) / command_bytes;
+}
+
+// Words 2.. of a log command: [2] kind, [3] bytes, [4..11] content.
+enum class log_item : std::uint32_t { text, integer, unsigned_integer, real, character, pointer, end };
+inline constexpr std::uint32_t log_text_bytes = 32;
+
+// Words 2.. of a fault: [2] kind, [3] operation, [4] window, [5] target, [6..7] offset, [8..9] bytes or
+// expected/seen, [10..11] limit.
+enum class fault : std::uint32_t { none, bounds, rank, tag, window, count, communicator, memory, timeout, protocol };
+enum class operation : std::uint32_t {
+    none,
+    put,
+    put_notify,
+    notify,
+    wait_notifications,
+    test_notifications,
+    flush,
+    create_window,
+    free_window,
+    collective,
+};
+
+struct command_ring {
+    packet* slots;       // writers: the device's ranks; reader: the host; home: pinned host memory
+    std::uint64_t* tail; // next ticket; writers: the device's ranks, by atomic addition; home: device memory
+    std::uint32_t* head; // commands that the host has taken; writer: the host; readers: ranks; home: device memory
+
+    // With a network, behind all slots: payload_slot_bytes for each, and as much as one message takes.
+    DCUDA_HOST_DEVICE std::byte* payload(std::uint32_t ticket) const {
+        auto* const all = reinterpret_cast<std::byte*>(slots + std::size_t(ring_capacity) * packets_per_command);
+        return all + std::size_t(ticket % ring_capacity) * payload_slot_bytes;
+    }
+};
+
+// What the delivery kernel on a GPU is to do, in the layout of commands: [0] kind, [1] local rank and [2] tag to
+// notify, or no_tag, [3] bytes, [4..5] where; then, for a put, the payload, which goes on in the commands that follow;
+// for a copy [6..7] the payload's address in host memory; for a reply [6] the value.
+enum class delivery_kind : std::uint32_t { none, put, copy, reply, stop };
+inline constexpr std::uint32_t delivery_capacity = 4096; // commands; a power of two
+inline constexpr std::uint32_t first_delivery_bytes = 24;
+inline constexpr std::uint32_t max_delivery_bytes = first_delivery_bytes + 7 * command_bytes; // what one poll takes
+DCUDA_HOST_DEVICE constexpr std::uint32_t delivery_commands(std::uint32_t bytes) {
+    return bytes <= first_delivery_bytes ? 1 : 1 + (bytes - first_delivery_bytes + command_bytes - 1) / command_bytes;
+}
+struct delivery_task {
+    const packet* slots; // writer: the host; reader: the delivery kernel; home: pinned host memory
+    std::uint32_t*
+        done; // commands that are done; writer: the delivery kernel; reader: the host; home: pinned host memory
+    std::uint32_t* started;  // 1: it runs; writer: the delivery kernel; reader: the host; home: pinned host memory
+    std::uint32_t* counters; // of notifications, see peer_view
+    std::uint32_t tags;
+};
+
+// What ranks and their host have with each other because some processes are reached over a network only.
+struct network_view {
+    std::uint32_t in_use;     // 1: there are such processes
+    std::uint32_t ring_bytes; // puts up to this size take their payload through the command ring
+    std::uint32_t*
+        flushed;        // [local rank]: number of its last flush that is complete; writer: the host; reader: the rank
+    std::uint32_t* met; // [collective, of barrier_kinds]: twice the number of the last barrier of all processes, and
+                        // 1 if messages were unread anywhere; writer: the host; reader: rank 0 of the device
+};
+
+// --- Observed runs: traced (DCUDA_TRACE), counted (DCUDA_STATS) or both --------------------------------------------
+
+enum class event_kind : std::uint32_t {
+    none,
+    init, // the rank's constructor; `window` is the multiprocessor's number
+    finish,
+    put,
+    put_notify,
+    notify,
+    wait,
+    test, // that was successful
+    flush,
+    barrier,
+    create_window,
+    free_window,
+    timer,
+    range_begin,
+    range_end,
+    clock, // both clocks of the device at one moment
+    count,
+};
+
+// Which way a message went.
+enum class event_path : std::uint32_t { none, local, peer, network };
+inline constexpr std::uint32_t event_through_mailbox = 1u << 15; // beside the path, in trace_event::kind
+
+// One operation of a rank. writer: the rank, at the operation's end; reader: the host, after the kernel; home: device
+// memory, a ring for each rank.
+struct alignas(32) trace_event {
+    std::uint64_t begin; // ticks
+    std::uint32_t ticks; // that it took, lower half
+    std::uint32_t
+        kind; // bits 0-7: event_kind, 8-14: event_path, 15: event_through_mailbox, 16-31: 16 more bits of the ticks
+    std::uint32_t tag;    // or the communicator; clock, lower half; of a range's name the address, lower half
+    std::uint32_t peer;   // target (world rank), or notifications waited for; clock, upper half; a range's number
+    std::uint32_t bytes;  // lower half; of a range's name the address, upper half
+    std::uint32_t window; // lower half of the id, and 16 more bits of `bytes`; length of a range's name, and
+                          // range_numbered
+};
+inline constexpr std::uint32_t range_numbered = 1u << 16;
+inline constexpr std::uint32_t most_name_bytes = 255;
+
+// The two clocks of a device at one moment.
+struct clock_pair {
+    std::uint64_t ticks; // of the rank's multiprocessor
+    std::uint64_t ns;    // of the device
+};
+
+struct path_counters {
+    std::uint64_t puts, notified_puts, notifications; // operations
+    std::uint64_t bytes;                              // of both kinds of puts
+};
+
+// What a rank has done in this run. writer: the rank, with relaxed additions and stores; reader: the host, at any time;
+// home: device memory.
+struct alignas(64) rank_counters {
+    path_counters local, peer, network;
+    std::uint64_t through_mailbox; // of the notified puts and notifications those that went as messages
+    std::uint64_t waits, tests, flushes, barriers, windows;
+    std::uint64_t put_ticks, wait_ticks, flush_ticks, barrier_ticks, window_ticks; // spent in them
+    std::uint64_t ring_full_ticks;                   // of all that: waiting for space in the command ring,
+    std::uint64_t mailbox_full_ticks;                // or that a target takes messages out of its mailbox
+    std::uint64_t mailbox_messages, mailbox_packets; // most that were under way in one queue, as its source knew
+    std::uint64_t events;                            // written to the ring of events
+    clock_pair first, last;                          // first and last sample of the clocks
+};
+
+// Where profiled runs leave what was seen. All null or 0 if the run is not profiled.
+struct profiler_view {
+    std::uint32_t traced;    // 1: events are written
+    std::uint32_t capacity;  // of a rank's ring of events, a power of two
+    trace_event* events;     // [local rank][capacity]
+    rank_counters* counters; // [local rank]
+};
+
+// What a kernel finds through its context. writer: the host, before the launch; readers: all ranks; home: device
+// memory.
+struct device_context {
+    std::uint32_t world_size;
+    std::uint32_t ranks_per_device; // the same on every device
+    std::uint32_t first_rank;       // world rank of block 0
+    std::uint32_t process_index;
+    std::uint32_t process_count;
+    std::uint32_t tags;
+    std::uint32_t max_windows;
+    std::uint32_t counter_start;   // what all numbers that wrap around start from: tests of that set it
+    queue_shape queues;            // of mailboxes
+    std::uint32_t small_put_bytes; // notified puts up to this size are messages
+    barrier_shape barriers;
+    staging_shape staging;
+    std::uint64_t wait_timeout_ns; // 0: none
+    network_view network;
+    const peer_view* peers;                  // [process]; without counters: reached over the network
+    tag_record* tag_records;                 // [local rank * tags + tag]
+    connection_record* connections;          // [local rank][connections_per_rank]
+    wait_record* waits;                      // [local rank]
+    collective_barrier* collective_barriers; // [collective]
+    window_slot* windows;                    // [max_windows]
+    window_entry* exports;  // [local rank]; writer: the rank in create_window; readers: the last rank, the host
+    std::uint32_t* created; // id of the window just created; writer: the last rank; readers: all ranks
+    std::uint32_t* reply;   // number of the last reply; writer: the host; reader: the rank that asked
+    std::uint32_t* aborted; // 1: the run ends now; writers: host and ranks; readers: all ranks
+    command_ring ring;
+    profiler_view profiler;
+    void* user_data;
+#if DCUDA_BACKEND_CPU
+    check::session* checker; // the process's own; null: this run is not checked
+#endif
+};
+
+// What kernels of a program and the library must agree on: version, and the records above by their sizes.
+constexpr std::uint64_t fingerprint_of(std::initializer_list<std::size_t> numbers) {
+    std::uint64_t result = 14695981039346656037u; // FNV-1a
+    for (const std::size_t number : numbers) result = (result ^ number) * 1099511628211u;
+    return result;
+}
+inline constexpr std::uint64_t fingerprint = fingerprint_of(
+    {DCUDA_VERSION_MAJOR,    DCUDA_VERSION_MINOR,        DCUDA_VERSION_PATCH,   sizeof(window_entry),
+     sizeof(window_slot),    sizeof(collective_barrier), sizeof(barrier_shape), sizeof(queue_shape),
+     sizeof(mailbox_status), sizeof(mailbox_header),     sizeof(peer_view),     sizeof(connection_record),
+     sizeof(tag_record),     sizeof(wait_record),        sizeof(command),       sizeof(command_ring),
+     sizeof(delivery_task),  sizeof(network_view),       sizeof(trace_event),   sizeof(rank_counters),
+     sizeof(profiler_view),  sizeof(device_context)});
+
+// The library defines it for the fingerprint of its own headers: a program that was compiled with others does not link,
+// instead of hanging when it runs. Programs refer to it in device.hpp.
+template <std::uint64_t Fingerprint>
+void this_program_was_compiled_with_headers_of_another_dcuda();
+
+} // namespace dcuda::detail

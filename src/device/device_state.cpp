@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "device/device_state.hpp"
+
+#include "support/wire.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <vector>
+
+namespace dcuda {
+
+template <>
+void detail::this_program_was_compiled_with_headers_of_another_dcuda<detail::fingerprint>() {}
+
+using namespace detail;
+
+namespace {
+
+constexpr std::size_t line_words = 32;
+constexpr std::size_t ring_packets = std::size_t(ring_capacity) * packets_per_command;
+constexpr std::size_t ring_payload_packets =
+    (std::size_t(ring_capacity) * payload_slot_bytes + max_ring_bytes) / sizeof(packet);
+constexpr auto collective_count = static_cast<std::size_t>(collective::count);
+
+template <class Element>
+void clear(const cuda::device_array<Element>& memory, std::size_t count) {
+    cuda::check(cudaMemset(memory.get(), 0, count * sizeof(Element)), "clearing device memory");
+}
+
+template <class Element>
+void upload(Element* target, const Element* source, std::size_t count) {
+    cuda::check(cudaMemcpy(target, source, count * sizeof(Element), cudaMemcpyHostToDevice), "writing device memory");
+}
+
+// Up to this many ranks meet in one word; more stand in about as many rows as a row has ranks.
+// PERF: 132 ranks in one row 0.84 us, in rows of 12 1.5 us; 264 in one row 1.14 us, in rows of 22 1.39 us; 528 in one
+// row 1.80 us, in rows of 22 1.57 us (H200, 2026-11-21).
+constexpr std::uint32_t largest_single_row = 384;
+
+barrier_shape shape_barriers(std::uint32_t ranks, std::uint32_t requested_row) {
+    std::uint32_t row_size = ranks;
+    if (requested_row != 0) {
+        row_size = std::min(requested_row, ranks);
+    } else if (ranks > largest_single_row) {
+        row_size = static_cast<std::uint32_t>(std::sqrt(static_cast<double>(ranks)));
+        while (row_size * row_size < ranks) ++row_size;
+    }
+    return {ranks, row_size, (ranks + row_size - 1) / row_size};
+}
+
+// Most messages have several packets of payload, but a header each.
+queue_shape shape_queues(std::uint32_t packets) { return {packets == 0 ? 0 : std::max(8u, packets / 4), packets}; }
+
+std::size_t packets_of(std::size_t count, std::size_t element_bytes) {
+    return (count * element_bytes + sizeof(packet) - 1) / sizeof(packet);
+}
+
+} // namespace
+
+device_state::device_state(bootstrap::control& control, const settings& with, std::vector<bool> is_remote,
+                           bool has_network, int ranks_per_device)
+    : control_(control), settings_(with), is_remote_(std::move(is_remote)), ranks_(ranks_per_device) {
+    const auto ranks = static_cast<std::size_t>(ranks_);
+    const auto all_ranks = static_cast<std::size_t>(world_size());
+    const auto processes = static_cast<std::size_t>(control_.count());
+    const auto windows = static_cast<std::size_t>(settings_.max_windows);
+    fields_.barriers =
+        shape_barriers(static_cast<std::uint32_t>(ranks), static_cast<std::uint32_t>(settings_.barrier_row));
+    fields_.queues = shape_queues(agree_on_queues(settings_.mailbox_packets));
+    fields_.small_put_bytes =
+        std::min(static_cast<std::uint32_t>(settings_.small_put_bytes), fields_.queues.packets * packet_payload_bytes);
+    inbox_ = cuda::allocate<packet>(layout().end, "memory for notifications and messages");
+    tag_records_ = cuda::allocate<tag_record>(counter_count(), "memory for notifications");
+    connections_ =
+        cuda::allocate<connection_record>(ranks * connections_per_rank, "memory for the tables of connections");
+    peers_ = cuda::allocate<peer_view>(processes, "memory for the table of processes");
+    waits_ = cuda::allocate<wait_record>(ranks, "memory for the watchdog");
+    collective_barriers_ = cuda::allocate<collective_barrier>(collective_count, "memory for barriers");
+    slots_ = cuda::allocate<window_slot>(windows, "memory for the table of windows");
+    entries_ = cuda::allocate<window_entry>(windows * all_ranks, "memory for the tables of windows");
+    exports_ = cuda::allocate<window_entry>(ranks, "memory for the table of windows");
+    flushed_ = cuda::allocate<std::uint32_t>(ranks, "memory for the network");
+    met_ = cuda::allocate<std::uint32_t>(barrier_kinds, "memory for the network");
+    words_ = cuda::allocate<std::uint32_t>(5 * line_words, "memory for the run's state");
+    ring_ = cuda::allocate_pinned<packet>(ring_packets + (has_network ? ring_payload_packets : 0),
+                                          "pinned memory for the command ring");
+    context_ = cuda::allocate<device_context>(1, "memory for the context");
+
+    fields_.world_size = static_cast<std::uint32_t>(all_ranks);
+    fields_.ranks_per_device = static_cast<std::uint32_t>(ranks_);
+    fields_.first_rank = static_cast<std::uint32_t>(first_rank());
+    fields_.process_index = static_cast<std::uint32_t>(control_.index());
+    fields_.process_count = static_cast<std::uint32_t>(processes);
+    fields_.tags = static_cast<std::uint32_t>(settings_.tags);
+    fields_.max_windows = static_cast<std::uint32_t>(settings_.max_windows);
+    fields_.counter_start = settings_.counter_start;
+    fields_.wait_timeout_ns = static_cast<std::uint64_t>(settings_.wait_timeout.count());
+    fields_.network = {has_network ? 1u : 0u, static_cast<std::uint32_t>(settings_.network_inline_bytes),
+                       flushed_.get(), met_.get()};
+    fields_.peers = peers_.get();
+    fields_.tag_records = tag_records_.get();
+    fields_.connections = connections_.get();
+    fields_.waits = waits_.get();
+    fields_.collective_barriers = collective_barriers_.get();
+    fields_.windows = slots_.get();
+    fields_.exports = exports_.get();
+    fields_.created = words_.get();
+    fields_.reply = words_.get() + line_words;
+    fields_.aborted = words_.get() + 2 * line_words;
+    fields_.ring = {ring_.get(), reinterpret_cast<std::uint64_t*>(words_.get() + 3 * line_words),
+                    words_.get() + 4 * line_words};
+    share_inbox();
+}
+
+// Payload packets of a queue: what the user says, else 64 to 4096, so that mailboxes take at most 1/128 of the smallest
+// device's memory.
+std::uint32_t device_state::agree_on_queues(int requested) const {
+    if (requested >= 0) return static_cast<std::uint32_t>(requested);
+    std::size_t free_bytes = 0, total_bytes = 0;
+    cuda::check(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for the device's memory");
+    std::uint32_t packets = 4096;
+    const auto mailbox_bytes = [&] {
+        return static_cast<std::size_t>(ranks_) * queues_per_mailbox * shape_queues(packets).size() * sizeof(packet);
+    };
+    while (packets > 64 && mailbox_bytes() > total_bytes / 128) packets /= 2;
+    support::wire_writer message;
+    message.put(packets);
+    for (const bootstrap::blob& theirs : control_.allgather(message.bytes(), "agreeing on the mailboxes"))
+        packets = std::min(packets, support::wire_reader(theirs).get<std::uint32_t>());
+    return packets;
+}
+
+device_state::inbox_layout device_state::layout() const {
+    const auto ranks = static_cast<std::size_t>(ranks_);
+    const std::size_t barrier_words = std::size_t(barrier_kinds) * 2 * fields_.barriers.words() * barrier_line;
+    inbox_layout at{};
+    at.status = at.barriers + packets_of(barrier_words, sizeof(std::uint64_t));
+    at.credits = at.status + ranks;
+    at.counters = at.credits + packets_of(ranks * connections_per_rank, sizeof(std::uint32_t));
+    at.mailboxes = at.counters + packets_of(counter_count(), sizeof(std::uint32_t));
+    at.end = at.mailboxes + ranks * queues_per_mailbox * fields_.queues.size();
+    return at;
+}
+
+void device_state::share_inbox() {
+    struct exported_inbox {
+        transport::exported_allocation memory;
+        std::size_t offset; // of the inbox in its allocation, bytes
+    };
+    exported_inbox mine{};
+    if (is_mapped()) {
+        const auto memory = transport::find_allocation(inbox_.get());
+        support::require(memory.has_value(), error_code::cuda_failure,
+                         "the driver does not know the notifications' memory");
+        mine = {transport::export_allocation(*memory),
+                static_cast<std::size_t>(reinterpret_cast<std::byte*>(inbox_.get()) - memory->base)};
+    }
+    support::wire_writer message;
+    message.put(mine);
+    const auto exports = control_.allgather(message.bytes(), "sharing the memory for notifications");
+
+    std::vector<peer_view> peers;
+    const inbox_layout at = layout();
+    for (int process = 0; process < control_.count(); ++process) {
+        packet* inbox = inbox_.get();
+        if (is_remote(process)) {
+            peers.push_back({});
+            continue;
+        }
+        if (process != control_.index()) {
+            const auto offer = support::wire_reader(exports[static_cast<std::size_t>(process)]).get<exported_inbox>();
+            inbox = reinterpret_cast<packet*>(inboxes_.open(process, offer.memory) + offer.offset);
+        }
+        const auto words = [&](std::size_t part) { return reinterpret_cast<std::uint32_t*>(inbox + part); };
+        peers.push_back({words(at.counters), reinterpret_cast<std::uint64_t*>(inbox + at.barriers),
+                         reinterpret_cast<mailbox_status*>(inbox + at.status), inbox + at.mailboxes,
+                         words(at.credits)});
+        if (process == control_.index()) own_inbox_ = peers.back();
+    }
+    upload(peers_.get(), peers.data(), peers.size());
+}
+
+// The words of all barriers: as if each had been filled so often.
+void device_state::fill_barriers(std::uint32_t fills, std::vector<std::uint64_t>& words) const {
+    const auto [ranks, row_size, rows] = fields_.barriers;
+    const auto processes = static_cast<std::uint32_t>(control_.count());
+    auto* word = words.data();
+    const auto put = [&](std::uint32_t members) {
+        *word = barrier_word(fills * members, fills);
+        word += barrier_line;
+    };
+    for (std::uint32_t kind = 0; kind < 2 * barrier_kinds; ++kind) {
+        for (std::uint32_t row = 0; row < rows; ++row) put(row + 1 == rows ? ranks - row * row_size : row_size);
+        for (std::uint32_t column = 0; column < row_size; ++column) put(rows);
+        put(rows);
+        for (std::uint32_t row = 0; row < rows; ++row) put(processes);
+    }
+}
+
+// Counters and positions that do not start from 0: tests of wrap-around.
+void device_state::start_from(std::uint32_t start) {
+    const inbox_layout at = layout();
+    std::vector<std::uint64_t> barriers((at.status - at.barriers) * 2);
+    fill_barriers(start, barriers);
+    upload(reinterpret_cast<std::uint64_t*>(inbox_.get() + at.barriers), barriers.data(), barriers.size());
+    const std::vector<mailbox_status> status(static_cast<std::size_t>(ranks_), mailbox_status{0, 0, start, 0});
+    upload(reinterpret_cast<mailbox_status*>(inbox_.get() + at.status), status.data(), status.size());
+    std::vector<std::uint32_t> words((at.end - at.credits) * 4, start); // no packet has that number at first
+    std::fill_n(words.begin(), (at.counters - at.credits) * 4, (start & 0xffff) * 0x10001); // both halves of credits
+    upload(reinterpret_cast<std::uint32_t*>(inbox_.get() + at.credits), words.data(), words.size());
+    const std::vector<tag_record> tags(counter_count(), {start, start});
+    upload(tag_records_.get(), tags.data(), tags.size());
+    const std::vector<collective_barrier> collective_barriers(collective_count, collective_barrier{0, start});
+    upload(collective_barriers_.get(), collective_barriers.data(), collective_barriers.size());
+    const std::vector<std::uint32_t> flushed(static_cast<std::size_t>(ranks_), start);
+    upload(flushed_.get(), flushed.data(), flushed.size());
+    const std::uint64_t tail = start;
+    upload(fields_.ring.tail, &tail, 1);
+    upload(fields_.ring.head, &start, 1);
+}
+
+void device_state::reset(void* user_data, const staging_shape& staging, const profiler_view& profiler) {
+    clear(inbox_, layout().end);
+    clear(tag_records_, counter_count());
+    clear(waits_, static_cast<std::size_t>(ranks_));
+    clear(collective_barriers_, collective_count);
+    clear(words_, 5 * line_words);
+    clear(flushed_, static_cast<std::size_t>(ranks_));
+    clear(met_, barrier_kinds);
+    if (settings_.counter_start != 0) start_from(settings_.counter_start);
+    std::vector<window_slot> slots(static_cast<std::size_t>(settings_.max_windows));
+    for (std::size_t i = 0; i < slots.size(); ++i) slots[i].entries = window_entries(static_cast<std::uint32_t>(i));
+    upload(slots_.get(), slots.data(), slots.size());
+    // No command has this number at first.
+    for (std::size_t i = 0; i < ring_packets; ++i) ring_[i] = packet{{}, settings_.counter_start};
+    fields_.user_data = user_data;
+    fields_.staging = staging;
+    fields_.profiler = profiler;
+    upload(context_.get(), &fields_, 1);
+    cuda::check(cudaDeviceSynchronize(), "preparing the run");
+}
+
+} // namespace dcuda

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "network/delivery.hpp"
+
+#include <cstring>
+
+namespace dcuda {
+
+using namespace detail;
+
+#if DCUDA_BACKEND_CUDA
+
+device_delivery::device_delivery(device_state& state)
+    : state_(state), ring_(cuda::allocate_pinned<packet>(std::size_t(delivery_capacity) * packets_per_command,
+                                                         "pinned memory for the delivery kernel")),
+      words_(cuda::allocate_pinned<std::uint32_t>(2, "pinned memory for the delivery kernel")) {
+    for (std::size_t i = 0; i < std::size_t(delivery_capacity) * packets_per_command; ++i) ring_[i] = packet{};
+    words_[0] = words_[1] = 0;
+}
+
+void device_delivery::start(const void* delivery_kernel, unsigned threads_of_rank) {
+    support::require(
+        delivery_kernel != nullptr, error_code::invalid_argument,
+        "runtime::run over a network has to be called in a file that nvcc compiles: the delivery kernel, a kernel of "
+        "dCUDA's headers, comes from there");
+    delivery_task task{ring_.get(), words_.get(), words_.get() + 1, state_.inbox().counters, state_.fields().tags};
+    void* arguments[] = {&task};
+    cuda::check(cudaLaunchKernel(delivery_kernel, dim3(1), dim3(delivery_threads(threads_of_rank)), arguments, 0,
+                                 stream_.get()),
+                "starting the delivery kernel");
+    running_ = true;
+}
+
+bool device_delivery::has_started() const { return load_relaxed(words_.get() + 1) != 0; }
+
+device_delivery::~device_delivery() {
+    if (!running_) return;
+    while (!has_room(1) && cudaStreamQuery(stream_.get()) == cudaErrorNotReady) yield_processor();
+    if (!has_room(1)) return; // the device has failed
+    const std::uint32_t words[command_words] = {static_cast<std::uint32_t>(delivery_kind::stop), 0, no_tag};
+    store(words, command_words);
+    cudaStreamSynchronize(stream_.get()); // what fails here has failed before
+}
+
+packet* device_delivery::slot(std::uint32_t number) const {
+    return ring_.get() + std::size_t(number % delivery_capacity) * packets_per_command;
+}
+
+bool device_delivery::has_room(std::uint32_t commands) {
+    if (next_ + commands - done_ <= delivery_capacity) return true;
+    done();
+    return next_ + commands - done_ <= delivery_capacity;
+}
+
+// The next command; payload goes on in those behind it.
+void device_delivery::store(const std::uint32_t* words, std::size_t count) {
+    for (std::size_t i = 0; i < count; i += 3) {
+        const std::uint32_t number = next_ + static_cast<std::uint32_t>(i / command_words);
+        store_packet<order_tag::command_publish>(slot(number) + i % command_words / 3, words[i], words[i + 1],
+                                                 words[i + 2], number + 1);
+    }
+    next_ += static_cast<std::uint32_t>(count / command_words);
+    under_way_.emplace_back(next_, ++issued_);
+}
+
+bool device_delivery::put(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t rank,
+                          std::uint32_t tag) {
+    const bool is_small = bytes <= max_delivery_bytes;
+    const std::uint32_t commands = is_small ? delivery_commands(static_cast<std::uint32_t>(bytes)) : 1;
+    if (!has_room(commands)) return false;
+    const auto kind = is_small ? delivery_kind::put : delivery_kind::copy;
+    std::uint32_t words[8 * command_words] = {static_cast<std::uint32_t>(kind),
+                                              rank,
+                                              tag,
+                                              static_cast<std::uint32_t>(bytes),
+                                              static_cast<std::uint32_t>(place),
+                                              static_cast<std::uint32_t>(place >> 32)};
+    const auto address = reinterpret_cast<std::uintptr_t>(payload);
+    if (is_small && bytes != 0)
+        std::memcpy(words + 6, payload, bytes);
+    else if (!is_small)
+        std::memcpy(words + 6, &address, sizeof address);
+    store(words, commands * command_words);
+    return true;
+}
+
+std::uint64_t device_delivery::start_copy(std::uint64_t place, const std::byte* payload, std::size_t bytes) {
+    if (copies_.is_full()) return 0;
+    return copies_.start(reinterpret_cast<void*>(static_cast<std::uintptr_t>(place)), payload, bytes,
+                         "writing device memory");
+}
+
+bool device_delivery::is_copied(std::uint64_t copy) { return copies_.is_done(copy); }
+
+bool device_delivery::reply(std::uint32_t* device_word, std::uint32_t value) {
+    if (!has_room(1)) return false;
+    const auto place = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(device_word));
+    const std::uint32_t words[command_words] = {
+        static_cast<std::uint32_t>(delivery_kind::reply), 0,    no_tag, 0, static_cast<std::uint32_t>(place),
+        static_cast<std::uint32_t>(place >> 32),          value};
+    store(words, command_words);
+    return true;
+}
+
+std::uint64_t device_delivery::done() {
+    // ORDER slot-free -> slot-reuse: what the delivery kernel has read and placed.
+    done_ = load_acquire<order_tag::slot_reuse>(scope::system, words_.get());
+    while (!under_way_.empty() && static_cast<std::int32_t>(done_ - under_way_.front().first) >= 0) {
+        done_number_ = under_way_.front().second;
+        under_way_.pop_front();
+    }
+    return done_number_;
+}
+
+#else
+
+device_delivery::device_delivery(device_state& state) : state_(state) {}
+void device_delivery::start(const void*, unsigned) {}
+bool device_delivery::has_started() const { return true; }
+device_delivery::~device_delivery() = default;
+
+bool device_delivery::put(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t rank,
+                          std::uint32_t tag) {
+    ++issued_;
+    if (bytes != 0) std::memcpy(reinterpret_cast<void*>(static_cast<std::uintptr_t>(place)), payload, bytes);
+    if (tag == no_tag) return true;
+    const peer_view& inbox = state_.inbox();
+    add_release<order_tag::notify_publish>(scope::system,
+                                           inbox.counters + std::size_t(rank) * state_.fields().tags + tag, 1u);
+    ring_doorbell(&inbox.status[rank].doorbell);
+    return true;
+}
+
+std::uint64_t device_delivery::start_copy(std::uint64_t, const std::byte*, std::size_t) { return 0; }
+bool device_delivery::is_copied(std::uint64_t) { return true; }
+
+bool device_delivery::reply(std::uint32_t* device_word, std::uint32_t value) {
+    ++issued_;
+    store_release<order_tag::reply_publish>(scope::system, device_word, value);
+    return true;
+}
+
+std::uint64_t device_delivery::done() { return issued_; }
+
+#endif
+
+} // namespace dcuda

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the host does in device memory for others while a kernel runs: places what has arrived over a network, and
+// notifies. On a GPU a delivery kernel does it, a small kernel beside the user's; on the CPU backend the host itself.
+#pragma once
+
+#include "dcuda/detail/exec/launch.hpp"
+#include "device/device_state.hpp"
+
+#include <cstdint>
+#include <deque>
+#include <utility>
+
+namespace dcuda {
+
+// For one run. Used by one thread. Deliveries are made in the order of the calls, each after all before it are
+// complete. They are numbered from 1.
+class delivery {
+public:
+    virtual ~delivery() = default;
+
+    // A put of `bytes` bytes to `place`, then a notification of the local rank unless the tag is no_tag. The payload
+    // lies in pinned memory and is read until the delivery is done. False: no room now.
+    //
+    // ORDER notify-publish: payload before notification, as if a rank of the device had put it.
+    virtual bool put(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t rank,
+                     std::uint32_t tag) = 0;
+
+    // Writes a word for which ranks poll. False: no room now. ORDER reply-publish: after all deliveries before it.
+    virtual bool reply(std::uint32_t* device_word, std::uint32_t value) = 0;
+
+    // A put without a notification by the device's copy engine, beside the other deliveries: nothing orders the two
+    // kinds but who waits for done() and is_copied(what this returned). For payload from least_copy_bytes() on.
+    // 0: no room now.
+    //
+    // ORDER notify-publish: the driver says that the copy is complete, in the device's memory, before a notification
+    // of it is given to the delivery kernel, which releases it.
+    virtual std::uint64_t start_copy(std::uint64_t place, const std::byte* payload, std::size_t bytes) = 0;
+    virtual bool is_copied(std::uint64_t copy) = 0;
+    virtual std::size_t least_copy_bytes() const = 0;
+
+    virtual std::uint64_t issued() const = 0;
+    virtual std::uint64_t done() = 0; // the last number with all before it
+};
+
+// To this process's device.
+class device_delivery final : public delivery {
+public:
+    explicit device_delivery(device_state& state);
+
+    // Starts the delivery kernel, the kernel that came with the user's, after the ranks' kernel, which has left room
+    // for it. One that is there first keeps the driver from giving the ranks' kernel the local memory that it needs:
+    // that kernel then waits for ever (H200, driver 580: 527 blocks with 824 B of stack).
+    void start(const void* delivery_kernel, unsigned threads_of_rank);
+    bool has_started() const;
+
+    // Waits for the delivery kernel's end.
+    ~device_delivery() override;
+    device_delivery(const device_delivery&) = delete;
+    device_delivery& operator=(const device_delivery&) = delete;
+
+    bool put(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t rank,
+             std::uint32_t tag) override;
+    bool reply(std::uint32_t* device_word, std::uint32_t value) override;
+    std::uint64_t start_copy(std::uint64_t place, const std::byte* payload, std::size_t bytes) override;
+    bool is_copied(std::uint64_t copy) override;
+    std::size_t least_copy_bytes() const override { return DCUDA_BACKEND_CUDA ? 16384 : SIZE_MAX; }
+    std::uint64_t issued() const override { return issued_; }
+    std::uint64_t done() override;
+
+private:
+    device_state& state_;
+    std::uint64_t issued_ = 0;
+#if DCUDA_BACKEND_CUDA
+    detail::packet* slot(std::uint32_t ticket) const;
+    bool has_room(std::uint32_t commands);
+    void store(const std::uint32_t* words, std::size_t count);
+
+    cuda::stream stream_;
+    cuda::copy_queue copies_;
+    cuda::pinned_array<detail::packet> ring_;
+    cuda::pinned_array<std::uint32_t> words_;                       // of the delivery kernel: done, started
+    std::uint32_t next_ = 0;                                        // place in the ring
+    std::uint32_t done_ = 0;                                        // places that the delivery kernel has done
+    std::deque<std::pair<std::uint32_t, std::uint64_t>> under_way_; // place behind a delivery, its number
+    std::uint64_t done_number_ = 0;
+    bool running_ = false;
+#endif
+};
+
+} // namespace dcuda

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "network/inbound_check.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace dcuda {
+
+foreign_arrival::foreign_arrival(const std::string& network, const std::string& finding)
+    : error(error_code::process_lost,
+            fmt::format(
+                "what has come over {} is of no process of this job: {}. Either somebody else has got the key of "
+                "this memory (docs/guide/transports.md says who can), or a process has written over what it sends",
+                network, finding)) {}
+
+void inbound_check::begin_run(std::uint32_t ranks, std::uint32_t tags, std::uint32_t barrier_rounds) {
+    ranks_ = ranks;
+    tags_ = tags;
+    rounds_ = barrier_rounds;
+    windows_.clear();
+}
+
+void inbound_check::open_window(std::uint32_t slot, std::vector<detail::window_entry> exports) {
+    if (windows_.size() <= slot) windows_.resize(slot + std::size_t{1});
+    windows_[slot] = std::move(exports);
+}
+
+bool inbound_check::is_in_window(std::uint32_t rank, std::uint64_t place, std::uint64_t bytes) const {
+    const auto holds = [&](std::size_t slot) {
+        if (rank >= windows_[slot].size()) return false;
+        const detail::window_entry& window = windows_[slot][rank];
+        const auto base = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(window.base));
+        return place >= base && place - base <= window.bytes() && bytes <= window.bytes() - (place - base);
+    };
+    // PERF: most puts go where the one before went.
+    if (last_ < windows_.size() && holds(last_)) return true;
+    for (std::size_t slot = 0; slot < windows_.size(); ++slot)
+        if (holds(slot)) {
+            last_ = slot;
+            return true;
+        }
+    return false;
+}
+
+std::string inbound_check::find_fault(const message_header& message) const {
+    switch (message.kind) {
+    case message_kind::put:
+        if (message.target >= ranks_)
+            return fmt::format("a put to rank {} of a device with {} ranks", message.target, ranks_);
+        if (message.tag != detail::no_tag && message.tag >= tags_)
+            return fmt::format("a notification with tag {} of {} tags", message.tag, tags_);
+        if (message.bytes != 0 && !is_in_window(message.target, message.place, message.bytes))
+            return fmt::format("a put of {} B to address {:#x}, where rank {} of the device has no window",
+                               message.bytes, message.place, message.target);
+        return {};
+    case message_kind::barrier:
+        if (message.target >= detail::barrier_kinds || message.tag >= rounds_ || message.bytes != 0)
+            return fmt::format("round {} of barrier {} with {} B", message.tag, message.target, message.bytes);
+        return {};
+    case message_kind::answer:
+        return message.bytes == 0 ? "" : fmt::format("a question for credit with {} B", message.bytes);
+    }
+    return fmt::format("a message of kind {}", static_cast<std::uint32_t>(message.kind));
+}
+
+} // namespace dcuda

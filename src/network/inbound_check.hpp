@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What may come over a network, and nothing else: a network trusts whoever has the key of a memory, so every number in
+// what arrives is looked at before it is used.
+#pragma once
+
+#include "dcuda/detail/protocol/protocol.hpp"
+#include "dcuda/error.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace dcuda {
+
+// What a message is about.
+enum class message_kind : std::uint32_t {
+    put,     // bytes follow; then a notification, unless the tag is no_tag
+    barrier, // target: the `collective`, tag: the round, place: 1 if messages were unread
+    answer,  // asks for credit at once
+};
+
+struct alignas(16) message_header { // payload behind it lies well for copies
+    std::uint64_t place;            // as the target addresses it
+    std::uint32_t bytes;            // that follow, padded to 16
+    message_kind kind;
+    std::uint32_t target; // rank on its device
+    std::uint32_t tag;
+};
+
+struct alignas(16) fragment_header {
+    std::uint64_t after;    // where the fragment before it ended, in units since the start
+    std::uint64_t credit;   // the writer has taken what the reader wrote up to here
+    std::uint32_t bytes;    // of the fragment with this header
+    std::uint32_t messages; // 0: credit alone
+};
+
+// Something has come that no process of this job sends.
+class foreign_arrival : public error {
+public:
+    // `network`: over which it came; `finding`: what is wrong with it.
+    foreign_arrival(const std::string& network, const std::string& finding);
+};
+
+// Messages for the ranks of this device, in one run.
+class inbound_check {
+public:
+    void begin_run(std::uint32_t ranks, std::uint32_t tags, std::uint32_t barrier_rounds);
+
+    // The ranks of this device offer memory for the window in this slot, in the place of any window before. From now
+    // on puts may come there: other processes know of it only after that.
+    void open_window(std::uint32_t slot, std::vector<detail::window_entry> exports);
+
+    // What is wrong with a message; empty: nothing.
+    std::string find_fault(const message_header& message) const;
+
+private:
+    bool is_in_window(std::uint32_t rank, std::uint64_t place, std::uint64_t bytes) const;
+
+    std::uint32_t ranks_ = 0, tags_ = 0, rounds_ = 0;
+    std::vector<std::vector<detail::window_entry>> windows_; // by slot, then by rank
+    mutable std::size_t last_ = 0;                           // slot that the last put went to
+};
+
+} // namespace dcuda

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "network/network_path.hpp"
+
+#include "support/wire.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace dcuda {
+
+using namespace detail;
+
+namespace {
+
+constexpr std::uint64_t barrier_flushes = std::uint64_t{1} << 63; // their numbers: this and the collective
+constexpr std::size_t most_queued_bytes = 4u << 20;               // of messages, per connection
+
+// Of each direction of a connection: a process that talks to all others has 64 MiB of rings up to 128 processes, and no
+// ring is so small that its parts are slow to send.
+std::size_t ring_bytes_for(int processes) {
+    constexpr std::size_t all = 32u << 20, smallest = 256u << 10, largest = 8u << 20;
+    return std::clamp(std::bit_floor(all / static_cast<std::size_t>(processes)), smallest, largest);
+}
+
+enum class greeting : std::uint32_t { hello, ready };
+
+} // namespace
+
+network_path::network_path(bootstrap::control& control, device_access& link, const settings& with,
+                           const std::vector<bool>& is_remote, const std::vector<bool>& is_near,
+                           const std::string& local_address)
+    : control_(control), link_(link),
+      ring_bytes_(with.network_ring_bytes != 0 ? with.network_ring_bytes : ring_bytes_for(control.count())),
+      network_of_(is_remote.size()) {
+    const std::string& wanted = with.transport;
+    const auto open = [&](const std::string& name) {
+        const std::size_t colon = std::min(name.find(':'), name.size());
+        const std::string provider = colon < name.size() ? name.substr(colon + 1) : "";
+        networks_.push_back(transport::open_network(
+            name.substr(0, colon), {control.index(), control.count(), provider, local_address, control.lost_after()}));
+    };
+    bool any_near = false, any_far = false;
+    for (std::size_t i = 0; i < is_remote.size(); ++i)
+        if (is_remote[i]) (is_near[i] ? any_near : any_far) = true;
+    if (wanted != "auto") {
+        support::require(
+            !any_far || (wanted != "shm" && wanted != "ofi:shm"), error_code::no_path,
+            "DCUDA_TRANSPORT={} joins processes of one host, and this job has several; leave it out, or set "
+            "ofi, ofi:tcp, verbs or mpi",
+            wanted);
+        open(wanted);
+    } else {
+        // The same on all processes of a host; which hosts there are, all know.
+        if (any_far) {
+            const auto has = [](const char* name) { return transport::has_network(name); };
+            open(has("ofi") ? "ofi" : has("verbs") ? "verbs" : "mpi");
+        }
+        // Who is remote to nobody takes part in the barriers of the others.
+        if (any_near || networks_.empty()) open("shm");
+        for (std::size_t i = 0; i < is_remote.size(); ++i)
+            if (is_near[i]) network_of_[i] = static_cast<std::uint8_t>(networks_.size() - 1);
+    }
+    const int rounds = std::bit_width(static_cast<unsigned>(control.count() - 1));
+    for (process_barrier& barrier : barriers_) barrier.arrivals.resize(static_cast<std::size_t>(rounds));
+}
+
+network_path::~network_path() = default;
+
+std::string network_path::describe() const {
+    std::string text;
+    for (const auto& each : networks_) text += (text.empty() ? "" : " and ") + each->name();
+    return text;
+}
+
+void network_path::begin(device_state& state, delivery& into, host_track& track) {
+    state_ = &state;
+    delivery_ = &into;
+    check_.begin_run(static_cast<std::uint32_t>(state.ranks()), state.fields().tags,
+                     static_cast<std::uint32_t>(barriers_.front().arrivals.size()));
+    track_ = track.is_on() ? &track : nullptr;
+}
+
+void network_path::end() {
+    for (const auto& [process, each] : connections_) each->end_run();
+    state_ = nullptr;
+    delivery_ = nullptr;
+    track_ = nullptr;
+}
+
+// ---- connections ----------------------------------------------------------------------------------------------------
+
+// Processes connect when the first rank of one sends to a rank of the other. Each tells the other what its network and
+// its ring need ("hello"), over the control plane; and when it has used what it was told ("ready").
+connection& network_path::connect(int process) {
+    if (const auto known = connections_.find(process); known != connections_.end()) return *known->second;
+    transport::network& over = *networks_[network_of_[static_cast<std::size_t>(process)]];
+    const auto first_number =
+        static_cast<std::uint32_t>(by_ring_.size() * (ring_bytes_ / transport::network::unit_bytes));
+    // Known only when it is complete: who serves the others meanwhile must not find a part of it.
+    auto made = std::make_unique<connection>(process, over, delivery_, link_, static_cast<message_handler&>(*this),
+                                             ring_bytes_, first_number);
+    support::wire_writer message;
+    message.put(greeting::hello);
+    message.put(made->offer());
+    message.put(std::string_view(over.name()));
+    message.put(std::string_view(over.invite(process)));
+    by_ring_.push_back(made.get());
+    connection& result = *(connections_[process] = std::move(made));
+    control_.post(process, message.bytes());
+    return result;
+}
+
+void network_path::receive(int from, const std::string& bytes) {
+    support::wire_reader message(bytes);
+    connection& with = connect(from);
+    if (message.get<greeting>() == greeting::hello) {
+        const auto offer = message.get<connection::exported_ring>();
+        const std::string name = message.get_text();
+        transport::network& over = *networks_[network_of_[static_cast<std::size_t>(from)]];
+        support::require(
+            name == over.name(), error_code::no_path,
+            "processes {} and {} use different transports: {} and {}; set DCUDA_TRANSPORT to the same for all",
+            control_.index(), from, over.name(), name);
+        over.connect(from, message.get_text());
+        with.use(offer);
+        support::wire_writer answer;
+        answer.put(greeting::ready);
+        control_.post(from, answer.bytes());
+        has_connected_[from] = true;
+    } else {
+        has_answered_[from] = true;
+    }
+    with.is_open = has_connected_[from] && has_answered_[from];
+}
+
+// ---- what ranks want ------------------------------------------------------------------------------------------------
+
+bool network_path::has_room() const {
+    return std::all_of(connections_.begin(), connections_.end(),
+                       [](const auto& each) { return each.second->queued_bytes() < most_queued_bytes; });
+}
+
+void network_path::take(const command& what, const std::byte* payload) {
+    const std::uint32_t* const words = what.words;
+    const std::uint32_t rank = words[1];
+    switch (static_cast<opcode>(words[0])) {
+    case opcode::send: {
+        const std::uint64_t begin_ns = track_ != nullptr ? clock_ns() : 0;
+        const auto ranks = static_cast<std::uint32_t>(state_->ranks());
+        connection& to = connect(static_cast<int>(words[2] / ranks));
+        const std::uint64_t place = words[4] | static_cast<std::uint64_t>(words[5]) << 32;
+        message_header head{place, 0, message_kind::put, words[2] % ranks, words[3]};
+        const std::uint64_t bytes = words[6] | static_cast<std::uint64_t>(words[7] == in_ring ? 0 : words[7]) << 32;
+        if (words[7] == in_ring) {
+            head.bytes = words[6];
+            to.send(head, payload, rank);
+        } else {
+            const std::uint64_t source = words[8] | static_cast<std::uint64_t>(words[9]) << 32;
+            to.send_from_device(head, bytes, reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(source)),
+                                rank);
+        }
+        if (track_ != nullptr)
+            track_->record(begin_ns, host_event_kind::network_put, rank, words[2] / ranks, words[3], bytes);
+        return;
+    }
+    case opcode::flush: {
+        const std::uint64_t id = next_flush_++;
+        pending_flush& flush = flushes_[id] = {rank, words[2], 1};
+        for (const auto& [process, each] : connections_)
+            if (each->flush(id, rank)) ++flush.connections;
+        return flushed(id); // this loop's own part
+    }
+    case opcode::barrier: {
+        const std::uint32_t index = words[3];
+        process_barrier& barrier = barriers_.at(index);
+        barrier.is_active = true;
+        barrier.number = words[2];
+        barrier.is_unread = words[4] != 0;
+        barrier.round = 0;
+        barrier.is_drained = barrier.told = false;
+        const std::uint64_t id = barrier_flushes + index;
+        pending_flush& flush = flushes_[id] = {rank, 0, 1};
+        for (const auto& [process, each] : connections_)
+            if (each->flush(id, connection::all_ranks)) ++flush.connections;
+        return flushed(id);
+    }
+    default:
+        break;
+    }
+}
+
+void network_path::flushed(std::uint64_t id) {
+    const auto found = flushes_.find(id);
+    if (--found->second.connections != 0) return;
+    const pending_flush flush = found->second;
+    flushes_.erase(found);
+    if (id >= barrier_flushes)
+        barriers_.at(static_cast<std::size_t>(id - barrier_flushes)).is_drained = true;
+    else
+        reply(state_->fields().network.flushed + flush.rank, flush.number);
+}
+
+// Takes our part in the barrier's next rounds, as far as the others have come.
+bool network_path::advance(process_barrier& barrier, std::uint32_t index) {
+    if (!barrier.is_active || !barrier.is_drained) return false;
+    bool any = false;
+    const int count = control_.count();
+    while (barrier.round < barrier.arrivals.size()) {
+        if (!std::exchange(barrier.told, true)) {
+            const int next = (control_.index() + (1 << barrier.round)) % count;
+            connect(next).send({barrier.is_unread ? 1u : 0u, 0, message_kind::barrier, index, barrier.round}, nullptr,
+                               connection::all_ranks);
+            any = true;
+        }
+        auto& arrivals = barrier.arrivals[barrier.round];
+        if (arrivals.empty()) return any;
+        barrier.is_unread = barrier.is_unread || arrivals.front();
+        arrivals.pop_front();
+        ++barrier.round;
+        barrier.told = false;
+    }
+    barrier.is_active = false;
+    reply(state_->fields().network.met + index, (barrier.number << 1) | (barrier.is_unread ? 1 : 0));
+    return true;
+}
+
+void network_path::reply(std::uint32_t* word, std::uint32_t value) { replies_.emplace_back(word, value); }
+
+// ---- what comes -----------------------------------------------------------------------------------------------------
+
+bool network_path::take(int from, const message_header& head, const std::byte* payload) {
+    switch (head.kind) {
+    case message_kind::put: {
+        const std::uint64_t begin_ns = track_ != nullptr ? clock_ns() : 0;
+        if (!delivery_->put(head.place, payload, head.bytes, head.target, head.tag)) return false;
+        if (track_ != nullptr)
+            track_->record(begin_ns, host_event_kind::delivery, head.target, static_cast<std::uint32_t>(from), head.tag,
+                           head.bytes);
+        return true;
+    }
+    case message_kind::barrier:
+        barriers_.at(head.target).arrivals.at(head.tag).push_back(head.place != 0);
+        return true;
+    case message_kind::answer: // the connection's own
+        break;
+    }
+    return true;
+}
+
+// Of which connection the numbers say that a fragment has come.
+connection& network_path::arrived(const transport::network& over, std::uint64_t number) {
+    const std::uint64_t ring = number / (ring_bytes_ / transport::network::unit_bytes);
+    if (ring >= by_ring_.size() || !by_ring_[ring]->is_over(over))
+        throw foreign_arrival(over.name(), fmt::format("a fragment with number {}, which no ring has", number));
+    by_ring_[ring]->arrived(static_cast<std::uint32_t>(number));
+    return *by_ring_[ring];
+}
+
+bool network_path::progress() {
+    bool any = false;
+    for (const auto& each : networks_) {
+        transport::network_event event;
+        for (int i = 0; i < 64 && each->poll(event); ++i) {
+            any = true;
+            const std::uint64_t begin_ns = track_ != nullptr ? clock_ns() : 0;
+            const bool is_sent = event.type == transport::network_event::kind::sent;
+            connection& with =
+                is_sent ? *connections_.at(static_cast<int>(event.number >> 32)) : arrived(*each, event.number);
+            if (is_sent) with.sent(static_cast<std::uint32_t>(event.number));
+            if (track_ != nullptr)
+                track_->record(begin_ns, is_sent ? host_event_kind::fragment_sent : host_event_kind::fragment_arrived,
+                               0, static_cast<std::uint32_t>(with.peer()), no_tag, 0);
+        }
+    }
+    if (connections_.empty() && delivery_ == nullptr) return any;
+    const std::uint64_t now_ns = clock_ns();
+    for (const auto& [process, each] : connections_) any = each->progress(now_ns) || any;
+    if (delivery_ == nullptr) return any;
+    for (std::uint32_t index = 0; index < barrier_kinds; ++index) any = advance(barriers_[index], index) || any;
+    while (!replies_.empty() && delivery_->reply(replies_.front().first, replies_.front().second)) {
+        replies_.pop_front();
+        any = true;
+    }
+    return any;
+}
+
+bool network_path::is_quiet() const {
+    const bool all_done = delivery_ == nullptr || delivery_->done() == delivery_->issued();
+    return all_done && replies_.empty() && flushes_.empty() &&
+           std::all_of(connections_.begin(), connections_.end(),
+                       [](const auto& each) { return each.second->is_quiet(); });
+}
+
+bool network_path::is_sent() const {
+    return std::all_of(connections_.begin(), connections_.end(),
+                       [](const auto& each) { return each.second->is_sent(); });
+}
+
+} // namespace dcuda

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The network path: carries what ranks send to ranks whose memory cannot be mapped here, and what those send.
+// docs/design/network.md has the whole way of a message.
+#pragma once
+
+#include "bootstrap/control.hpp"
+#include "device/settings.hpp"
+#include "network/connection.hpp"
+#include "trace/host_track.hpp"
+
+#include <array>
+#include <map>
+#include <memory>
+#include <vector>
+
+namespace dcuda {
+
+// One for all runs of a runtime. Used by one thread.
+class network_path : private message_handler {
+public:
+    // Collective over the processes. `is_remote[i]`: process i is reached over a network only; `is_near[i]`: it is on
+    // this host. Opens the transports that are needed.
+    network_path(bootstrap::control& control, device_access& link, const settings& with,
+                 const std::vector<bool>& is_remote, const std::vector<bool>& is_near,
+                 const std::string& local_address);
+    ~network_path() override;
+
+    // Between these two a kernel runs. end() is called when it has ended everywhere. What happens is noted on the
+    // track.
+    void begin(device_state& state, delivery& into, host_track& track);
+    void end();
+
+    // The ranks of this device have offered memory for the window in this slot: puts may come there.
+    void open_window(std::uint32_t slot, std::vector<detail::window_entry> exports) {
+        check_.open_window(slot, std::move(exports));
+    }
+
+    // Takes a command of a rank: send, flush or barrier. `payload`: those of its bytes that came through the ring.
+    void take(const detail::command& what, const std::byte* payload);
+
+    // Whether it can take more of them: slow receivers slow their senders down.
+    bool has_room() const;
+
+    // A message of another process's network path.
+    void receive(int from, const std::string& message);
+
+    // Does what can be done. True if there was something. Throws foreign_arrival for what no process of the job sends.
+    bool progress();
+
+    // Nothing is on its way: what ranks wait for does not depend on what we do.
+    bool is_quiet() const;
+
+    // All that we have sent is with the processes it was for.
+    bool is_sent() const;
+
+    std::string describe() const; // the transports in use
+
+private:
+    struct pending_flush {
+        std::uint32_t rank; // on this device
+        std::uint32_t number;
+        unsigned connections; // that have not delivered everything
+    };
+    // A barrier of all processes, one per collective that is one: a dissemination. In round i each process tells the
+    // one 2^i further, and waits for the one 2^i before.
+    struct process_barrier {
+        bool is_active = false;
+        bool is_drained = false; // what our ranks have sent before has arrived
+        bool is_unread = false;  // messages of some rank are unread
+        std::uint32_t number = 0;
+        std::uint32_t round = 0;
+        bool told = false;                      // our part of the round
+        std::vector<std::deque<bool>> arrivals; // by round: whether messages were unread, of those that came
+    };
+
+    bool take(int from, const message_header& head, const std::byte* payload) override;
+    std::string find_fault(const message_header& head) const override { return check_.find_fault(head); }
+    void flushed(std::uint64_t flush) override;
+    connection& arrived(const transport::network& over, std::uint64_t number);
+    connection& connect(int process);
+    bool advance(process_barrier& barrier, std::uint32_t index);
+    void reply(std::uint32_t* word, std::uint32_t value);
+
+    bootstrap::control& control_;
+    device_access& link_;
+    const std::size_t ring_bytes_;
+    std::vector<std::uint8_t> network_of_; // by process
+    std::map<int, std::unique_ptr<connection>> connections_;
+    std::vector<connection*> by_ring_; // numbers of arrivals are those of rings, one ring after the other
+    std::map<int, bool> has_connected_, has_answered_; // by process: our network to theirs; theirs to ours
+    std::uint64_t next_flush_ = 1;
+    std::map<std::uint64_t, pending_flush> flushes_;
+    std::array<process_barrier, detail::barrier_kinds> barriers_;
+    std::deque<std::pair<std::uint32_t*, std::uint32_t>> replies_; // for which there was no room
+    inbound_check check_;
+    device_state* state_ = nullptr;
+    delivery* delivery_ = nullptr;
+    host_track* track_ = nullptr; // null unless it is on
+    // Last, so closed first: what closes may still send from the connections' memory.
+    std::vector<std::unique_ptr<transport::network>> networks_;
+};
+
+} // namespace dcuda

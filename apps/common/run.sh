@@ -13,6 +13,12 @@ case ${DCUDA_TEST_SANITIZER:-} in
 thread) usual=1 most=2 ;;
 *) usual=2 most=4 ;;
 esac
+# On GPUs a process has one for itself, and fields in shared memory take 32 threads.
+fewest_threads=1
+if [ "${DCUDA_TEST_BACKEND:-}" = cuda ]; then
+    usual=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU') || { echo "skipped: no GPU"; exit 77; }
+    most=$usual fewest_threads=32
+fi
 
 # counts N...: the numbers of processes for a loop.
 counts() {

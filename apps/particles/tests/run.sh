@@ -8,7 +8,7 @@ program=$1 launcher=$2
 small=(--width 8 --height 7 --particles 150)
 # Threads that sort the particles of a rank: on a GPU each has few.
 wide=32
-if job 1 "${small[@]}" --steps 1 --json - 2>/dev/null | grep -q '"backend": "cuda"'; then wide=256; fi
+[ "${DCUDA_TEST_BACKEND:-}" != cuda ] || wide=256
 
 for processes in $(counts 1 2 4); do
     # Segments that do not divide, and one for each rank.

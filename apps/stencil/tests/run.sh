@@ -26,7 +26,7 @@ for processes in $(counts 1 2 4); do
     # Fields in shared memory: one row each, one thread, several levels and parts of them, several warps.
     verified $processes --nx 20 --ny 13 --nz 3 --iterations 25 --ranks 3 --fields shared
     verified $processes --nx 9 --ny 3 --nz 2 --iterations 20 --ranks 7 --fields shared
-    verified $processes --nx 7 --ny 5 --nz 1 --iterations 30 --ranks 5 --threads 1 --fields shared --message plane
+    verified $processes --nx 7 --ny 5 --nz 1 --iterations 30 --ranks 5 --threads $fewest_threads --fields shared --message plane
     verified $processes --nx 35 --ny 11 --nz 5 --iterations 12 --ranks 6 --level-parts 2 --threads 64 --fields shared
     # All three stencils at once, with ranks of two rows and more.
     verified $processes --fused --nx 20 --ny 13 --nz 3 --iterations 25 --ranks 6 --repeat 2

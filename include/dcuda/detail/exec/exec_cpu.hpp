@@ -47,6 +47,9 @@ void yield_core();
 // __syncthreads.
 inline void sync_block() { __syncthreads(); }
 
+// Only the warps of a GPU go one way at a time.
+inline void converge_warp() {}
+
 // On a GPU a call that costs few registers; here any call.
 template <class Function>
 Function* far(Function* function) {

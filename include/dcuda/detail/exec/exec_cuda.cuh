@@ -31,6 +31,9 @@ DCUDA_DEVICE bool is_leader() { return thread_index() == 0; }
 
 DCUDA_DEVICE void sync_block() { __syncthreads(); }
 
+// Threads of a warp that came here on different ways go on together: __syncthreads takes a whole warp at a time.
+DCUDA_DEVICE void converge_warp() { __syncwarp(); }
+
 // far(f)(...) calls f in a way that costs the caller no registers.
 // PERF: ptxas lets a function that is not inlined use registers that the caller does not, so those of a whole chain of
 // calls add up in the user's kernel, or are spilled there. A function that it does not know it calls by the ABI: the

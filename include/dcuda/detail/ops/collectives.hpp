@@ -396,13 +396,14 @@ DCUDA_DEVICE void init(context from_host, rank_state& state) {
 #endif
 }
 
-// Not inlined: threads of a warp that leave the kernel in different places must wait at one and the same barrier
-// instruction.
+// Not inlined, and the warp converges first: threads of a warp that leave the kernel in different places must come to
+// one and the same barrier instruction, together.
 DCUDA_COLD void finish(shared_state shared) {
     rank_state& state = shared.get();
     // A thread that leaves the kernel because of an error runs destructors on the CPU backend: nothing to wait for
     // then.
     if (load_in_block(&state.ended) != 0 || exec::is_unwinding() || load_in_block(&state.finished) != 0) return;
+    exec::converge_warp();
 #if DCUDA_BACKEND_CPU
     if (check::is_on(state)) check::enter(state, collective::finish, world);
 #endif

@@ -20,6 +20,7 @@ enum class error_code {
     wait_timeout,      ///< a wait exceeded the bound that the user set
     deadlock,          ///< every rank waits and nothing moves
     kernel_failure,    ///< the kernel itself failed: an exception, an illegal access, a trap
+    interrupted,       ///< a process of the job got SIGINT or SIGTERM while the kernel ran
 };
 
 /// Short name of a code, such as "wait_timeout". Any thread of the host may call it; the text is never freed.

@@ -515,7 +515,7 @@ void control::note_failure() {
 void control::throw_if_failed() const {
     if (!failure_) return;
     if (failure_->type == event::kind::lost) throw error(error_code::process_lost, failure_->message);
-    const bool is_error_code = failure_->code >= 0 && failure_->code <= static_cast<int>(error_code::kernel_failure);
+    const bool is_error_code = failure_->code >= 0 && failure_->code <= static_cast<int>(error_code::interrupted);
     throw error(is_error_code ? static_cast<error_code>(failure_->code) : error_code::process_lost,
                 failure_->process == job_.index
                     ? failure_->message

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The protocol checker (src/cpu/check/) in a job: its memory is device memory of process 0 that all processes map.
+// The protocol checker (src/checker/) in a job: its memory is device memory of process 0 that all processes map.
 #pragma once
 
 #include "bootstrap/control.hpp"

@@ -8,6 +8,8 @@
 #include "support/wire.hpp"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstring>
 #include <new>
 
 namespace dcuda {
@@ -36,9 +38,9 @@ error as_error(const std::exception& thrown) {
 } // namespace
 
 progress::progress(bootstrap::control& control, device_state& state, device_access& link, network_path* network,
-                   live_view* live, profiler& profiler, const settings& with)
+                   live_view* live, profiler& profiler, signal_requests& signals, const settings& with)
     : control_(control), state_(state), link_(link), log_(static_cast<std::size_t>(state.ranks()), control.index()),
-      network_(network), live_(live), profiler_(profiler), windows_(control, state, link, network),
+      network_(network), live_(live), profiler_(profiler), signals_(signals), windows_(control, state, link, network),
       watchdog_(control, state, link, with.watchdog_interval), taken_(with.counter_start),
       reported_(with.counter_start) {}
 
@@ -51,6 +53,7 @@ bool progress::poll_rest() {
     const bool had_events = serve_events();
     if (!failure_ && !network_failure_) watchdog_.poll(network_ == nullptr || network_->is_quiet());
     serve_watchers();
+    serve_signals();
     return had_events;
 }
 
@@ -61,6 +64,19 @@ void progress::serve_watchers() {
     } catch (const error&) {
         // The device is gone: the end of the kernel will tell.
     }
+}
+
+void progress::serve_signals() {
+    if (signals_.take_report()) {
+        const std::string waits = describe_own_waits("");
+        std::fprintf(stderr, "dcuda: process %d: %s%s\n", control_.index(),
+                     waits.empty() ? "no rank waits" : "what its ranks do", waits.c_str());
+    }
+    const int signal = signals_.take_end();
+    if (signal == 0 || failure_) return;
+    const char* const known = sigabbrev_np(signal);
+    fail(error(error_code::interrupted, fmt::format("process {} got SIG{}, which ends the run{}", control_.index(),
+                                                    known ? known : "?", describe_own_waits("; here wait"))));
 }
 
 // What the ranks have counted so far, if they count.
@@ -263,22 +279,25 @@ void progress::serve(const event& what) {
     }
 }
 
-void progress::report_lost(const std::string& who) {
-    std::string waits;
+// What this process's ranks wait for, after these words; empty if none does, or the device cannot be asked any more.
+std::string progress::describe_own_waits(const std::string& before) {
+    const auto waits_for_others = [](const wait_record& rank) {
+        const auto what = static_cast<waiting>(rank.what);
+        return what != waiting::no && what != waiting::done;
+    };
     try {
         const std::vector<wait_record> now = watchdog_.read_waits();
-        const auto waits_for_others = [](const wait_record& rank) {
-            const auto what = static_cast<waiting>(rank.what);
-            return what != waiting::no && what != waiting::done;
-        };
-        if (std::any_of(now.begin(), now.end(), waits_for_others))
-            waits = "; here wait" + describe_waits(now, static_cast<std::uint32_t>(state_.ranks()),
-                                                   static_cast<std::uint32_t>(state_.first_rank()),
-                                                   static_cast<std::uint32_t>(state_.world_size()));
+        if (std::none_of(now.begin(), now.end(), waits_for_others)) return "";
+        return before + describe_waits(now, static_cast<std::uint32_t>(state_.ranks()),
+                                       static_cast<std::uint32_t>(state_.first_rank()),
+                                       static_cast<std::uint32_t>(state_.world_size()));
     } catch (const error&) {
-        // The device is gone, too.
+        return "";
     }
-    end_run(error(error_code::process_lost, who + waits));
+}
+
+void progress::report_lost(const std::string& who) {
+    end_run(error(error_code::process_lost, who + describe_own_waits("; here wait")));
 }
 
 void progress::report_deadlock(const std::vector<bootstrap::blob>& waits_by_process) {

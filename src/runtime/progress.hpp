@@ -9,6 +9,7 @@
 #include "network/network_path.hpp"
 #include "runtime/device_log.hpp"
 #include "runtime/live_view.hpp"
+#include "runtime/signals.hpp"
 #include "runtime/watchdog.hpp"
 #include "runtime/window_exchange.hpp"
 #include "trace/profiler.hpp"
@@ -25,12 +26,12 @@ class progress {
 public:
     // `network`: null if all processes map each other's memory. `live`: null if nobody may watch.
     progress(bootstrap::control& control, device_state& state, device_access& link, network_path* network,
-             live_view* live, profiler& profiler, const settings& with);
+             live_view* live, profiler& profiler, signal_requests& signals, const settings& with);
 
     // Serves the ranks' commands and the network. True if there was something.
     bool poll();
 
-    // What can wait a little: the control plane, the watchdog and who watches. After poll(). True if there was
+    // What can wait a little: the control plane, the watchdog, signals and who watches. After poll(). True if there was
     // something.
     bool poll_rest();
 
@@ -60,6 +61,8 @@ private:
     bool serve_events();
     error found_by_checker() const;
     void serve_watchers();
+    void serve_signals();
+    std::string describe_own_waits(const std::string& before);
     std::optional<sent_messages> count_sent();
     void serve(const detail::command& cmd, const std::byte* payload);
     void serve(const bootstrap::event& what);
@@ -74,6 +77,7 @@ private:
     network_path* network_;
     live_view* live_;
     profiler& profiler_;
+    signal_requests& signals_;
     window_exchange windows_;
     watchdog watchdog_;
     std::uint32_t taken_;    // commands

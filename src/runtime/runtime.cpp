@@ -154,6 +154,7 @@ public:
         ranks_ = agree(kernel.address, kernel.delivery_kernel,
                        config); // an error here is the same on all processes, which may try again
         try {
+            const signal_requests::during_run handled(signals_);
             return with_memory_errors([&] { return run_agreed(kernel, config); });
         } catch (const error& problem) {
             failed_ = true;
@@ -333,7 +334,7 @@ private:
         std::optional<device_delivery> arrivals;
         if (network_) network_->begin(*state_, arrivals.emplace(*state_), profiler_->host());
         if (live_) live_->begin_run(ranks_);
-        progress running(control_, *state_, *link_, network_.get(), live_.get(), *profiler_, settings_);
+        progress running(control_, *state_, *link_, network_.get(), live_.get(), *profiler_, signals_, settings_);
         if (state_->fields().profiler.counters != nullptr) profiler_->begin_run();
         start.record(stream);
         const cudaError_t launched =
@@ -484,6 +485,7 @@ private:
     std::unique_ptr<network_path> network_; // null: all processes map each other's memory
     std::unique_ptr<energy_meter> meter_;   // null: not asked for
     std::unique_ptr<live_view> live_;       // null: DCUDA_TOP=0
+    signal_requests signals_;
     std::unique_ptr<device_state> state_;
     std::unique_ptr<profiler> profiler_;
 #if DCUDA_BACKEND_CPU

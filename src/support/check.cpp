@@ -27,6 +27,8 @@ const char* to_string(error_code code) noexcept {
         return "deadlock";
     case error_code::kernel_failure:
         return "kernel_failure";
+    case error_code::interrupted:
+        return "interrupted";
     }
     return "unknown_error";
 }

@@ -206,6 +206,15 @@ __global__ void busy(dcuda::context context, int* go_on) {
     while (atomicAdd(go_on, 0) != 0) self.test_notifications(0, 1);
 }
 
+// Rank 0 goes on and on; the others wait for it.
+__global__ void one_works(dcuda::context context, int* go_on) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    if (self.id() != 0) return self.wait_notifications(5, 1);
+    self.log() << "works";
+    while (atomicAdd(go_on, 0) != 0) self.test_notifications(0, 1);
+}
+
 // After a fault of rank 0 the other ranks compute on and on, without a dCUDA call.
 __global__ void deaf(dcuda::context context, int* go_on) {
     __shared__ dcuda::state state;
@@ -306,6 +315,8 @@ void run(const std::string& which, dcuda::runtime& job) {
     } else if (which == "killed") {
         if (process == 1) kill_yourself_soon();
         job.run(busy, shape(), device_memory<int>(1, 1));
+    } else if (which == "one_works") {
+        job.run(one_works, shape(), device_memory<int>(1, 1));
     } else if (which == "ends_before_run") {
         if (process == 1) std::exit(0);
         job.run(nothing, shape());

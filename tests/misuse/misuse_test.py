@@ -3,10 +3,14 @@
 """How programs that break a rule end: with a status that is not 0, a message that names the cause, in time, and with no
 process left. Usage: misuse_test.py PATH_OF_dcuda-run PATH_OF_misuse cpu|cuda
 """
+import json
 import os
 import re
+import select
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -239,6 +243,53 @@ class MisuseTest(unittest.TestCase):
             self.expect(processes, "deaf", "rank 0 (process 0, block 0): notify to rank -1: there are ranks 0 to ",
                         "dcuda: process 0: the kernel did not end within 1 s after that (a rank is in a loop without "
                         "dCUDA calls?); ending the process", status=1, DCUDA_ABORT_GRACE=1)
+
+    # ---- signals ----
+
+    def start_and_wait(self, processes, **variables):
+        """A job of which rank 0 works and all others wait for it, and the output so far."""
+        job = subprocess.Popen([launcher, "-n", str(processes), misuse, "one_works"], stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, env={**os.environ, **variables})
+        self.addCleanup(job.stdout.close)
+        self.addCleanup(job.wait)
+        self.addCleanup(job.kill)
+        return job, self.read_until(job, r"works")
+
+    def read_until(self, job, pattern):
+        output, end = "", time.monotonic() + BOUND
+        while not re.search(pattern, output):
+            left = end - time.monotonic()
+            if left <= 0 or not select.select([job.stdout], [], [], left)[0]:
+                self.fail(f"no {pattern!r} in:\n{output}")
+            more = os.read(job.stdout.fileno(), 65536)
+            self.assertTrue(more, f"ended without {pattern!r}:\n{output}")
+            output += more.decode()
+        return output
+
+    def test_signals_that_end_a_run_keep_what_was_profiled(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with self.subTest(signal=number.name), tempfile.TemporaryDirectory() as folder:
+                job, _ = self.start_and_wait(2, DCUDA_TRACE=f"{folder}/trace.json", DCUDA_STATS=f"{folder}/stats.json")
+                job.send_signal(number)
+                output = self.read_until(job, r"dcuda-run: .*exited with code 3")
+                self.assertEqual(job.wait(BOUND), 3)
+                self.assertRegex(output, rf"interrupted: process \d got {number.name}, which ends the run; here wait\n")
+                self.assertRegex(output, r"in wait_notifications\(tag 5, count 1\)")
+                with open(f"{folder}/trace.json", encoding="utf-8") as file:
+                    self.assertIn("wait_notifications", file.read())
+                with open(f"{folder}/stats.json", encoding="utf-8") as file:
+                    self.assertTrue(json.load(file))
+
+    def test_report_on_request(self):
+        job, _ = self.start_and_wait(1)
+        for _ in range(2):  # the run goes on
+            job.send_signal(signal.SIGQUIT)
+            self.read_until(job, r"dcuda: process 0: what its ranks do\n"
+                                 r"  rank 0 \(process 0, block 0\) running\n"
+                                 r"  rank 1 \(process 0, block 1\) in wait_notifications\(tag 5, count 1\)")
+        self.assertIsNone(job.poll())
+        job.send_signal(signal.SIGINT)
+        self.assertEqual(job.wait(BOUND), 3)
 
     def test_run_after_a_failure(self):
         self.expect(1, "again_after_failure",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The protocol checker's way of every operation (CPU backend; docs/guide/checker.md). With DCUDA_CHECK set, operations
 // go here instead of mailboxes and counters: one rank of all processes runs at a time, and what happened before what is
-// kept. The functions are in src/cpu/check/.
+// kept. The functions are in src/checker/.
 #pragma once
 
 #include "dcuda/detail/ops/rank_state.hpp"

@@ -58,17 +58,24 @@ struct running_kernel {
 
 struct sigaction previous_segv {};
 
-// Names a stack overflow, then lets the fault take its course. It runs on a stack of its own, and allocates nothing.
+// Names the thread of a kernel that used an address it must not, then lets the fault take its course. It runs on a
+// stack of its own, and allocates nothing.
 void on_segv(int, siginfo_t* info, void*) {
-    const block* b = block::current();
-    const int stack = b ? b->stacks().overflown(info->si_addr) : -1;
-    if (stack >= 0) {
+    if (const block* const b = block::current()) {
         char text[256];
-        const int length =
-            std::snprintf(text, sizeof text,
-                          "rank %d (block %u): stack overflow in thread (%u,%u,%u): its stack has %zu "
-                          "bytes, DCUDA_STACK_BYTES sets another size\n",
-                          b->rank(), b->index(), threadIdx.x, threadIdx.y, threadIdx.z, b->stacks().stack_bytes());
+        int length = std::snprintf(text, sizeof text, "rank %d (block %u): ", b->rank(), b->index());
+        const auto add = [&](const char* format, auto... values) {
+            const auto used = static_cast<std::size_t>(length);
+            length += std::snprintf(text + used, sizeof text - used, format, values...);
+        };
+        if (b->stacks().overflown(info->si_addr) >= 0)
+            add("stack overflow in thread (%u,%u,%u): its stack has %zu bytes, DCUDA_STACK_BYTES sets another size\n",
+                threadIdx.x, threadIdx.y, threadIdx.z, b->stacks().stack_bytes());
+        else
+            add("no memory at address %p, used by thread (%u,%u,%u); a debugger shows where, or a program and a "
+                "library "
+                "with -fsanitize=address\n",
+                info->si_addr, threadIdx.x, threadIdx.y, threadIdx.z);
         [[maybe_unused]] const auto written = write(STDERR_FILENO, text, static_cast<std::size_t>(length));
     }
     sigaction(SIGSEGV, &previous_segv, nullptr); // the faulting instruction runs again

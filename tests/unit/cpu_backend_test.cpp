@@ -630,6 +630,18 @@ TEST_F(Deaths, StackOverflowIsCaughtByTheGuard) {
     EXPECT_DEATH(run_and_exit(4, [] { deep_recursion(100'000); }), message);
 }
 
+TEST_F(Deaths, BadAddressNamesTheThread) {
+    const char* message = TEST_ASAN   ? "SEGV on unknown address"
+                          : TEST_TSAN ? "SEGV on unknown address"
+                                      : "rank . .block .[)]: no memory at address 0x40, used by thread .3,0,0.;";
+    EXPECT_DEATH(run_and_exit(4,
+                              [] {
+                                  auto* volatile nowhere = reinterpret_cast<volatile char*>(0x40);
+                                  if (threadIdx.x == 3) *nowhere = 1;
+                              }),
+                 message);
+}
+
 TEST_F(Deaths, ThreadSanitizerSeesThreadsOfOneBlock) {
     if (!TEST_TSAN) GTEST_SKIP() << "needs -fsanitize=thread";
     const testing::ExitedWithCode found(66), silent(0);

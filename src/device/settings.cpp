@@ -101,6 +101,18 @@ check_mode requested_check() {
     return mode;
 }
 
+unconsumed_mode requested_unconsumed() {
+    const std::string text = support::env_string("DCUDA_UNCONSUMED").value_or("report");
+    if (text == "ignore") return unconsumed_mode::ignore;
+    if (text == "error") return unconsumed_mode::error;
+    support::require(
+        text == "report", error_code::invalid_argument,
+        "DCUDA_UNCONSUMED={}: expected report (a line at the end of the first run that leaves notifications "
+        "which no rank has waited for), error or ignore",
+        text);
+    return unconsumed_mode::report;
+}
+
 } // namespace
 
 settings resolve_settings(const options& requested, int* argc, char** argv) {
@@ -152,6 +164,7 @@ settings resolve_settings(const options& requested, int* argc, char** argv) {
     result.count = requested.count || !result.statistics.empty();
     result.check = requested_check();
     result.check_seed = support::env_integer("DCUDA_CHECK_SEED", 0, std::numeric_limits<long>::max()).value_or(1);
+    result.unconsumed = requested_unconsumed();
     result.measure_energy = requested.measure_energy || result.count || !result.trace.empty() ||
                             support::env_flag("DCUDA_ENERGY").value_or(false);
     result.counter_start =

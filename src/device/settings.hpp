@@ -11,6 +11,7 @@
 namespace dcuda {
 
 enum class check_mode : int { off, stop, report };
+enum class unconsumed_mode : int { ignore, report, error };
 
 struct settings {
     int ranks_per_device; // 0: as many as fit
@@ -31,6 +32,7 @@ struct settings {
     int barrier_row;                // DCUDA_BARRIER_ROW: ranks of a row in barriers; 0: by their number (tests)
     check_mode check;               // DCUDA_CHECK: 1 or report (CPU backend)
     long check_seed;                // DCUDA_CHECK_SEED
+    unconsumed_mode unconsumed;     // DCUDA_UNCONSUMED: what notifications are that nobody has waited for
     std::uint32_t counter_start;    // DCUDA_COUNTER_START: what counters and lanes start from (tests)
     std::string trace;              // DCUDA_TRACE: file for the timeline; empty: none
     std::uint32_t trace_events;     // DCUDA_TRACE_EVENTS: of a rank that are kept; 0: by the number of ranks

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "runtime/progress.hpp"
 
+#include "runtime/hang_report.hpp"
 #include "runtime/report.hpp"
 #if DCUDA_BACKEND_CPU
 #include "checker/session.hpp"
@@ -195,6 +196,10 @@ void progress::serve(const command& cmd, const std::byte* payload) {
     case opcode::windows_full:
         windows_.report_full();
         break;
+    case opcode::unconsumed:
+        if (unconsumed_.empty() || words[1] < unconsumed_[1]) unconsumed_.assign(words, words + command_words);
+        ++ranks_with_unconsumed_;
+        break;
     case opcode::start_timer:
         timer_start_ns_ = now_ns;
         break;
@@ -363,6 +368,19 @@ void progress::serve_last_words() {
         fail(error(error_code::device_fault, fmt::format("process {}: a rank ended the run and could not tell why: the "
                                                          "command ring had no space, or its host did not serve it",
                                                          control_.index())));
+}
+
+std::string progress::describe_unconsumed() const {
+    if (unconsumed_.empty()) return "";
+    const std::uint32_t rank = static_cast<std::uint32_t>(state_.first_rank()) + unconsumed_[1];
+    const std::uint32_t count = unconsumed_[4], other_tags = unconsumed_[6] - 1, others = ranks_with_unconsumed_ - 1;
+    std::string text = fmt::format("{} has not waited for {} notification{} with tag {}",
+                                   name_rank(rank, static_cast<std::uint32_t>(state_.ranks())), count,
+                                   count == 1 ? "" : "s", unconsumed_[5]);
+    if (other_tags != 0)
+        text += fmt::format(" and for those with {} other tag{}", other_tags, other_tags == 1 ? "" : "s");
+    if (others != 0) text += fmt::format("; of this process {} other rank{} likewise", others, others == 1 ? "" : "s");
+    return text;
 }
 
 void progress::finish() {

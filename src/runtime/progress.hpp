@@ -50,6 +50,10 @@ public:
 
     const std::vector<double>& timings() const { return timings_; }
 
+    // After finish(): which of this process's ranks ended with notifications that they had not waited for. Empty if
+    // none.
+    std::string describe_unconsumed() const;
+
 private:
     static constexpr std::size_t payload_words =
         detail::first_ring_bytes / 4 + detail::commands_for(detail::max_packet_bytes) * detail::command_words;
@@ -83,8 +87,10 @@ private:
     std::uint32_t taken_;    // commands
     std::uint32_t reported_; // of these, told to the ranks
     std::uint64_t timer_start_ns_ = 0, window_start_ns_ = 0;
-    std::uint32_t window_slot_ = 0; // that is being opened
-    std::vector<double> timings_;   // ms
+    std::uint32_t window_slot_ = 0;         // that is being opened
+    std::vector<double> timings_;           // ms
+    std::vector<std::uint32_t> unconsumed_; // words of the command of the first rank that ended so
+    std::uint32_t ranks_with_unconsumed_ = 0;
     std::optional<error> failure_;
     std::optional<error> network_failure_; // a process does not answer there; the control plane may say more,
     std::chrono::steady_clock::time_point network_deadline_; // up to here

@@ -349,6 +349,7 @@ private:
         profiler_->note_energy(energy, meter_ ? meter_->power_samples() : std::vector<power_sample>());
         if (network_) network_->end();
         running.finish();
+        judge_unconsumed(running);
 #if DCUDA_BACKEND_CPU
         if (checker_) checker_->end_run();
 #endif
@@ -391,8 +392,22 @@ private:
             energy.all_cpus = std::accumulate(by_node.begin(), by_node.end(), 0.0);
     }
 
+    // Notifications that no rank has waited for are most often a wait that was forgotten.
+    void judge_unconsumed(progress& running) {
+        const std::string found = running.describe_unconsumed();
+        if (found.empty() || running.failure() || settings_.unconsumed == unconsumed_mode::ignore) return;
+        if (settings_.unconsumed == unconsumed_mode::error)
+            return running.fail(error(error_code::device_fault, found + " (DCUDA_UNCONSUMED=error)"));
+        if (!std::exchange(unconsumed_told_, true))
+            std::fprintf(
+                stderr,
+                "dcuda: process %d: %s (DCUDA_UNCONSUMED=error makes this an error, ignore leaves this line out)\n",
+                job_.index, found.c_str());
+    }
+
     void report_unprofiled_ranks() {
-        if (job_.index != 0 || (settings_.trace.empty() && !settings_.count) || std::exchange(told_, true)) return;
+        if (job_.index != 0 || (settings_.trace.empty() && !settings_.count) || std::exchange(unprofiled_told_, true))
+            return;
         std::fprintf(stderr, "dcuda: DCUDA_TRACE and DCUDA_STATS show nothing of the ranks: compile the program with "
                              "-DDCUDA_PROFILING=1\n");
     }
@@ -493,7 +508,8 @@ private:
 #endif
     int ranks_ = 0;
     bool failed_ = false;
-    bool told_ = false; // that ranks are not profiled
+    bool unprofiled_told_ = false; // that ranks are not profiled
+    bool unconsumed_told_ = false; // that ranks have not waited for notifications
 };
 
 runtime::runtime(int& argc, char** argv, options requested)

@@ -68,6 +68,7 @@ constexpr std::string_view known_variables[] = {
     "DCUDA_TRACE_EVENTS",
     "DCUDA_TRANSPORT",
     "DCUDA_TRANSPORT_PATH",
+    "DCUDA_UNCONSUMED",
     "DCUDA_VERBS_DC",
     "DCUDA_VERBS_DEVICE",
     "DCUDA_VERBS_GID",

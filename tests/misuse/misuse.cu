@@ -197,6 +197,19 @@ __global__ void busy_target(dcuda::context context, unsigned char* memory) {
     self.free_window(win);
 }
 
+// Every rank notifies the next one twice with tag 7 and once with tag 9, of which it takes one with tag 7.
+__global__ void forgotten_waits(dcuda::context context, unsigned taken) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int next = (self.id() + 1) % self.size();
+    self.notify(next, dcuda::world, 7);
+    self.notify(next, dcuda::world, 9);
+    self.notify(next, dcuda::world, 7);
+    if (taken >= 1) self.wait_notifications(7, 1);
+    if (taken >= 2) self.wait_notifications(7, 1);
+    if (taken >= 3) self.wait_notifications(9, 1);
+}
+
 // --- processes and kernels that end early or not at all ---
 
 // The ranks work until the file that they are told of says enough: never.
@@ -315,6 +328,8 @@ void run(const std::string& which, dcuda::runtime& job) {
     } else if (which == "killed") {
         if (process == 1) kill_yourself_soon();
         job.run(busy, shape(), device_memory<int>(1, 1));
+    } else if (which == "forgotten_waits") {
+        for (unsigned taken : {3, 1, 2}) job.run(forgotten_waits, shape(), taken);
     } else if (which == "one_works") {
         job.run(one_works, shape(), device_memory<int>(1, 1));
     } else if (which == "ends_before_run") {

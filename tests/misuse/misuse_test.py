@@ -244,6 +244,24 @@ class MisuseTest(unittest.TestCase):
                         "dcuda: process 0: the kernel did not end within 1 s after that (a rank is in a loop without "
                         "dCUDA calls?); ending the process", status=1, DCUDA_ABORT_GRACE=1)
 
+    # ---- notifications that nobody waits for ----
+
+    def test_forgotten_waits(self):
+        for variables in ({}, {"DCUDA_MAILBOX_PACKETS": 0}, {"DCUDA_COUNTER_START": 2**32 - 1}):
+            for processes in (1, 2):
+                who = (r"rank {0} \(process {1}, block 0\) has not waited for 1 notification with tag 7 and for those with "
+                       r"1 other tag; of this process 1 other rank likewise \(DCUDA_UNCONSUMED=error")
+                with self.subTest(processes=processes, **variables):
+                    status, output = self.run_case(processes, "forgotten_waits", **variables)
+                    self.assertEqual(status, 0, output)
+                    self.assertEqual(output.count("has not waited"), processes, output)  # of the second run alone
+                    for process in range(processes):
+                        self.assertRegex(output, f"dcuda: process {process}: " + who.format(2 * process, process))
+                    self.assertNotIn("has not waited",
+                                     self.run_case(processes, "forgotten_waits", DCUDA_UNCONSUMED="ignore", **variables)[1])
+                    self.expect(processes, "forgotten_waits", "device_fault: rank ", "has not waited for 1 notification with tag 7",
+                                DCUDA_UNCONSUMED="error", **variables)
+
     # ---- signals ----
 
     def start_and_wait(self, processes, **variables):

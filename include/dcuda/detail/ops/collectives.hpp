@@ -4,6 +4,7 @@
 
 #include "dcuda/detail/ops/check.hpp"
 #include "dcuda/detail/ops/put.hpp"
+#include "dcuda/detail/ops/wait.hpp"
 
 namespace dcuda::detail {
 
@@ -409,6 +410,10 @@ DCUDA_COLD void finish(shared_state shared) {
 #endif
     if (is_profiled(state)) begin_operation(state);
     cross_barrier(state, collective::finish, world);
+    exec::decide(state.decision, [&](const lead_warp& warp) {
+        if (load_in_block(&state.ended) == 0) exec::far(report_unconsumed)(warp, state);
+        return 0u;
+    });
     if (is_profiled(state)) end_operation<event_kind::finish>(state, {});
     exec::sync_leader_sync([&](lone_thread) {
         store_relaxed(&state.finished, 1);

@@ -377,6 +377,33 @@ DCUDA_COLD void finish_wait(shared_state shared, std::uint32_t tag, std::uint32_
     if (static_cast<wait_result>(result) == wait_result::ended) exec::exit_thread();
 }
 
+// Tells the host of notifications that have come and that the rank has not waited for. After the barrier of the rank's
+// end, which all have come before. The lead warp.
+DCUDA_COLD void report_unconsumed(lead_warp warp, shared_state shared) {
+    rank_state& state = shared.get();
+    endpoint& own = state.own.of(warp);
+    if (warp.leads())
+        for (unsigned place = 0; place < cached_tags; ++place)
+            if (own.tag_keys[place] != no_tag_key) state.tag_records[own.tag_keys[place]] = own.tags[place].record;
+    sync(warp);
+    std::uint32_t tags = 0, first = 0, count = 0;
+    for (std::uint32_t begin = 0; begin < state.device.tags; begin += warp.count) {
+        const std::uint32_t tag = begin + warp.index;
+        const std::uint32_t left =
+            tag < state.device.tags ? load_relaxed(state.counters + tag) - state.tag_records[tag].consumed : 0;
+        const unsigned hits = vote(warp, left != 0);
+        if (tags == 0 && hits != 0) {
+            first = begin + lowest(hits);
+            count = broadcast(warp, left, lowest(hits));
+        }
+        tags += bits_in(hits);
+    }
+    if (tags != 0 && warp.leads())
+        send_command(
+            exec::lead_access::alone(), state,
+            command{{static_cast<std::uint32_t>(opcode::unconsumed), state.device_rank, 0, 0, count, first, tags}});
+}
+
 // All threads of the rank.
 DCUDA_DEVICE void wait_notifications(rank_state& state, int tag, int count) {
     const auto wanted = static_cast<std::uint32_t>(tag), expected = static_cast<std::uint32_t>(count);

@@ -207,7 +207,7 @@ struct alignas(8) wait_record {
     std::uint32_t heartbeat; // advances whenever the rank has polled again without success
     std::uint32_t source;    // of the last notification with this tag: its world rank + 1, or one of these
     std::uint32_t age_ms;    // for how long the host has seen this wait. In the host's copies only; writer: the host
-    std::uint32_t since[2];  // in an profiled run: when the operation began, in ticks
+    std::uint32_t since[2];  // in a profiled run: when the operation began, in ticks
 };
 inline constexpr std::uint32_t no_source = 0; // nobody has sent one
 inline constexpr std::uint32_t unknown_source = UINT32_MAX;
@@ -224,7 +224,9 @@ enum class opcode : std::uint32_t {
     send,    // a put or a notification over the network
     flush,   // [2] number of the flush of this rank
     barrier, // of the processes: [2] number, [3] the `collective`, [4] 1: messages are unread
-    clock,   // of an profiled run: [4..5] the device's clock when the command was sent
+    clock,   // of a profiled run: [4..5] the device's clock when the command was sent
+    // At its end the rank has not waited for: [4] notifications with tag [5], the first of [6] tags.
+    unconsumed,
 };
 inline constexpr std::size_t command_words = 12;
 inline constexpr std::size_t packets_per_command = 4;

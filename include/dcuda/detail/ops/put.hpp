@@ -140,9 +140,34 @@ DCUDA_COLD unsigned load_target(lead_warp warp, shared_state shared, const send_
     return place;
 }
 
+// Whether a request to a target that is near breaks no rule.
+DCUDA_DEVICE bool is_allowed(const rank_state& state, const target_entry& to, const send_request& request) {
+    return (request.bytes <= to.bytes) & (request.offset <= to.bytes - request.bytes) &
+           (!request.notifies | (request.tag < state.device.tags));
+}
+
+// Whether payload of messages may be under way on a connection.
+DCUDA_DEVICE bool has_undelivered(const connection& path) {
+    return path.queue != nullptr && path.sent.packets != path.placed;
+}
+
+// All threads have stored into a target's memory, or will. The leader.
+DCUDA_DEVICE void count_direct_put(endpoint& own) {
+    connection& to = own.connections[own.targets[own.doing.target].connection];
+    to.unreleased = 1;
+    own.unreleased |= bit_of(to.reach);
+}
+
+// Before a put that is stored directly. The leader. ORDER bulk-then-words
+DCUDA_DEVICE void begin_direct_put(rank_state& state, endpoint& own, unsigned target) {
+    own.doing.target = target;
+    own.doing.is_direct = 1;
+    exec::complete_copies(state.staging);
+}
+
 // --- Fast path -----------------------------------------------------------------------------------------------------
 
-// A message to a target that was used lately, if it can leave at once.
+// A message to a target that was used lately, if it can leave at once; or a put to it that the threads store.
 // PERF: nothing is called here, so that it takes few registers. All that need not wait for the other threads comes
 // before the block's barrier; what lies between that and the stores is latency.
 class fast_message {
@@ -166,13 +191,13 @@ public:
                                       0};
         const connection& path = own.connections[to.connection];
         const std::uint32_t packets = packets_for(content.payload_bytes());
+        if (!is_allowed(state, to, request)) return slow;
         // Of what is in place nothing travels, however large it is; but nothing may be under way there.
-        const bool fits = content.is_in_place() ? (to.small != 0) & (request.bytes >> 32 == 0) &
-                                                      (request.bytes <= to.bytes) & (path.sent.packets == path.placed)
-                                                : request.bytes < to.small;
-        if (!(fits & (request.offset <= to.bytes - request.bytes) & (request.tag < state.device.tags)) ||
-            !has_room(state, path, packets) || is_unaligned(content.source, content.payload_bytes()))
-            return slow;
+        const bool fits = content.is_in_place()
+                              ? (to.small != 0) & (request.bytes >> 32 == 0) & (path.sent.packets == path.placed)
+                              : request.bytes < to.small;
+        if (!fits || !has_room(state, path, packets) || is_unaligned(content.source, content.payload_bytes()))
+            return can_store(state, own, to, content, request.bytes) ? post_direct(warp, state, content) : slow;
         message_.prepare(state, own, to.connection, content);
         if (packets > 32) return post_payload(warp, state, path);
         number_ = warp.index < packets ? warp.index : no_packet;
@@ -197,11 +222,15 @@ public:
             store_packet<order_tag::message_publish>(packets_, a, b, c, message_.sent.packets + number_ + 1);
         }
         if (warp.leads()) {
-            message_.send_header(state, own);
-            own.doing.target = target_;
+            if (route_of(decision) == route::direct) {
+                count_direct_put(own);
+            } else {
+                message_.send_header(state, own);
+                own.doing.target = target_;
+            }
         }
         // Not while payload of a message is missing, which may be one to this rank itself.
-        if (route_of(decision) == route::packets) answer_requests(warp, state, requests_);
+        if (route_of(decision) != route::packets_by_block) answer_requests(warp, state, requests_);
 #else
         (void)lead, (void)state, (void)source, (void)decision;
 #endif
@@ -209,6 +238,18 @@ public:
 
 private:
 #if DCUDA_WARPS
+    // A put that is no message, and over which nothing can come that went as one before.
+    DCUDA_DEVICE static bool can_store(rank_state& state, endpoint& own, const target_entry& to,
+                                       const message_content& content, std::size_t bytes) {
+        return to.is_remote == 0 && bytes >= to.small && bytes != 0 && !content.is_in_place() &&
+               !has_undelivered(own.connections[to.connection]) &&
+               exec::choose_copy(state.staging, content.target, content.source, bytes) == exec::copy_way::threads;
+    }
+    DCUDA_DEVICE unsigned post_direct(const full_warp& warp, rank_state& state, const message_content& content) const {
+        if (warp.leads()) begin_direct_put(state, state.own.of(warp), target_);
+        return post(warp, state, route::direct, {content.target, 0, nullptr, 0, 0});
+    }
+
     static constexpr std::uint32_t no_packet = UINT32_MAX;
     outgoing_message message_;
     packet* packets_;
@@ -228,7 +269,9 @@ private:
 DCUDA_COLD unsigned choose_route(lead_warp warp, shared_state shared, const send_request request) {
     rank_state& state = shared.get();
     endpoint& own = state.own.of(warp);
-    const unsigned target = load_target(warp, state, request);
+    unsigned target = find_by_hint(warp, own.target_keys, own.target_hints, target_key(request.window, request.rank));
+    if (target == cached_targets || !is_allowed(state, own.targets[target], request))
+        target = load_target(warp, state, request);
     if (target == cached_targets) return static_cast<unsigned>(route::ended);
     sync(warp);
     if (warp.leads()) {
@@ -250,7 +293,7 @@ DCUDA_COLD unsigned choose_route(lead_warp warp, shared_state shared, const send
     if (request.notifies && !in_place && (request.bytes == 0 || request.bytes < to.small) &&
         find_room(warp, state, path, packets))
         return by_message();
-    if (is_under_way(warp, state, to.connection, to.home + request.offset, request.bytes)) {
+    if (has_undelivered(path) && is_under_way(warp, state, to.connection, to.home + request.offset, request.bytes)) {
         if (!in_place && request.bytes <= max_message_bytes && find_room(warp, state, path, packets))
             return by_message();
         if (!await_delivery(warp, state, to.connection, request.where())) return static_cast<unsigned>(route::ended);
@@ -304,11 +347,18 @@ DCUDA_COLD void notify_target(lead_warp warp, shared_state shared, std::uint32_t
     if (DCUDA_BACKEND_CPU) ring_doorbell(&to.status->doorbell);
 }
 
-// All threads have stored into a target's memory, or will. The leader.
-DCUDA_DEVICE void count_direct_put(endpoint& own) {
-    connection& to = own.connections[own.targets[own.doing.target].connection];
-    to.unreleased = 1;
-    own.unreleased |= bit_of(to.reach);
+// Stores a put directly, and notifies. All threads of the rank.
+DCUDA_DEVICE void copy_and_notify(rank_state& state, const posted_put& put, route way, const send_request& request) {
+    exec::copy(state.staging, way == route::direct ? exec::copy_way::threads : exec::copy_way::engine, put.target,
+               static_cast<const std::byte*>(request.source), request.bytes);
+    if (!request.notifies) return;
+    exec::decide(
+        state.decision, [](const lead_warp&) { return 0u; },
+        [&](const lead_warp& warp, unsigned) { notify_target(warp, state, request.tag); });
+}
+DCUDA_COLD void store_and_notify(shared_state shared, const send_request request, unsigned turn) {
+    rank_state& state = shared.get();
+    copy_and_notify(state, posted(state, turn), route::direct, request);
 }
 
 // Whatever the fast path cannot do. All threads of the rank.
@@ -337,12 +387,7 @@ DCUDA_COLD void send_slowly(shared_state shared, const send_request request) {
             send_through_host(state, put, request.source, request.bytes, request.notifies ? request.tag : no_tag);
         return;
     }
-    exec::copy(state.staging, way == route::direct ? exec::copy_way::threads : exec::copy_way::engine, put.target,
-               static_cast<const std::byte*>(request.source), request.bytes);
-    if (request.notifies)
-        exec::decide(
-            state.decision, [](const lead_warp&) { return 0u; },
-            [&](const lead_warp& warp, unsigned) { notify_target(warp, state, request.tag); });
+    copy_and_notify(state, put, way, request);
 }
 
 // --- Operations ----------------------------------------------------------------------------------------------------
@@ -361,6 +406,7 @@ DCUDA_COLD void send_notified(shared_state shared, const send_request request) {
     const route way = route_of(decision);
     if (way == route::packets) return;
     if (way == route::slow) return exec::far(send_slowly)(state, request);
+    if (way == route::direct) return exec::far(store_and_notify)(state, request, decision / post_turn);
     store_posted_payload(state, posted(state, decision / post_turn), request);
 }
 

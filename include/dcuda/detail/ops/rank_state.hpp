@@ -250,6 +250,8 @@ DCUDA_DEVICE unsigned find_by_hint(const Group& group, const Key (&keys)[Size], 
     if (keys[likely] == key) return likely;
     const unsigned place = find_key(group, keys, key);
     if (place != Size && group.leads()) hint = static_cast<std::uint8_t>(place);
+    sync(
+        group); // or a thread that looks for the key again may find another hint than its siblings, and miss their vote
     return place;
 }
 

@@ -249,9 +249,10 @@ DCUDA_DEVICE unsigned find_by_hint(const Group& group, const Key (&keys)[Size], 
     const unsigned likely = hint;
     if (keys[likely] == key) return likely;
     const unsigned place = find_key(group, keys, key);
+    // Before and after: all threads find the same hint, or they would go different ways.
+    sync(group);
     if (place != Size && group.leads()) hint = static_cast<std::uint8_t>(place);
-    sync(
-        group); // or a thread that looks for the key again may find another hint than its siblings, and miss their vote
+    sync(group);
     return place;
 }
 

@@ -52,6 +52,13 @@ DCUDA_DEVICE bool consume(const Group& group, rank_state& state, std::uint32_t t
     return any(group, enough);
 }
 
+// The last known value of the tag's counter.
+template <class Group>
+DCUDA_DEVICE std::uint32_t known_counter(const Group& group, rank_state& state, std::uint32_t tag) {
+    const tag_entry& entry = find_tag(group, state, tag);
+    return broadcast(group, group.leads() ? entry.record.counter : 0, 0);
+}
+
 // One poll of the tag's counter. If it has changed, what its sources had sent as messages before is taken first: a
 // source whose queue is full counts its notifications, and they must not overtake its messages.
 // ORDER notify-observe: one acquire synchronizes with the releases of all sources that the value counts.
@@ -157,7 +164,7 @@ DCUDA_COLD unsigned await_notifications(lead_warp warp, shared_state shared, std
     }
 #endif
     const bool may_share = DCUDA_WARPS != 0 && exec::block_threads() >= 64;
-    std::uint32_t counter = broadcast(warp, find_tag(warp, state, tag).record.counter, 0), arrived = 0;
+    std::uint32_t counter = known_counter(warp, state, tag), arrived = 0;
     bool enough =
         consume(warp, state, tag, expected, counter, arrived); // they came while we waited for others, or shared
     if (!enough && !again && warp.leads())
@@ -191,7 +198,7 @@ DCUDA_COLD unsigned poll_once(lead_warp warp, shared_state shared, std::uint32_t
     rank_state& state = shared.get();
     if (!check_wait(warp, state, operation::test_notifications, tag, expected))
         return static_cast<unsigned>(wait_result::ended);
-    std::uint32_t counter = broadcast(warp, find_tag(warp, state, tag).record.counter, 0), arrived = 0;
+    std::uint32_t counter = known_counter(warp, state, tag), arrived = 0;
     bool enough = consume(warp, state, tag, expected, counter, arrived);
     if (!enough && poll_notifications(warp, state, tag, counter, false) != poll_outcome::nothing)
         enough = consume(warp, state, tag, expected, counter, arrived);
@@ -298,6 +305,7 @@ DCUDA_COLD bool await_counter(lead_warp warp, shared_state shared, std::uint32_t
         acquire_after<order_tag::notify_observe>(state.notification_scope, state.counters + tag);
         // A source may have sent messages before it counted.
         if (any(warp, load_relaxed(&state.status->queues_claimed) != 0)) return false;
+        sync(warp); // all have read the record
         if (warp.leads()) entry.record = {end, counter};
         return true;
     }
@@ -345,6 +353,7 @@ DCUDA_COLD bool await_predicted(lead_warp lead, shared_state shared, std::uint32
                        : packets <= 32 ? take_predicted<1>(warp, state, expected, bytes)
                                        : take_predicted<predicted_rows>(warp, state, expected, bytes);
     if (!taken) return false;
+    sync(warp); // all have read the books that now change
     if (warp.leads()) {
         const std::uint32_t came = packets_for(bytes);
         queue.taken = {expected.begin.messages + 1, expected.begin.packets + came};

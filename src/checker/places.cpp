@@ -33,7 +33,8 @@ _Unwind_Reason_Code add_frame(_Unwind_Context* context, void* data) {
 
 // Files of the library and of the compiler, which say nothing to who looks for a mistake in his own.
 bool is_library(std::string_view file) {
-    for (const std::string_view part : {"/include/dcuda", "/src/cpu/", "/usr/include/", "/usr/lib/", "/c++/"})
+    for (const std::string_view part :
+         {"/include/dcuda", "/src/cpu/", "/src/checker/", "/usr/include/", "/usr/lib/", "/c++/"})
         if (file.find(part) != file.npos) return true;
     return file.substr(0, 2) == "??";
 }

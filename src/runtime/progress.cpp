@@ -77,7 +77,7 @@ void progress::serve_signals() {
     if (signal == 0 || failure_) return;
     const char* const known = sigabbrev_np(signal);
     fail(error(error_code::interrupted, fmt::format("process {} got SIG{}, which ends the run{}", control_.index(),
-                                                    known ? known : "?", describe_own_waits("; here wait"))));
+                                                    known ? known : "?", describe_own_waits("\nwhat its ranks do"))));
 }
 
 // What the ranks have counted so far, if they count.

@@ -192,9 +192,14 @@ def hit(job, part, fault, moment):
         problems.append("code 0, but not all processes have done their run")
     elif code != 0 and part in ("first", "last") and job.launcher in ("dcuda-run", "hosts") and moment != "start":
         index = [process for process, pid in known.items() if pid == victim]
-        if not re.search(rf"dcuda-run: process {index[0] if index else ''}\D.* was killed by signal {int(SIGNALS[fault])}", output):
+        # SIGTERM ends a run like an error; before and after it, the process.
+        ends = {f"was killed by signal {int(SIGNALS[fault])}": 128 + SIGNALS[fault]}
+        if fault == "term":
+            ends["exited with code 1"] = 1
+        named = re.search(rf"dcuda-run: process {index[0] if index else ''}\D.* ({'|'.join(ends)})", output)
+        if not named:
             problems.append("dcuda-run names another process")
-        if code != 128 + SIGNALS[fault]:
+        if code not in ends.values():
             problems.append(f"code {code}")
     if problems:
         problems.append("it said:\n" + "\n".join("      " + line for line in output.splitlines()

@@ -291,7 +291,7 @@ class MisuseTest(unittest.TestCase):
                 job.send_signal(number)
                 output = self.read_until(job, r"dcuda-run: .*exited with code 3")
                 self.assertEqual(job.wait(BOUND), 3)
-                self.assertRegex(output, rf"interrupted: process \d got {number.name}, which ends the run; here wait\n")
+                self.assertRegex(output, rf"interrupted: process \d got {number.name}, which ends the run\nwhat its ranks do\n")
                 self.assertRegex(output, r"in wait_notifications\(tag 5, count 1\)")
                 with open(f"{folder}/trace.json", encoding="utf-8") as file:
                     self.assertIn("wait_notifications", file.read())

@@ -6,7 +6,8 @@
 #
 # Each target runs for so many seconds (default 10), several at a time, from the inputs in tests/fuzz/corpus and those that earlier
 # runs have found (build/cpu-fuzz/corpus). What ends a target badly stays in build/cpu-fuzz/found, with a line that runs it again.
-# DCUDA_FUZZ_SEED=N tries the same inputs each time; without it other ones. Closes with "N passed, N failed, 0 skipped". Needs clang with its sanitizers.
+# DCUDA_FUZZ_SEED=N tries the same inputs each time; without it other ones. Closes with "N passed, N failed, 0 skipped". Needs
+# clang with its sanitizers.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=build/cpu-fuzz

@@ -73,8 +73,7 @@ void on_segv(int, siginfo_t* info, void*) {
                 threadIdx.x, threadIdx.y, threadIdx.z, b->stacks().stack_bytes());
         else
             add("no memory at address %p, used by thread (%u,%u,%u); a debugger shows where, or a program and a "
-                "library "
-                "with -fsanitize=address\n",
+                "library with -fsanitize=address\n",
                 info->si_addr, threadIdx.x, threadIdx.y, threadIdx.z);
         [[maybe_unused]] const auto written = write(STDERR_FILENO, text, static_cast<std::size_t>(length));
     }

@@ -154,7 +154,7 @@ public:
         ranks_ = agree(kernel.address, kernel.delivery_kernel,
                        config); // an error here is the same on all processes, which may try again
         try {
-            const signal_requests::during_run handled(signals_);
+            const signal_requests::during_run handled;
             return with_memory_errors([&] { return run_agreed(kernel, config); });
         } catch (const error& problem) {
             failed_ = true;

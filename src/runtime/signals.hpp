@@ -20,7 +20,7 @@ public:
     // second of a kind: its sender does not want to wait for what the first one ends.
     class during_run {
     public:
-        explicit during_run(signal_requests&);
+        during_run();
         ~during_run();
         during_run(const during_run&) = delete;
         during_run& operator=(const during_run&) = delete;
@@ -31,9 +31,6 @@ public:
 
     // Whether somebody has asked for a report since the last call.
     bool take_report();
-
-private:
-    bool handles_quit_ = false;
 };
 
 } // namespace dcuda

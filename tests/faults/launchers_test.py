@@ -4,6 +4,7 @@
 
 Open MPI's mpirun is the real one, if there is one; torchrun, srun and PMI launchers are played by stand_in.py.
 """
+import contextlib
 import os
 import re
 import signal
@@ -37,7 +38,8 @@ class LaunchersTest(unittest.TestCase):
     def end_all(self):
         for pid in [*self.pids(), *self.pids("daemon")]:
             if is_alive(pid):
-                os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # it ended meanwhile
+                    os.kill(pid, signal.SIGKILL)
 
     def wait_until(self, condition, reason):
         end = time.monotonic() + LIMIT

@@ -3,6 +3,7 @@
 
 Each process of a job carries a mark of its test in its command line, by which a process that was left behind is found.
 """
+import contextlib
 import os
 import shutil
 import signal
@@ -31,6 +32,14 @@ def alive(mark):
     return found
 
 
+def in_other_session(pid):
+    """Whether the process runs in another session than these tests; not if it has ended."""
+    try:
+        return os.getsid(pid) != os.getsid(0)
+    except ProcessLookupError:
+        return False
+
+
 def wait_until(condition, seconds=10):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -52,7 +61,8 @@ class JobTest(unittest.TestCase):
     def tearDown(self):
         left = alive(self.mark)
         for pid in left:
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it ended meanwhile
+                os.kill(pid, signal.SIGKILL)
         shutil.rmtree(self.folder)
         self.assertEqual(left, [], "processes were left behind")
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A job under test: its output is read while it runs, and it is ended with all its processes."""
+import contextlib
 import os
 import re
 import signal
@@ -45,7 +46,8 @@ class Job:
     def end(self):
         for pid in [*self.pids().values(), self.process.pid]:
             if is_alive(pid):
-                os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # it ended meanwhile
+                    os.kill(pid, signal.SIGKILL)
         self.process.wait()
         self.reader.join()
 

@@ -15,10 +15,8 @@ from pathlib import Path
 
 VERSION = "0.1.0"  # as in include/dcuda/config.hpp
 
-# What a rank does in an operation. Outside of operations it computes.
-PUTTING = {"put", "put_notify", "notify", "flush"}
-WAITING = {"wait", "test"}
-MEETING = {"init", "finish", "barrier", "create_window", "free_window", "timer"}
+# What a rank does in an operation: the category of its event. Outside of operations it computes.
+ACTIVITIES = {"putting", "waiting", "collective"}
 MESSAGES = {"put", "put_notify", "notify"}
 
 
@@ -48,7 +46,11 @@ class Slice:
     def __init__(self, event, rank):
         self.rank = rank
         self.name = checked(event["name"], str)
-        self.is_range = event.get("cat") == "range"
+        category = checked(event["cat"], str)
+        if category not in {"kernel", "range", *ACTIVITIES}:
+            raise ValueError(f"{category!r:.80} is no category of what a rank does")
+        self.is_range = category == "range"
+        self.kind = category if category in ACTIVITIES else None
         self.begin = time_of(event)
         self.end = self.begin + time_of(event, "dur", 0)
         self.args = checked(event.get("args", {}), dict)
@@ -60,12 +62,6 @@ class Slice:
     @property
     def length(self):
         return self.end - self.begin
-
-    @property
-    def kind(self):
-        if self.is_range or self.name == "kernel":
-            return None
-        return "putting" if self.name in PUTTING else "waiting" if self.name in WAITING else "collective"
 
 
 class Rank:

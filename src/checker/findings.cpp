@@ -7,21 +7,11 @@
 
 namespace dcuda::detail::check {
 
-const char* name(operation where) {
-    constexpr const char* names[] = {
-        "an operation",       "put",   "put_notify",    "notify",      "wait_notifications",
-        "test_notifications", "flush", "create_window", "free_window", "barrier"};
-    return names[static_cast<unsigned>(where)];
-}
-
-const char* name(collective kind) {
-    constexpr const char* names[] = {"the start of the kernel", "the end of the kernel", "barrier(world)",
-                                     "barrier(device)",         "free_window",           "free_window",
-                                     "create_window",           "start_timer",           "stop_timer"};
-    return names[static_cast<unsigned>(kind)];
-}
-
 namespace {
+
+collective collective_of(const rank_record& rank) {
+    return {static_cast<operation>(rank.kind), static_cast<communicator>(rank.communicator)};
+}
 
 std::string count_of(std::uint32_t count, const char* what) {
     return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
@@ -184,7 +174,7 @@ void findings::out_of(const char* what, std::size_t most) {
 
 void findings::use_of_freed(std::uint32_t rank, operation what, std::uint32_t window, std::uint32_t site) {
     if (!is_new("freed", m_.window(window).freed, site)) return;
-    report(fmt::format("rank {}: {} ({}) on {}, which was freed ({})", rank, name(what), where_.name(site),
+    report(fmt::format("rank {}: {} ({}) on {}, which was freed ({})", rank, traits_of(what).name, where_.name(site),
                        window_name(window), where_.name(m_.window(window).freed)));
 }
 
@@ -223,9 +213,10 @@ std::string findings::wait_of(std::uint32_t r) {
         const bool is_world = rank.communicator == static_cast<std::uint32_t>(world);
         const std::uint32_t first = is_world ? 0 : m_.head().ranks_per_process * rank.process;
         for (std::uint32_t i = first; i < first + (is_world ? m_.ranks() : m_.head().ranks_per_process); ++i)
-            if (m_.rank(i).status != rank_status::collective || m_.rank(i).kind != rank.kind)
+            if (m_.rank(i).status != rank_status::collective || m_.rank(i).kind != rank.kind ||
+                m_.rank(i).communicator != rank.communicator)
                 missing += fmt::format("{}{}", missing.empty() ? "" : ", ", i);
-        return fmt::format("is in {} ({}), for ranks {}", name(static_cast<collective>(rank.kind)), at, missing);
+        return fmt::format("is in {} ({}), for ranks {}", name_of(collective_of(rank)), at, missing);
     }
     case rank_status::waiting: {
         std::string others;
@@ -271,8 +262,7 @@ void findings::mismatch(std::uint32_t r, std::uint32_t o) {
     const rank_record &rank = m_.rank(r), &other = m_.rank(o);
     if (!is_new("mismatch", rank.site, other.site)) return;
     const auto call = [&](const rank_record& who) {
-        const auto kind = static_cast<collective>(who.kind);
-        return fmt::format("{}{}{} ({})", name(kind), who.argument == none ? "" : " of ",
+        return fmt::format("{}{}{} ({})", name_of(collective_of(who)), who.argument == none ? "" : " of ",
                            who.argument == none ? "" : window_name(who.argument), where_.name(who.site));
     };
     report(fmt::format(
@@ -286,7 +276,7 @@ void findings::left_early(std::uint32_t r) {
     report(fmt::format(
         "rank {} has left the kernel without its last collective call (finish), which all others wait for; its "
         "last operation was {} ({})",
-        r, name(static_cast<operation>(m_.rank(r).where)), where_.name(m_.rank(r).site)));
+        r, traits_of(static_cast<operation>(m_.rank(r).where)).name, where_.name(m_.rank(r).site)));
 }
 
 void findings::threads_differ(std::uint32_t rank, const std::string& how, std::uint32_t site) {

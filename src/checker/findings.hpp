@@ -14,9 +14,6 @@
 
 namespace dcuda::detail::check {
 
-const char* name(operation where);
-const char* name(collective kind);
-
 // Of one process. Whoever has the turn uses it.
 class findings final : public observer {
 public:

@@ -57,7 +57,7 @@ struct alignas(64) rank_record {
     std::uint32_t turn; // a `job`. writers: whoever has the turn, then the rank's thread; atomic
     std::uint32_t process;
     rank_status status;
-    std::uint32_t where; // the last operation: an `operation`, or a `collective` if it is in one,
+    std::uint32_t where; // the last operation: an `operation`,
     std::uint32_t site;  // and its place
     std::uint32_t tag, count;
     std::uint32_t kind, communicator, argument; // of the collective operation; the window's number if there is one

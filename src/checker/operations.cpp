@@ -79,8 +79,8 @@ public:
         arrived_ = 0;
         if (std::exchange(differs_, false))
             run_.found.threads_differ(rank_,
-                                      fmt::format("its threads call {} with different arguments ({})", name(what.what),
-                                                  run_.where.name(mine().site)),
+                                      fmt::format("its threads call {} with different arguments ({})",
+                                                  traits_of(what.what).name, run_.where.name(mine().site)),
                                       mine().site);
         return !ended();
     }
@@ -93,7 +93,7 @@ public:
         run_.found.end_run = [this] { end_run(); };
         const std::uint32_t there = by_operation ? none : run_.where.here();
         run_.found.threads_differ(rank_,
-                                  fmt::format("some of its threads call {} ({}), others {}", name(call_.what),
+                                  fmt::format("some of its threads call {} ({}), others {}", traits_of(call_.what).name,
                                               run_.where.name(mine().site),
                                               by_operation ? std::string("are in __syncthreads")
                                                            : fmt::format("__syncthreads ({})", run_.where.name(there))),
@@ -162,7 +162,7 @@ public:
     void notify(std::uint32_t target, std::uint32_t tag);
     bool take(std::uint32_t tag, std::uint32_t count, bool waits);
     void flush(window win);
-    void enter(collective kind, communicator comm, window win);
+    void enter(const collective& where, window win);
     void leave();
     void created(window made, const void* base, std::size_t bytes);
     void finish();
@@ -203,7 +203,7 @@ constinit thread_local checked_rank* this_rank = nullptr;
 template <class Act>
 void perform(const call& what, const Act& act) {
     if (this_rank == nullptr)
-        throw error(error_code::device_fault, fmt::format("{} after the rank has finished", name(what.what)));
+        throw error(error_code::device_fault, fmt::format("{} after the rank has finished", traits_of(what.what).name));
     checked_rank& self = *this_rank;
     self.arrive(what);
     exec::run_then_sync([&] {
@@ -375,16 +375,16 @@ void flush(rank_state& state, window win) {
 // --- Collective operations
 // ---------------------------------------------------------------------------------------------
 
-void checked_rank::enter(collective kind, communicator comm, window win) {
+void checked_rank::enter(const collective& where, window win) {
     if (!going(turns_.next())) return;
     rank_record& self = mine();
-    self.kind = static_cast<std::uint32_t>(kind);
-    self.communicator = static_cast<std::uint32_t>(comm);
+    self.kind = static_cast<std::uint32_t>(where.kind);
+    self.communicator = static_cast<std::uint32_t>(where.comm);
     self.argument = win ? window_of(win) : none;
     self.released = 0;
     self.status = rank_status::collective;
     ++m_.head().progress;
-    if (is_barrier(kind)) run_.happened.complete_puts(rank_);
+    if (is_barrier(where.kind)) run_.happened.complete_puts(rank_);
     // Who is in another one, which needs this rank, will never come to this one.
     for (std::uint32_t r = 0; r < m_.ranks(); ++r) {
         const rank_record& other = m_.rank(r);
@@ -398,15 +398,15 @@ void checked_rank::enter(collective kind, communicator comm, window win) {
         if (!same && reaches(self) && reaches(other)) run_.found.mismatch(rank_, r);
     }
     if (ended()) return;
-    if (kind == collective::finish)
+    if (where.kind == operation::finish)
         turns_.at_end = [this] {
             for (std::uint32_t r = 0; r < m_.ranks(); ++r)
                 for (std::uint32_t tag = 0; tag < m_.tags(); ++tag)
                     if (m_.arrived(r, tag).count != 0) run_.found.left_over(r, tag);
         };
     if (!going(turns_.to_native())) return;
-    if (!has_native_part(kind)) self.status = rank_status::ready;
-    if (kind == collective::finish) turns_.end();
+    if (!has_native_part(where.kind)) self.status = rank_status::ready;
+    if (where.kind == operation::finish) turns_.end();
 }
 
 void checked_rank::leave() { going(turns_.from_native()); }
@@ -432,26 +432,25 @@ void begin(rank_state& state) {
 
 namespace {
 
-void enter_collective(operation where, collective kind, communicator comm, window win) {
-    const call what{where, {static_cast<std::uint64_t>(kind), static_cast<std::uint64_t>(comm), win.id}};
-    const auto act = [&](checked_rank& self) { self.enter(kind, comm, win); };
-    if (has_native_part(kind))
-        perform(what, act);
+void enter_with(const collective& where, window win) {
+    const call made{where.kind, {static_cast<std::uint64_t>(where.comm), win.id}};
+    const auto act = [&](checked_rank& self) { self.enter(where, win); };
+    if (has_native_part(where.kind))
+        perform(made, act);
     else
-        perform_all(what, act);
+        perform_all(made, act);
 }
 
 } // namespace
 
-void enter(rank_state&, collective kind, communicator comm) {
-    enter_collective(kind == collective::create_window ? operation::create_window : operation::collective, kind, comm,
-                     {});
-    if (kind == collective::finish) exec::run_then_sync([] { thread_ends(); });
+void enter(rank_state&, collective where) {
+    enter_with(where, {});
+    if (where.kind == operation::finish) exec::run_then_sync([] { thread_ends(); });
 }
 
 void enter_free(rank_state& state, window win) {
     const window_slot slot = slot_of(state, operation::free_window, win, 0, 0, 0);
-    enter_collective(operation::free_window, collective::free_window, static_cast<communicator>(slot.comm), win);
+    enter_with({operation::free_window, static_cast<communicator>(slot.comm)}, win);
 }
 
 void leave(rank_state& state) {

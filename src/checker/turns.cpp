@@ -16,12 +16,8 @@ constexpr std::uint32_t most_unsuccessful_tests = 10000; // of all ranks that ca
 
 } // namespace
 
-bool is_barrier(collective kind) {
-    return kind == collective::barrier_world || kind == collective::barrier_device || kind == collective::finish;
-}
-bool has_native_part(collective kind) {
-    return kind != collective::barrier_world && kind != collective::barrier_device;
-}
+bool is_barrier(operation kind) { return kind == operation::barrier || kind == operation::finish; }
+bool has_native_part(operation kind) { return kind != operation::barrier; }
 
 turns::turns(session& all, std::uint32_t rank, const std::uint32_t* aborted)
     : run_(all.run()), m_(run_.shared), rank_(rank), aborted_(aborted), out_(m_.ranks()) {}
@@ -163,11 +159,11 @@ bool turns::release() {
     const bool is_world = self.communicator == static_cast<std::uint32_t>(world);
     const std::uint32_t count = is_world ? m_.ranks() : m_.head().ranks_per_process;
     const std::uint32_t first = rank_ / count * count;
-    const auto kind = static_cast<collective>(self.kind);
+    const auto kind = static_cast<operation>(self.kind);
     for (std::uint32_t r = first; r < first + count; ++r) {
         const rank_record& rank = m_.rank(r);
         if (rank.status != rank_status::collective || rank.released != 0 || rank.kind != self.kind ||
-            rank.argument != self.argument)
+            rank.communicator != self.communicator || rank.argument != self.argument)
             return false;
         if (is_barrier(kind) && rank.undelivered != 0) return false;
     }
@@ -176,7 +172,7 @@ bool turns::release() {
     for (std::uint32_t r = first; r < first + count; ++r) m_.rank(r).released = 1;
     ++m_.head().progress;
     if (!has_native_part(kind)) return false;
-    if (kind == collective::create_window) {
+    if (kind == operation::create_window) {
         const std::uint32_t made = m_.head().windows;
         if (made == most_windows) {
             run_.found.out_of("windows created in one run", most_windows);
@@ -187,7 +183,7 @@ bool turns::release() {
         }
         for (std::uint32_t r = first; r < first + count; ++r) m_.rank(r).window = made;
     }
-    if (kind == collective::free_window && self.argument != none) {
+    if (kind == operation::free_window && self.argument != none) {
         m_.window(self.argument).freed = self.site;
         for (std::uint32_t id = m_.head().put_floor; id != m_.head().put_next; ++id) {
             const put_record& put = m_.put(id);
@@ -195,7 +191,7 @@ bool turns::release() {
                 run_.found.put_into_freed(put, self.site);
         }
     }
-    if (kind == collective::finish && at_end) at_end();
+    if (kind == operation::finish && at_end) at_end();
     atomic(&m_.head().in_native).store(count, std::memory_order_relaxed);
     for (std::uint32_t r = first; r < first + count; ++r)
         if (r != rank_) give({r, job::run});

@@ -70,7 +70,7 @@ private:
 };
 
 // A collective operation of the library in which its ranks do something themselves, outside of turns.
-bool has_native_part(collective kind);
-bool is_barrier(collective kind);
+bool has_native_part(operation kind);
+bool is_barrier(operation kind);
 
 } // namespace dcuda::detail::check

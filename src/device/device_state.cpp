@@ -21,7 +21,6 @@ constexpr std::size_t line_words = 32;
 constexpr std::size_t ring_packets = std::size_t(ring_capacity) * packets_per_command;
 constexpr std::size_t ring_payload_packets =
     (std::size_t(ring_capacity) * payload_slot_bytes + max_ring_bytes) / sizeof(packet);
-constexpr auto collective_count = static_cast<std::size_t>(collective::count);
 
 template <class Element>
 void clear(const cuda::device_array<Element>& memory, std::size_t count) {
@@ -76,12 +75,12 @@ device_state::device_state(bootstrap::control& control, const settings& with, st
         cuda::allocate<connection_record>(ranks * connections_per_rank, "memory for the tables of connections");
     peers_ = cuda::allocate<peer_view>(processes, "memory for the table of processes");
     waits_ = cuda::allocate<wait_record>(ranks, "memory for the watchdog");
-    collective_barriers_ = cuda::allocate<collective_barrier>(collective_count, "memory for barriers");
+    collective_barriers_ = cuda::allocate<collective_barrier>(collective::count, "memory for barriers");
     slots_ = cuda::allocate<window_slot>(windows, "memory for the table of windows");
     entries_ = cuda::allocate<window_entry>(windows * all_ranks, "memory for the tables of windows");
     exports_ = cuda::allocate<window_entry>(ranks, "memory for the table of windows");
     flushed_ = cuda::allocate<std::uint32_t>(ranks, "memory for the network");
-    met_ = cuda::allocate<std::uint32_t>(barrier_kinds, "memory for the network");
+    met_ = cuda::allocate<std::uint32_t>(collective::barriers, "memory for the network");
     words_ = cuda::allocate<std::uint32_t>(5 * line_words, "memory for the run's state");
     ring_ = cuda::allocate_pinned<packet>(ring_packets + (has_network ? ring_payload_packets : 0),
                                           "pinned memory for the command ring");
@@ -133,7 +132,7 @@ std::uint32_t device_state::agree_on_queues(int requested) const {
 
 device_state::inbox_layout device_state::layout() const {
     const auto ranks = static_cast<std::size_t>(ranks_);
-    const std::size_t barrier_words = std::size_t(barrier_kinds) * 2 * fields_.barriers.words() * barrier_line;
+    const std::size_t barrier_words = std::size_t(collective::barriers) * 2 * fields_.barriers.words() * barrier_line;
     inbox_layout at{};
     at.status = at.barriers + packets_of(barrier_words, sizeof(std::uint64_t));
     at.credits = at.status + ranks;
@@ -190,7 +189,7 @@ void device_state::fill_barriers(std::uint32_t fills, std::vector<std::uint64_t>
         *word = barrier_word(fills * members, fills);
         word += barrier_line;
     };
-    for (std::uint32_t kind = 0; kind < 2 * barrier_kinds; ++kind) {
+    for (std::uint32_t kind = 0; kind < 2 * collective::barriers; ++kind) {
         for (std::uint32_t row = 0; row < rows; ++row) put(row + 1 == rows ? ranks - row * row_size : row_size);
         for (std::uint32_t column = 0; column < row_size; ++column) put(rows);
         put(rows);
@@ -211,7 +210,7 @@ void device_state::start_from(std::uint32_t start) {
     upload(reinterpret_cast<std::uint32_t*>(inbox_.get() + at.credits), words.data(), words.size());
     const std::vector<tag_record> tags(counter_count(), {start, start});
     upload(tag_records_.get(), tags.data(), tags.size());
-    const std::vector<collective_barrier> collective_barriers(collective_count, collective_barrier{0, start});
+    const std::vector<collective_barrier> collective_barriers(collective::count, collective_barrier{0, start});
     upload(collective_barriers_.get(), collective_barriers.data(), collective_barriers.size());
     const std::vector<std::uint32_t> flushed(static_cast<std::size_t>(ranks_), start);
     upload(flushed_.get(), flushed.data(), flushed.size());
@@ -224,10 +223,10 @@ void device_state::reset(void* user_data, const staging_shape& staging, const pr
     clear(inbox_, layout().end);
     clear(tag_records_, counter_count());
     clear(waits_, static_cast<std::size_t>(ranks_));
-    clear(collective_barriers_, collective_count);
+    clear(collective_barriers_, collective::count);
     clear(words_, 5 * line_words);
     clear(flushed_, static_cast<std::size_t>(ranks_));
-    clear(met_, barrier_kinds);
+    clear(met_, collective::barriers);
     if (settings_.counter_start != 0) start_from(settings_.counter_start);
     std::vector<window_slot> slots(static_cast<std::size_t>(settings_.max_windows));
     for (std::size_t i = 0; i < slots.size(); ++i) slots[i].entries = window_entries(static_cast<std::uint32_t>(i));

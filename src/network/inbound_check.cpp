@@ -55,7 +55,7 @@ std::string inbound_check::find_fault(const message_header& message) const {
                                message.bytes, message.place, message.target);
         return {};
     case message_kind::barrier:
-        if (message.target >= detail::barrier_kinds || message.tag >= rounds_ || message.bytes != 0)
+        if (message.target >= detail::collective::barriers || message.tag >= rounds_ || message.bytes != 0)
             return fmt::format("round {} of barrier {} with {} B", message.tag, message.target, message.bytes);
         return {};
     case message_kind::answer:

@@ -15,7 +15,7 @@ namespace dcuda {
 // What a message is about.
 enum class message_kind : std::uint32_t {
     put,     // bytes follow; then a notification, unless the tag is no_tag
-    barrier, // target: the `collective`, tag: the round, place: 1 if messages were unread
+    barrier, // target: collective::index(), tag: the round, place: 1 if messages were unread
     answer,  // asks for credit at once
 };
 

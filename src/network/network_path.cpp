@@ -140,46 +140,27 @@ bool network_path::has_room() const {
                        [](const auto& each) { return each.second->queued_bytes() < most_queued_bytes; });
 }
 
-void network_path::take(const command& what, const std::byte* payload) {
-    const std::uint32_t* const words = what.words;
-    const std::uint32_t rank = words[1];
-    switch (static_cast<opcode>(words[0])) {
-    case opcode::send: {
-        const std::uint64_t begin_ns = track_ != nullptr ? clock_ns() : 0;
-        const auto ranks = static_cast<std::uint32_t>(state_->ranks());
-        connection& to = connect(static_cast<int>(words[2] / ranks));
-        const std::uint64_t place = words[4] | static_cast<std::uint64_t>(words[5]) << 32;
-        message_header head{place, 0, message_kind::put, words[2] % ranks, words[3]};
-        const std::uint64_t bytes = words[6] | static_cast<std::uint64_t>(words[7] == in_ring ? 0 : words[7]) << 32;
-        if (words[7] == in_ring) {
-            head.bytes = words[6];
-            to.send(head, payload, rank);
-        } else {
-            const std::uint64_t source = words[8] | static_cast<std::uint64_t>(words[9]) << 32;
-            to.send_from_device(head, bytes, reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(source)),
-                                rank);
-        }
-        if (track_ != nullptr)
-            track_->record(begin_ns, host_event_kind::network_put, rank, words[2] / ranks, words[3], bytes);
-        return;
-    }
+void network_path::take(const command& cmd, const std::byte* payload) {
+    switch (cmd.code) {
+    case opcode::send:
+        return send(cmd.rank, fields_of<send_fields>(cmd), payload);
     case opcode::flush: {
         const std::uint64_t id = next_flush_++;
-        pending_flush& flush = flushes_[id] = {rank, words[2], 1};
+        pending_flush& flush = flushes_[id] = {cmd.rank, fields_of<flush_fields>(cmd).number, 1};
         for (const auto& [process, each] : connections_)
-            if (each->flush(id, rank)) ++flush.connections;
+            if (each->flush(id, cmd.rank)) ++flush.connections;
         return flushed(id); // this loop's own part
     }
     case opcode::barrier: {
-        const std::uint32_t index = words[3];
-        process_barrier& barrier = barriers_.at(index);
+        const auto [number, place, unread] = fields_of<barrier_fields>(cmd);
+        process_barrier& barrier = barriers_.at(place);
         barrier.is_active = true;
-        barrier.number = words[2];
-        barrier.is_unread = words[4] != 0;
+        barrier.number = number;
+        barrier.is_unread = unread != 0;
         barrier.round = 0;
         barrier.is_drained = barrier.told = false;
-        const std::uint64_t id = barrier_flushes + index;
-        pending_flush& flush = flushes_[id] = {rank, 0, 1};
+        const std::uint64_t id = barrier_flushes + place;
+        pending_flush& flush = flushes_[id] = {cmd.rank, 0, 1};
         for (const auto& [process, each] : connections_)
             if (each->flush(id, connection::all_ranks)) ++flush.connections;
         return flushed(id);
@@ -187,6 +168,25 @@ void network_path::take(const command& what, const std::byte* payload) {
     default:
         break;
     }
+}
+
+void network_path::send(std::uint32_t rank, const send_fields& put, const std::byte* payload) {
+    const std::uint64_t begin_ns = track_ != nullptr ? clock_ns() : 0;
+    const auto ranks = static_cast<std::uint32_t>(state_->ranks());
+    connection& target = connect(static_cast<int>(put.target / ranks));
+    message_header head{put.address, 0, message_kind::put, put.target % ranks, put.tag};
+    std::uint64_t bytes = put.bytes;
+    if (put.more_bytes == in_ring) {
+        head.bytes = put.bytes;
+        target.send(head, payload, rank);
+    } else {
+        bytes |= static_cast<std::uint64_t>(put.more_bytes) << 32;
+        const std::uint64_t source = put.payload[0] | static_cast<std::uint64_t>(put.payload[1]) << 32;
+        target.send_from_device(head, bytes, reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(source)),
+                                rank);
+    }
+    if (track_ != nullptr)
+        track_->record(begin_ns, host_event_kind::network_put, rank, put.target / ranks, put.tag, bytes);
 }
 
 void network_path::flushed(std::uint64_t id) {
@@ -276,7 +276,7 @@ bool network_path::progress() {
     const std::uint64_t now_ns = clock_ns();
     for (const auto& [process, each] : connections_) any = each->progress(now_ns) || any;
     if (delivery_ == nullptr) return any;
-    for (std::uint32_t index = 0; index < barrier_kinds; ++index) any = advance(barriers_[index], index) || any;
+    for (std::uint32_t index = 0; index < collective::barriers; ++index) any = advance(barriers_[index], index) || any;
     while (!replies_.empty() && delivery_->reply(replies_.front().first, replies_.front().second)) {
         replies_.pop_front();
         any = true;

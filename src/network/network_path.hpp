@@ -36,7 +36,7 @@ public:
     }
 
     // Takes a command of a rank: send, flush or barrier. `payload`: those of its bytes that came through the ring.
-    void take(const detail::command& what, const std::byte* payload);
+    void take(const detail::command& cmd, const std::byte* payload);
 
     // Whether it can take more of them: slow receivers slow their senders down.
     bool has_room() const;
@@ -73,6 +73,7 @@ private:
         std::vector<std::deque<bool>> arrivals; // by round: whether messages were unread, of those that came
     };
 
+    void send(std::uint32_t rank, const detail::send_fields& put, const std::byte* payload);
     bool take(int from, const message_header& head, const std::byte* payload) override;
     std::string find_fault(const message_header& head) const override { return check_.find_fault(head); }
     void flushed(std::uint64_t flush) override;
@@ -90,7 +91,7 @@ private:
     std::map<int, bool> has_connected_, has_answered_; // by process: our network to theirs; theirs to ours
     std::uint64_t next_flush_ = 1;
     std::map<std::uint64_t, pending_flush> flushes_;
-    std::array<process_barrier, detail::barrier_kinds> barriers_;
+    std::array<process_barrier, detail::collective::barriers> barriers_;
     std::deque<std::pair<std::uint32_t*, std::uint32_t>> replies_; // for which there was no room
     inbound_check check_;
     device_state* state_ = nullptr;

@@ -16,9 +16,9 @@ using namespace detail;
 namespace {
 
 template <class Value>
-Value read_as(const std::uint32_t* words) {
+Value read_as(const std::byte* content) {
     Value value;
-    std::memcpy(&value, words, sizeof value);
+    std::memcpy(&value, content, sizeof value);
     return value;
 }
 
@@ -34,11 +34,12 @@ void device_log::print(std::string& line) {
 }
 
 void device_log::take(const command& log) {
-    std::string& line = lines_[log.words[1]];
-    const std::uint32_t* content = log.words + 4;
-    switch (static_cast<log_item>(log.words[2])) {
+    std::string& line = lines_[log.rank];
+    const auto item = fields_of<log_fields>(log);
+    const std::byte* const content = item.content;
+    switch (item.kind) {
     case log_item::text:
-        line.append(reinterpret_cast<const char*>(content), std::min(log.words[3], log_text_bytes));
+        line.append(reinterpret_cast<const char*>(content), std::min(item.bytes, log_text_bytes));
         break;
     case log_item::integer:
         line += fmt::format("{}", read_as<std::int64_t>(content));

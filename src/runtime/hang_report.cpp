@@ -18,9 +18,13 @@ constexpr std::size_t lines_with_partners = 24, most_lines = 40;
 constexpr std::size_t most_steps = 8, most_origins = 4;
 constexpr std::uint32_t nobody = UINT32_MAX;
 
-bool is_of_world(collective kind) {
-    return kind == collective::init || kind == collective::finish || kind == collective::barrier_world ||
-           kind == collective::free_window;
+// A window is created by the device's ranks, and for the world by the hosts then.
+bool is_of_world(const collective& where) { return where.comm == world && where.kind != operation::create_window; }
+
+// What it is to the rank that waits. The communicator of create_window is not told: ranks meet on their device.
+collective collective_of(const wait_record& wait) {
+    const bool has_communicator = wait.where != operation::create_window;
+    return {wait.where, has_communicator ? static_cast<communicator>(wait.detail) : device};
 }
 
 std::string name_ranks(const std::vector<std::uint32_t>& ranks, std::size_t most_parts) {
@@ -29,57 +33,6 @@ std::string name_ranks(const std::vector<std::uint32_t>& ranks, std::size_t most
 }
 
 } // namespace
-
-const char* name(collective where) {
-    switch (where) {
-    case collective::init:
-        return "the start of the kernel (init)";
-    case collective::finish:
-        return "the end of the kernel (finish)";
-    case collective::barrier_world:
-        return "barrier(world)";
-    case collective::barrier_device:
-        return "barrier(device)";
-    case collective::create_window:
-        return "create_window";
-    case collective::free_window:
-    case collective::free_window_device:
-        return "free_window";
-    case collective::start_timer:
-        return "start_timer";
-    case collective::stop_timer:
-        return "stop_timer";
-    case collective::count:
-        break;
-    }
-    return "a collective operation";
-}
-
-const char* name(operation where) {
-    switch (where) {
-    case operation::put:
-        return "put";
-    case operation::put_notify:
-        return "put_notify";
-    case operation::notify:
-        return "notify";
-    case operation::wait_notifications:
-        return "wait_notifications";
-    case operation::test_notifications:
-        return "test_notifications";
-    case operation::flush:
-        return "flush";
-    case operation::create_window:
-        return "create_window";
-    case operation::free_window:
-        return "free_window";
-    case operation::collective:
-        return "barrier";
-    case operation::none:
-        break;
-    }
-    return "operation";
-}
 
 std::string name_rank(std::uint32_t world_rank, std::uint32_t ranks_per_device) {
     return fmt::format("rank {} (process {}, block {})", world_rank, world_rank / ranks_per_device,
@@ -110,60 +63,60 @@ hang_report::hang_report(std::uint32_t world_size, std::uint32_t ranks_per_devic
     for (std::uint32_t rank = 0; rank < world_size; ++rank) {
         const wait_record& wait = waits_[rank];
         std::uint32_t partner = nobody;
-        if (what(rank) == waiting::delivery) partner = wait.detail;
-        if (what(rank) == waiting::notifications && wait.source != unknown_source) partner = wait.source - 1;
+        if (wait_kind(rank) == waiting::delivery) partner = wait.detail;
+        if (wait_kind(rank) == waiting::notifications && wait.source != unknown_source) partner = wait.source - 1;
         if (partner < world_size) partners_[rank].push_back(partner);
         if (!meets(rank)) continue;
-        if (const auto [place, is_new] = missing_.try_emplace(collective_of(rank)); is_new)
+        if (const auto [place, is_new] = missing_.try_emplace(meeting_of(rank)); is_new)
             place->second = find_missing(place->first);
     }
 }
 
 hang_report::state hang_report::state_of(std::uint32_t rank) const {
     if (!known_[rank]) return state::unknown;
-    if (what(rank) == waiting::no) return state::running;
-    return what(rank) == waiting::done ? state::done : state::waiting;
+    if (wait_kind(rank) == waiting::no) return state::running;
+    return wait_kind(rank) == waiting::done ? state::done : state::waiting;
 }
 
 const hang_report::ranks& hang_report::awaited_by(std::uint32_t rank) const {
-    return meets(rank) ? missing_.at(collective_of(rank)) : partners_[rank];
+    return meets(rank) ? missing_.at(meeting_of(rank)) : partners_[rank];
 }
 
 // The last rank of a device in create_window waits for its host, which waits for the other devices: all of that is
 // create_window.
-bool hang_report::has_arrived(std::uint32_t rank, collective kind) const {
-    const waiting now = what(rank);
-    if (now == waiting::host_reply) return kind == collective::create_window;
-    if (now == waiting::done) return kind == collective::finish;
-    return (now == waiting::collective || now == waiting::other_devices) &&
-           waits_[rank].detail == static_cast<std::uint32_t>(kind);
+bool hang_report::has_arrived(std::uint32_t rank, const collective& where) const {
+    const waiting now = wait_kind(rank);
+    if (now == waiting::host_reply) return where.kind == operation::create_window;
+    if (now == waiting::done) return where.kind == operation::finish;
+    return (now == waiting::collective || now == waiting::other_devices) && collective_of(waits_[rank]) == where;
 }
 
 // It sends nothing any more.
-bool hang_report::is_at_end(std::uint32_t rank) const { return known_[rank] && has_arrived(rank, collective::finish); }
+bool hang_report::is_at_end(std::uint32_t rank) const {
+    return known_[rank] && has_arrived(rank, {operation::finish, world});
+}
 
 bool hang_report::meets(std::uint32_t rank) const {
-    const waiting now = what(rank);
+    const waiting now = wait_kind(rank);
     return known_[rank] && (now == waiting::collective || now == waiting::other_devices || now == waiting::host_reply);
 }
 
-hang_report::collective_key hang_report::collective_of(std::uint32_t rank) const {
-    if (what(rank) == waiting::host_reply) return {static_cast<std::uint32_t>(collective::create_window), whole_world};
-    const std::uint32_t kind = waits_[rank].detail;
-    return {kind, is_of_world(static_cast<collective>(kind)) ? whole_world : rank / ranks_per_device_};
+hang_report::meeting hang_report::meeting_of(std::uint32_t rank) const {
+    if (wait_kind(rank) == waiting::host_reply) return {{operation::create_window, device}, whole_world};
+    const collective where = collective_of(waits_[rank]);
+    return {where, is_of_world(where) ? whole_world : rank / ranks_per_device_};
 }
 
-hang_report::ranks hang_report::find_missing(const collective_key& where) const {
-    const auto kind = static_cast<collective>(where.first);
-    const std::uint32_t group = where.second;
+hang_report::ranks hang_report::find_missing(const meeting& at) const {
+    const auto& [where, group] = at;
     ranks missing, replies;
     const auto world_size = static_cast<std::uint32_t>(waits_.size());
     const std::uint32_t begin = group == whole_world ? 0 : group * ranks_per_device_;
     const std::uint32_t end = group == whole_world ? world_size : std::min(world_size, begin + ranks_per_device_);
     for (std::uint32_t rank = begin; rank < end; ++rank) {
         if (!known_[rank]) continue;
-        if (!has_arrived(rank, kind)) missing.push_back(rank);
-        if (what(rank) == waiting::host_reply) replies.push_back(rank);
+        if (!has_arrived(rank, where)) missing.push_back(rank);
+        if (wait_kind(rank) == waiting::host_reply) replies.push_back(rank);
     }
     // All of a device are there: then they wait for the one that asks the host.
     return missing.empty() && group != whole_world ? replies : missing;
@@ -178,7 +131,7 @@ std::string hang_report::name_missing(std::uint32_t rank) const {
 
 std::string hang_report::describe(std::uint32_t rank, bool with_partner) const {
     const wait_record& wait = waits_[rank];
-    switch (what(rank)) {
+    switch (wait_kind(rank)) {
     case waiting::notifications: {
         std::string from = ", never notified with this tag before";
         if (wait.source == unknown_source)
@@ -191,14 +144,14 @@ std::string hang_report::describe(std::uint32_t rank, bool with_partner) const {
     }
     case waiting::collective:
     case waiting::other_devices:
-        return fmt::format("in {}{}", name(static_cast<collective>(wait.detail)),
+        return fmt::format("in {}{}", name_of(collective_of(wait)),
                            with_partner ? name_missing(rank) : ", for other ranks");
     case waiting::host_reply:
         return "in create_window, for its host and the ranks of other processes";
     case waiting::flush:
         return "in flush, for puts over the network to arrive";
     case waiting::delivery:
-        return fmt::format("in {}, for what it has put to {} to be taken", name(static_cast<operation>(wait.expected)),
+        return fmt::format("in {}, for what it has put to {} to be taken", traits_of(wait.where).name,
                            with_partner ? fmt::format("rank {}", wait.detail) : std::string("other ranks"));
     case waiting::ring_space:
         return "in an operation that needs space in the command ring, for its host";
@@ -261,7 +214,7 @@ std::string hang_report::conclusion(std::uint32_t least_age_ms) const {
     const ranks cycle = find_cycle(least_age_ms);
     if (cycle.empty()) return describe_origins(least_age_ms);
     const bool is_guess = std::any_of(cycle.begin(), cycle.end(),
-                                      [&](std::uint32_t rank) { return what(rank) == waiting::notifications; });
+                                      [&](std::uint32_t rank) { return wait_kind(rank) == waiting::notifications; });
     if (!is_guess) return describe_cycle(cycle);
     return describe_cycle(cycle) +
            "\n  (taking who sent the last notification with a tag for who should send the next)" +
@@ -279,10 +232,10 @@ hang_report::dependants hang_report::find_dependants(std::uint32_t first, std::u
     for (std::uint32_t rank = 0; rank < waits_.size(); ++rank) {
         if (!waits(rank)) continue;
         const ranks& awaited = awaited_by(rank);
-        if (meets(rank) ? awaited.empty() && collective_of(rank).second == whole_world
+        if (meets(rank) ? awaited.empty() && meeting_of(rank).group == whole_world
                         : std::any_of(awaited.begin(), awaited.end(), is_among))
             add(result.certain, rank);
-        else if (awaited.empty() && (what(rank) == waiting::notifications || what(rank) == waiting::flush))
+        else if (awaited.empty() && (wait_kind(rank) == waiting::notifications || wait_kind(rank) == waiting::flush))
             add(result.possible, rank);
     }
     for (bool any = true; any;) {
@@ -303,12 +256,12 @@ hang_report::dependants hang_report::find_dependants(std::uint32_t first, std::u
 template <class Predicate>
 hang_report::graph hang_report::build_graph(const Predicate& has_next) const {
     const auto world_size = static_cast<std::uint32_t>(waits_.size());
-    std::map<collective_key, std::uint32_t> nodes;
+    std::map<meeting, std::uint32_t> nodes;
     for (const auto& each : missing_) nodes.emplace(each.first, world_size + static_cast<std::uint32_t>(nodes.size()));
     graph result{std::vector<ranks>(world_size + nodes.size()), std::vector<ranks>(world_size + nodes.size())};
     for (std::uint32_t rank = 0; rank < world_size; ++rank)
         if (waits(rank) && has_next(rank))
-            result.next[rank] = meets(rank) ? ranks{nodes.at(collective_of(rank))} : partners_[rank];
+            result.next[rank] = meets(rank) ? ranks{nodes.at(meeting_of(rank))} : partners_[rank];
     for (const auto& [key, node] : nodes) result.next[node] = missing_.at(key);
     for (std::uint32_t node = 0; node < result.next.size(); ++node)
         for (const std::uint32_t target : result.next[node]) result.before[target].push_back(node);
@@ -375,14 +328,13 @@ hang_report::ranks hang_report::find_cycle(std::uint32_t least_age_ms) const {
 // "waits in barrier(world) for rank 3"
 std::string hang_report::describe_step(std::uint32_t from, std::uint32_t to) const {
     const wait_record& wait = waits_[from];
-    if (what(from) == waiting::notifications)
+    if (wait_kind(from) == waiting::notifications)
         return fmt::format("waits for notifications with tag {}, last sent by rank {}", wait.detail, to);
-    if (what(from) == waiting::delivery)
-        return fmt::format("waits in {} for rank {} to take what it has put there",
-                           name(static_cast<operation>(wait.expected)), to);
-    const collective kind =
-        what(from) == waiting::host_reply ? collective::create_window : static_cast<collective>(wait.detail);
-    return fmt::format("waits in {} for rank {}", name(kind), to);
+    if (wait_kind(from) == waiting::delivery)
+        return fmt::format("waits in {} for rank {} to take what it has put there", traits_of(wait.where).name, to);
+    const collective where =
+        wait_kind(from) == waiting::host_reply ? collective{operation::create_window, device} : collective_of(wait);
+    return fmt::format("waits in {} for rank {}", name_of(where), to);
 }
 
 std::string hang_report::describe_cycle(const ranks& cycle) const {
@@ -420,10 +372,10 @@ std::string hang_report::describe_origins(std::uint32_t least_age_ms) const {
     for (std::uint32_t rank = 0; rank < waits_.size(); ++rank) {
         const wait_record& wait = waits_[rank];
         if (!waits(rank) || is_at_end(rank) || wait.age_ms < least_age_ms) continue;
-        if (what(rank) == waiting::notifications && wait.source == no_source)
+        if (wait_kind(rank) == waiting::notifications && wait.source == no_source)
             by_reason[fmt::format("for notifications with tag {}; nobody has sent one before", wait.detail)].push_back(
                 rank);
-        else if (what(rank) == waiting::notifications && wait.source == unknown_source)
+        else if (wait_kind(rank) == waiting::notifications && wait.source == unknown_source)
             by_reason[fmt::format("for notifications with tag {}; who sends them is not known", wait.detail)].push_back(
                 rank);
         const ranks& others = awaited_by(rank);

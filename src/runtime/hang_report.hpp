@@ -12,10 +12,6 @@
 
 namespace dcuda {
 
-// As users know them.
-const char* name(detail::operation where);
-const char* name(detail::collective where);
-
 // "rank 17 (process 2, block 1)"
 std::string name_rank(std::uint32_t world_rank, std::uint32_t ranks_per_device);
 
@@ -58,8 +54,14 @@ public:
 
 private:
     using ranks = std::vector<std::uint32_t>;
-    // A collective operation that ranks are in: its kind, and a device or the world.
-    using collective_key = std::pair<std::uint32_t, std::uint32_t>;
+    // Where ranks meet: in a collective operation, on a device or in the world.
+    struct meeting {
+        detail::collective where;
+        std::uint32_t group; // number of the device, or whole_world
+        bool operator<(const meeting& other) const {
+            return std::pair(where.index(), group) < std::pair(other.where.index(), other.group);
+        }
+    };
     static constexpr std::uint32_t whole_world = UINT32_MAX;
 
     // A node for each rank and, so that its size stays linear, one for each collective operation: whoever is in it
@@ -69,12 +71,12 @@ private:
     };
 
     bool waits(std::uint32_t rank) const { return state_of(rank) == state::waiting; }
-    detail::waiting what(std::uint32_t rank) const { return static_cast<detail::waiting>(waits_[rank].what); }
-    bool has_arrived(std::uint32_t rank, detail::collective kind) const;
+    detail::waiting wait_kind(std::uint32_t rank) const { return waits_[rank].kind; }
+    bool has_arrived(std::uint32_t rank, const detail::collective& where) const;
     bool is_at_end(std::uint32_t rank) const;
     bool meets(std::uint32_t rank) const;
-    collective_key collective_of(std::uint32_t rank) const;
-    ranks find_missing(const collective_key& where) const;
+    meeting meeting_of(std::uint32_t rank) const;
+    ranks find_missing(const meeting& at) const;
     std::string describe(std::uint32_t rank, bool with_partner) const;
     std::string describe_step(std::uint32_t from, std::uint32_t to) const;
     std::string name_missing(std::uint32_t rank) const;
@@ -88,8 +90,8 @@ private:
     std::uint32_t ranks_per_device_;
     std::vector<detail::wait_record> waits_; // by world rank
     std::vector<bool> known_;
-    std::vector<ranks> partners_;             // of waits that are no collective operation
-    std::map<collective_key, ranks> missing_; // of collective operations, and of create_window's replies
+    std::vector<ranks> partners_;      // of waits that are no collective operation
+    std::map<meeting, ranks> missing_; // of collective operations, and of create_window's replies
 };
 
 } // namespace dcuda

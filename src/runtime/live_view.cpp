@@ -39,7 +39,8 @@ std::string snapshot::to_json() const {
     to["dcuda_top"] = format;
     to["waits"] = nlohmann::json::array();
     for (const wait_record& wait : waits)
-        to["waits"].push_back({wait.what, wait.detail, wait.expected, wait.seen, wait.source, wait.age_ms});
+        to["waits"].push_back({static_cast<std::uint32_t>(wait.kind), static_cast<std::uint32_t>(wait.where),
+                               wait.detail, wait.expected, wait.seen, wait.source, wait.age_ms});
     to["sent"] = sent ? nlohmann::json(*sent) : nlohmann::json();
     return to.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); // names may hold any bytes; JSON may not
 }
@@ -52,12 +53,13 @@ snapshot snapshot::from_json(const std::string& text) {
     snapshot result = from.get<snapshot>();
     for (const nlohmann::json& each : from.at("waits")) {
         wait_record wait{};
-        each.at(0).get_to(wait.what);
-        each.at(1).get_to(wait.detail);
-        each.at(2).get_to(wait.expected);
-        each.at(3).get_to(wait.seen);
-        each.at(4).get_to(wait.source);
-        each.at(5).get_to(wait.age_ms);
+        wait.kind = static_cast<detail::waiting>(each.at(0).get<std::uint32_t>());
+        wait.where = static_cast<detail::operation>(each.at(1).get<std::uint32_t>());
+        each.at(2).get_to(wait.detail);
+        each.at(3).get_to(wait.expected);
+        each.at(4).get_to(wait.seen);
+        each.at(5).get_to(wait.source);
+        each.at(6).get_to(wait.age_ms);
         result.waits.push_back(wait);
     }
     if (const nlohmann::json& all = from.at("sent"); !all.is_null()) result.sent = all.get<sent_messages>();

@@ -124,9 +124,9 @@ bool progress::serve_network() {
     }
 }
 
-// The command with this number, if it has arrived.
+// The words of the command with this number, if it has arrived.
 // ORDER command-observe: who has seen a packet's number sees its payload, and what the command refers to.
-bool progress::take_command(std::uint32_t number, std::uint32_t* words) const {
+bool progress::take_words(std::uint32_t number, std::uint32_t* words) const {
     const packet* slot = state_.fields().ring.slots + std::size_t(number % ring_capacity) * packets_per_command;
     for (std::size_t part = 0; part < packets_per_command; ++part, words += 3) {
         if (!packet_arrived(slot + part, number + 1)) return false;
@@ -135,23 +135,29 @@ bool progress::take_command(std::uint32_t number, std::uint32_t* words) const {
     return true;
 }
 
+bool progress::take_command(std::uint32_t number, command& taken) const {
+    std::uint32_t words[command_words];
+    if (!take_words(number, words)) return false;
+    std::memcpy(&taken, words, sizeof taken);
+    return true;
+}
+
 bool progress::serve_commands() {
     const command_ring& ring = state_.fields().ring;
     const std::uint32_t before = taken_;
     while (network_ == nullptr || network_->has_room()) {
         command cmd{};
-        if (!take_command(taken_, cmd.words)) break;
-        const bool has_payload = static_cast<opcode>(cmd.words[0]) == opcode::send && cmd.words[7] == in_ring;
-        const std::uint32_t bytes = has_payload ? cmd.words[6] : 0, commands = commands_for(bytes);
+        if (!take_command(taken_, cmd)) break;
+        const auto sent = cmd.code == opcode::send ? fields_of<send_fields>(cmd) : send_fields{};
+        const std::uint32_t bytes = sent.more_bytes == in_ring ? sent.bytes : 0, commands = commands_for(bytes);
         const auto* payload = reinterpret_cast<const std::byte*>(payload_.data());
         if (bytes > max_packet_bytes) {
             payload = ring.payload(taken_);
         } else {
             // Some in the command, the rest behind it.
-            std::copy_n(cmd.words + 8, 4, payload_.begin());
+            std::copy_n(sent.payload, 4, payload_.begin());
             std::uint32_t behind = 1;
-            while (behind < commands &&
-                   take_command(taken_ + behind, payload_.data() + 4 + (behind - 1) * command_words))
+            while (behind < commands && take_words(taken_ + behind, payload_.data() + 4 + (behind - 1) * command_words))
                 ++behind;
             if (behind < commands) break;
         }
@@ -177,34 +183,41 @@ error progress::found_by_checker() const {
 #endif
 }
 
+namespace {
+
+// On a GPU the host takes the time when the command arrives.
+template <class Fields>
+std::uint64_t time_of(const command& timer) {
+    const std::uint64_t taken_ns = fields_of<Fields>(timer).now_ns;
+    return taken_ns != 0 ? taken_ns : clock_ns();
+}
+
+} // namespace
+
 void progress::serve(const command& cmd, const std::byte* payload) {
-    const std::uint32_t* words = cmd.words;
-    const std::uint64_t now_ns = words[2] != 0 || words[3] != 0
-                                     ? words[2] | static_cast<std::uint64_t>(words[3]) << 32 // the rank has our clock
-                                     : clock_ns();
-    switch (static_cast<opcode>(words[0])) {
+    switch (cmd.code) {
     case opcode::fault:
-        if (static_cast<fault>(words[2]) == fault::protocol) return fail(found_by_checker());
+        if (fields_of<fault_fields>(cmd).kind == fault::protocol) return fail(found_by_checker());
         fail(describe_fault(cmd, static_cast<std::uint32_t>(state_.first_rank()),
                             static_cast<std::uint32_t>(state_.ranks())));
         break;
     case opcode::create_window:
         window_start_ns_ = clock_ns();
-        window_slot_ = words[2];
-        windows_.begin(words[2]);
+        window_slot_ = fields_of<create_window_fields>(cmd).slot;
+        windows_.begin(window_slot_);
         break;
     case opcode::windows_full:
         windows_.report_full();
         break;
     case opcode::unconsumed:
-        if (unconsumed_.empty() || words[1] < unconsumed_[1]) unconsumed_.assign(words, words + command_words);
+        if (ranks_with_unconsumed_ == 0 || cmd.rank < unconsumed_.rank) unconsumed_ = cmd;
         ++ranks_with_unconsumed_;
         break;
     case opcode::start_timer:
-        timer_start_ns_ = now_ns;
+        timer_start_ns_ = time_of<start_timer_fields>(cmd);
         break;
     case opcode::stop_timer:
-        timings_.push_back(static_cast<double>(now_ns - timer_start_ns_) * 1e-6);
+        timings_.push_back(static_cast<double>(time_of<stop_timer_fields>(cmd) - timer_start_ns_) * 1e-6);
         break;
     case opcode::log:
         log_.take(cmd);
@@ -215,7 +228,7 @@ void progress::serve(const command& cmd, const std::byte* payload) {
         if (!failure_) network_->take(cmd, payload);
         break;
     case opcode::clock:
-        profiler_.note_device_clock(words[4] | static_cast<std::uint64_t>(words[5]) << 32);
+        profiler_.note_device_clock(fields_of<clock_fields>(cmd).now_ns);
         break;
     case opcode::none:
         break;
@@ -287,8 +300,7 @@ void progress::serve(const event& what) {
 // What this process's ranks wait for, after these words; empty if none does, or the device cannot be asked any more.
 std::string progress::describe_own_waits(const std::string& before) {
     const auto waits_for_others = [](const wait_record& rank) {
-        const auto what = static_cast<waiting>(rank.what);
-        return what != waiting::no && what != waiting::done;
+        return rank.kind != waiting::no && rank.kind != waiting::done;
     };
     try {
         const std::vector<wait_record> now = watchdog_.read_waits();
@@ -358,11 +370,12 @@ void progress::serve_last_words() {
     if (aborted == 0) return;
     link_.read(&tail, state_.fields().ring.tail, sizeof tail);
     for (command cmd{}; taken_ != static_cast<std::uint32_t>(tail); ++taken_) {
-        if (!take_command(taken_, cmd.words)) continue;
-        const auto code = static_cast<opcode>(cmd.words[0]);
-        if (code == opcode::fault || code == opcode::log) serve(cmd, nullptr);
+        if (!take_command(taken_, cmd)) continue;
+        if (cmd.code == opcode::fault || cmd.code == opcode::log) serve(cmd, nullptr);
+        if (cmd.code != opcode::send) continue;
         // Its payload looks like commands.
-        if (code == opcode::send && cmd.words[7] == in_ring) taken_ += commands_for(cmd.words[6]) - 1;
+        const auto sent = fields_of<send_fields>(cmd);
+        if (sent.more_bytes == in_ring) taken_ += commands_for(sent.bytes) - 1;
     }
     if (!failure_)
         fail(error(error_code::device_fault, fmt::format("process {}: a rank ended the run and could not tell why: the "
@@ -371,12 +384,13 @@ void progress::serve_last_words() {
 }
 
 std::string progress::describe_unconsumed() const {
-    if (unconsumed_.empty()) return "";
-    const std::uint32_t rank = static_cast<std::uint32_t>(state_.first_rank()) + unconsumed_[1];
-    const std::uint32_t count = unconsumed_[4], other_tags = unconsumed_[6] - 1, others = ranks_with_unconsumed_ - 1;
+    if (ranks_with_unconsumed_ == 0) return "";
+    const auto left = fields_of<unconsumed_fields>(unconsumed_);
+    const std::uint32_t rank = static_cast<std::uint32_t>(state_.first_rank()) + unconsumed_.rank;
+    const std::uint32_t other_tags = left.tags - 1, others = ranks_with_unconsumed_ - 1;
     std::string text = fmt::format("{} has not waited for {} notification{} with tag {}",
-                                   name_rank(rank, static_cast<std::uint32_t>(state_.ranks())), count,
-                                   count == 1 ? "" : "s", unconsumed_[5]);
+                                   name_rank(rank, static_cast<std::uint32_t>(state_.ranks())), left.count,
+                                   left.count == 1 ? "" : "s", left.tag);
     if (other_tags != 0)
         text += fmt::format(" and for those with {} other tag{}", other_tags, other_tags == 1 ? "" : "s");
     if (others != 0) text += fmt::format("; of this process {} other rank{} likewise", others, others == 1 ? "" : "s");

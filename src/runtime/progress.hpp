@@ -59,7 +59,8 @@ private:
         detail::first_ring_bytes / 4 + detail::commands_for(detail::max_packet_bytes) * detail::command_words;
 
     bool serve_commands();
-    bool take_command(std::uint32_t number, std::uint32_t* words) const;
+    bool take_words(std::uint32_t number, std::uint32_t* words) const;
+    bool take_command(std::uint32_t number, detail::command& taken) const;
     void serve_last_words();
     bool serve_network();
     bool serve_events();
@@ -87,9 +88,9 @@ private:
     std::uint32_t taken_;    // commands
     std::uint32_t reported_; // of these, told to the ranks
     std::uint64_t timer_start_ns_ = 0, window_start_ns_ = 0;
-    std::uint32_t window_slot_ = 0;         // that is being opened
-    std::vector<double> timings_;           // ms
-    std::vector<std::uint32_t> unconsumed_; // words of the command of the first rank that ended so
+    std::uint32_t window_slot_ = 0; // that is being opened
+    std::vector<double> timings_;   // ms
+    detail::command unconsumed_{};  // of the first rank that ended so
     std::uint32_t ranks_with_unconsumed_ = 0;
     std::optional<error> failure_;
     std::optional<error> network_failure_; // a process does not answer there; the control plane may say more,

@@ -12,8 +12,6 @@ using namespace detail;
 
 namespace {
 
-std::uint64_t wide(const std::uint32_t* words) { return words[0] | static_cast<std::uint64_t>(words[1]) << 32; }
-
 // Sizes that were negative numbers in the program read better as such.
 std::int64_t as_signed(std::uint64_t value) { return static_cast<std::int64_t>(value); }
 
@@ -22,14 +20,15 @@ std::string name_window(std::uint32_t id) {
 }
 
 // What has not come: of a wait for notifications `seen` of `expected` with this tag.
-std::string describe_timeout(const std::string& who, waiting kind, std::uint32_t detail, std::uint64_t seen,
-                             std::uint64_t expected) {
+std::string describe_timeout(const std::string& who, operation where, waiting kind, std::uint32_t detail,
+                             std::uint64_t seen, std::uint64_t expected) {
     switch (kind) {
     case waiting::notifications:
         return fmt::format("{}(tag {}, count {}): {} arrived", who, detail, expected, seen);
     case waiting::collective:
     case waiting::other_devices:
-        return fmt::format("{}: not all ranks came to {}", who, name(static_cast<collective>(detail)));
+        return fmt::format("{}: not all ranks came to {}", who,
+                           name_of(collective{where, static_cast<communicator>(detail)}));
     case waiting::delivery:
         return fmt::format("{}: rank {} did not take what this rank has put there", who, detail);
     case waiting::flush:
@@ -44,47 +43,45 @@ std::string describe_timeout(const std::string& who, waiting kind, std::uint32_t
 } // namespace
 
 error describe_fault(const command& fault_command, std::uint32_t first_rank, std::uint32_t ranks_per_device) {
-    const std::uint32_t* words = fault_command.words;
-    const auto kind = static_cast<fault>(words[2]);
-    const auto where = static_cast<operation>(words[3]);
-    const std::uint32_t window_id = words[4], target = words[5];
-    const std::uint64_t offset = wide(words + 6), bytes = wide(words + 8), limit = wide(words + 10);
-    const std::string who = name_rank(first_rank + words[1], ranks_per_device) + ": " + name(where);
-    const auto device_fault = [&](const std::string& what) { return error(error_code::device_fault, who + what); };
+    const auto at = fields_of<fault_fields>(fault_command);
+    const std::string who =
+        name_rank(first_rank + fault_command.rank, ranks_per_device) + ": " + traits_of(at.where).name;
+    const auto device_fault = [&](const std::string& text) { return error(error_code::device_fault, who + text); };
 
-    switch (kind) {
+    switch (at.kind) {
     case fault::bounds:
-        return device_fault(fmt::format(" of {} B at offset {} exceeds {} of rank {} ({} B)", as_signed(bytes),
-                                        as_signed(offset), name_window(window_id), target, limit));
+        return device_fault(fmt::format(" of {} B at offset {} exceeds {} of rank {} ({} B)", as_signed(at.bytes),
+                                        as_signed(at.offset), name_window(at.window), at.target, at.limit));
     case fault::rank:
-        return device_fault(
-            fmt::format(" to rank {}: there are ranks 0 to {} in {}", static_cast<std::int32_t>(target), limit - 1,
-                        window_id == 0 ? "this communicator" : name_window(window_id) + "'s communicator"));
+        return device_fault(fmt::format(
+            " to rank {}: there are ranks 0 to {} in {}", static_cast<std::int32_t>(at.target), at.limit - 1,
+            at.window == 0 ? "this communicator" : name_window(at.window) + "'s communicator"));
     case fault::tag:
         return device_fault(fmt::format(" with tag {}: there are tags 0 to {} (DCUDA_TAGS={})",
-                                        static_cast<std::int32_t>(offset), limit - 1, limit));
+                                        static_cast<std::int32_t>(at.offset), at.limit - 1, at.limit));
     case fault::window:
-        if (window_id == 0)
+        if (at.window == 0)
             return device_fault(" on a window that is none: it was never created, or create_window failed");
         return device_fault(
             fmt::format(" on {}, which does not exist (any more): it was freed, or belongs to another run",
-                        name_window(window_id)));
+                        name_window(at.window)));
     case fault::count:
-        return device_fault(
-            fmt::format(" for tag {} with count {}: expected 0 or more", target, static_cast<std::int32_t>(offset)));
+        return device_fault(fmt::format(" for tag {} with count {}: expected 0 or more", at.target,
+                                        static_cast<std::int32_t>(at.offset)));
     case fault::communicator:
         return device_fault(
-            fmt::format(" on communicator {}: expected world (0) or device (1)", static_cast<std::int32_t>(target)));
+            fmt::format(" on communicator {}: expected world (0) or device (1)", static_cast<std::int32_t>(at.target)));
     case fault::memory:
         return device_fault(
             fmt::format(" over {} B at {:#x}, which is shared or local memory of the block: other ranks "
                         "can reach global memory only",
-                        bytes, offset));
+                        at.bytes, at.offset));
     case fault::timeout:
         return error(error_code::wait_timeout,
                      fmt::format("{} within {:.3g} s (wait timeout)",
-                                 describe_timeout(who, static_cast<waiting>(window_id), target, offset, bytes),
-                                 static_cast<double>(limit) * 1e-9));
+                                 describe_timeout(who, at.where, static_cast<waiting>(at.window), at.target, at.offset,
+                                                  at.bytes),
+                                 static_cast<double>(at.limit) * 1e-9));
     case fault::protocol: // the checker has the words
     case fault::none:
         break;

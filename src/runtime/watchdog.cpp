@@ -17,9 +17,9 @@ std::vector<wait_record> watchdog::read_waits() {
     const auto now = clock::now();
     for (std::size_t rank = 0; rank < waits.size(); ++rank) {
         sighting& last = sightings_[rank];
-        if (last.what != waits[rank].what || last.epoch != waits[rank].epoch)
-            last = {waits[rank].what, waits[rank].epoch, now};
-        if (last.what == static_cast<std::uint32_t>(waiting::no)) continue;
+        if (last.kind != waits[rank].kind || last.epoch != waits[rank].epoch)
+            last = {waits[rank].kind, waits[rank].epoch, now};
+        if (last.kind == waiting::no) continue;
         const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(now - last.first).count();
         waits[rank].age_ms = static_cast<std::uint32_t>(std::min<std::int64_t>(age, UINT32_MAX));
     }
@@ -33,11 +33,11 @@ void watchdog::poll(bool is_quiet) {
     bool all_wait = is_quiet, all_looked_again = true;
     std::uint64_t digest = 14695981039346656037u; // FNV-1a over what changes when a rank moves
     for (std::size_t rank = 0; rank < waits.size(); ++rank) {
-        const auto what = static_cast<waiting>(waits[rank].what);
+        const waiting kind = waits[rank].kind;
         // A rank is done when all ranks of the job have come to the end of the kernel: the rest are about to be.
-        if (what == waiting::no || what == waiting::done) all_wait = false;
+        if (kind == waiting::no || kind == waiting::done) all_wait = false;
         if (waits[rank].heartbeat == previous_[rank].heartbeat) all_looked_again = false;
-        for (const std::uint32_t word : {waits[rank].what, waits[rank].epoch, waits[rank].seen})
+        for (const std::uint32_t word : {static_cast<std::uint32_t>(kind), waits[rank].epoch, waits[rank].seen})
             digest = (digest ^ word) * 1099511628211u;
     }
     previous_ = std::move(waits);

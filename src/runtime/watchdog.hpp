@@ -39,7 +39,8 @@ private:
     clock::time_point next_;
     std::vector<detail::wait_record> previous_; // at the last sample
     struct sighting {
-        std::uint32_t what = 0, epoch = 0;
+        detail::waiting kind = detail::waiting::no;
+        std::uint32_t epoch = 0;
         clock::time_point first;
     };
     std::vector<sighting> sightings_; // by rank: the wait that it was in when it was last looked at

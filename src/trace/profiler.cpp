@@ -92,16 +92,22 @@ rank_statistics statistics_of(const rank_counters& counters, int rank) {
     result.peer = path(counters.peer);
     result.network = path(counters.network);
     result.through_mailbox = counters.through_mailbox;
-    result.waits = counters.waits;
-    result.tests = counters.tests;
-    result.flushes = counters.flushes;
-    result.barriers = counters.barriers;
-    result.windows = counters.windows;
-    result.put_ns = ns(counters.put_ticks);
-    result.wait_ns = ns(counters.wait_ticks);
-    result.flush_ns = ns(counters.flush_ticks);
-    result.barrier_ns = ns(counters.barrier_ticks);
-    result.window_ns = ns(counters.window_ticks);
+    const auto count = [&](operation kind) { return counters.operations[static_cast<std::size_t>(kind)].count; };
+    const auto time_in = [&](std::initializer_list<operation> kinds) {
+        std::uint64_t ticks = 0;
+        for (const operation kind : kinds) ticks += counters.operations[static_cast<std::size_t>(kind)].ticks;
+        return ns(ticks);
+    };
+    result.waits = count(operation::wait_notifications);
+    result.tests = count(operation::test_notifications);
+    result.flushes = count(operation::flush);
+    result.barriers = count(operation::barrier);
+    result.windows = count(operation::create_window);
+    result.put_ns = time_in({operation::put, operation::put_notify, operation::notify});
+    result.wait_ns = time_in({operation::wait_notifications});
+    result.flush_ns = time_in({operation::flush});
+    result.barrier_ns = time_in({operation::barrier, operation::init, operation::finish});
+    result.window_ns = time_in({operation::create_window, operation::free_window});
     result.ring_full_ns = ns(counters.ring_full_ticks);
     result.mailbox_full_ns = ns(counters.mailbox_full_ticks);
     result.mailbox_messages = counters.mailbox_messages;
@@ -358,7 +364,7 @@ void profiler::read_device(process_profile& part, const device_state& state, dev
             std::rotate(events.begin(), events.begin() + static_cast<std::ptrdiff_t>(written % capacity_),
                         events.end());
         for (const trace_event& event : events)
-            if (static_cast<event_kind>(event.kind & 0xff) == event_kind::range_begin)
+            if ((event.kind & 0xff) == static_cast<std::uint32_t>(marker::range_begin))
                 names.insert({event.tag | static_cast<std::uint64_t>(event.bytes) << 32, event.window & 0xff});
     }
     for (const auto& [address, bytes] : names) {

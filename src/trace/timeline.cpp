@@ -10,7 +10,9 @@ using namespace detail;
 
 namespace {
 
-event_kind kind_of(const trace_event& event) { return static_cast<event_kind>(event.kind & 0xff); }
+bool is(const trace_event& event, marker kind) { return (event.kind & 0xff) == static_cast<std::uint32_t>(kind); }
+
+bool is(const trace_event& event, operation kind) { return (event.kind & 0xff) == static_cast<std::uint32_t>(kind); }
 
 // A rank's ticks as times of the device: between samples of both clocks, linear.
 class tick_clock {
@@ -18,8 +20,7 @@ public:
     tick_clock(const rank_counters& counters, const std::vector<trace_event>& events) {
         add(counters.first);
         for (const trace_event& event : events)
-            if (kind_of(event) == event_kind::clock)
-                add({event.begin, event.tag | static_cast<std::uint64_t>(event.peer) << 32});
+            if (is(event, marker::clock)) add({event.begin, event.tag | static_cast<std::uint64_t>(event.peer) << 32});
         add(counters.last);
         rate_ = ns_per_tick(counters);
     }
@@ -44,63 +45,29 @@ private:
     double rate_;
 };
 
-// What operation such a wait belongs to, as far as it can be told.
-event_kind kind_of_wait(const wait_record& wait) {
-    switch (static_cast<waiting>(wait.what)) {
-    case waiting::notifications:
-        return event_kind::wait;
-    case waiting::collective:
-    case waiting::other_devices:
-        switch (static_cast<collective>(wait.detail)) {
-        case collective::init:
-            return event_kind::init;
-        case collective::finish:
-            return event_kind::finish;
-        case collective::create_window:
-            return event_kind::create_window;
-        case collective::free_window:
-        case collective::free_window_device:
-            return event_kind::free_window;
-        case collective::start_timer:
-        case collective::stop_timer:
-            return event_kind::timer;
-        default:
-            return event_kind::barrier;
-        }
-    case waiting::host_reply:
-        return event_kind::create_window;
-    case waiting::flush:
-        return event_kind::flush;
-    case waiting::ring_space:
-    case waiting::delivery:
-        return event_kind::put_notify;
-    default:
-        return event_kind::none;
-    }
-}
-
 std::vector<slice> make_slices(const process_profile& part, std::size_t rank, std::int64_t host_clock) {
     const rank_counters& counters = part.counters[rank];
     const std::vector<trace_event>& events = part.events[rank];
     const tick_clock ticks(counters, events);
     const auto time = [&](std::uint64_t at) { return part.about.clocks.host_time(ticks.device_ns(at)) + host_clock; };
     const std::int64_t run_end = static_cast<std::int64_t>(part.about.end_ns) + host_clock;
-    const bool has_finished = std::any_of(
-        events.begin(), events.end(), [](const trace_event& event) { return kind_of(event) == event_kind::finish; });
+    const bool has_finished = std::any_of(events.begin(), events.end(),
+                                          [](const trace_event& event) { return is(event, operation::finish); });
     const std::int64_t begin = time(counters.first.ticks);
     const std::int64_t end = has_finished ? time(counters.last.ticks) : std::max(begin, run_end);
 
-    std::vector<slice> slices{{begin, end, event_kind::none, event_path::none, false, !has_finished, 0, 0, 0, 0, {}}};
+    std::vector<slice> slices{
+        {begin, end, operation::none, false, event_path::none, false, !has_finished, 0, 0, 0, 0, {}}};
     std::vector<std::size_t> open; // ranges
     std::uint64_t last_ticks = 0;
     for (const trace_event& event : events) {
-        const event_kind kind = kind_of(event);
-        if (kind == event_kind::clock) continue;
+        if (is(event, marker::clock)) continue;
         const std::uint64_t duration = event.ticks | static_cast<std::uint64_t>(event.kind >> 16) << 32;
         last_ticks = std::max(last_ticks, event.begin + duration);
         slice now{time(event.begin),
                   time(event.begin + duration),
-                  kind,
+                  is(event, marker::range_begin) ? operation::none : static_cast<operation>(event.kind & 0xff),
+                  is(event, marker::range_begin),
                   static_cast<event_path>(event.kind >> 8 & 0x7f),
                   (event.kind & event_through_mailbox) != 0,
                   false,
@@ -109,14 +76,14 @@ std::vector<slice> make_slices(const process_profile& part, std::size_t rank, st
                   event.window & 0xffff,
                   event.bytes | static_cast<std::uint64_t>(event.window >> 16) << 32,
                   {}};
-        if (kind == event_kind::range_end) {
+        if (is(event, marker::range_end)) {
             if (open.empty()) continue; // its begin was overwritten
             slices[open.back()].end_ns = now.begin_ns;
             slices[open.back()].unfinished = false;
             open.pop_back();
             continue;
         }
-        if (kind == event_kind::range_begin) {
+        if (now.is_range) {
             const std::uint64_t address = event.tag | static_cast<std::uint64_t>(event.bytes) << 32;
             const auto name = part.names.find(address);
             now.name = name != part.names.end() ? name->second.substr(0, event.window & 0xff) : "range";
@@ -131,20 +98,17 @@ std::vector<slice> make_slices(const process_profile& part, std::size_t rank, st
     if (rank < part.waits.size()) {
         const wait_record& wait = part.waits[rank];
         const std::uint64_t since = wait.since[0] | static_cast<std::uint64_t>(wait.since[1]) << 32;
-        const event_kind kind = kind_of_wait(wait);
-        const bool is_wait = kind == event_kind::wait;
-        const bool is_of_device = wait.detail == static_cast<std::uint32_t>(collective::barrier_device);
-        if (kind != event_kind::none && since >= last_ticks)
+        const std::uint32_t operands = traits_of(wait.where).operands;
+        if (wait.kind != waiting::no && wait.kind != waiting::done && since >= last_ticks)
             slices.push_back({time(since),
                               end,
-                              kind,
+                              wait.where,
+                              false,
                               event_path::none,
                               false,
                               true,
-                              is_wait        ? wait.detail
-                              : is_of_device ? 1u
-                                             : 0u,
-                              is_wait ? wait.expected : 0,
+                              (operands & (operand::tag | operand::communicator)) != 0 ? wait.detail : 0,
+                              (operands & operand::count) != 0 ? wait.expected : 0,
                               0,
                               0,
                               {}});
@@ -193,9 +157,9 @@ std::vector<arrow> match_notifications(const std::vector<rank_timeline>& ranks) 
         for (std::size_t i = 0; i < ranks[r].slices.size(); ++i) {
             const slice& at = ranks[r].slices[i];
             if (at.unfinished) continue;
-            if (at.kind == event_kind::notify || at.kind == event_kind::put_notify)
+            if (at.kind == operation::notify || at.kind == operation::put_notify)
                 ledger_of(at.peer, at.tag).issued.push_back({at.begin_ns, r, i});
-            else if (at.kind == event_kind::wait || at.kind == event_kind::test)
+            else if (traits_of(at.kind).kind == activity::waiting)
                 ledger_of(static_cast<std::uint32_t>(ranks[r].rank), at.tag).consumed.push_back({at.begin_ns, r, i});
         }
     }

@@ -13,7 +13,8 @@ namespace dcuda {
 // An operation, a range, or the whole kernel of a rank.
 struct slice {
     std::int64_t begin_ns, end_ns;
-    detail::event_kind kind; // none: the kernel; range_begin: a range
+    detail::operation kind; // none: the kernel, or a range
+    bool is_range;
     detail::event_path path;
     bool through_mailbox;
     bool unfinished; // it was under way when the run failed

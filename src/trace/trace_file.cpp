@@ -26,35 +26,18 @@ namespace {
 
 constexpr std::size_t buffered_bytes = 1 << 20;
 
-const char* name_of(event_kind kind) {
+const char* name_of(activity kind) {
     switch (kind) {
-    case event_kind::init:
-        return "init";
-    case event_kind::finish:
-        return "finish";
-    case event_kind::put:
-        return "put";
-    case event_kind::put_notify:
-        return "put_notify";
-    case event_kind::notify:
-        return "notify";
-    case event_kind::wait:
-        return "wait";
-    case event_kind::test:
-        return "test";
-    case event_kind::flush:
-        return "flush";
-    case event_kind::barrier:
-        return "barrier";
-    case event_kind::create_window:
-        return "create_window";
-    case event_kind::free_window:
-        return "free_window";
-    case event_kind::timer:
-        return "timer";
-    default:
-        return "kernel";
+    case activity::putting:
+        return "putting";
+    case activity::waiting:
+        return "waiting";
+    case activity::collective:
+        return "collective";
+    case activity::computing:
+        break;
     }
+    return "computing";
 }
 
 const char* name_of(event_path path) {
@@ -91,51 +74,28 @@ std::string quoted(const std::string& text) {
 }
 
 // What belongs to an operation, as members of "args".
-std::string arguments_of(const slice& what) {
+std::string arguments_of(const slice& shown) {
     std::string text;
     const auto add = [&](const char* name, const auto& value) {
         fmt::format_to(std::back_inserter(text), "{}\"{}\":{}", text.empty() ? "" : ",", name, value);
     };
-    switch (what.kind) {
-    case event_kind::put:
-    case event_kind::put_notify:
-    case event_kind::notify:
-        if (!what.unfinished) {
-            add("target", what.peer);
-            add("path", fmt::format("\"{}\"", name_of(what.path)));
-            if (what.kind != event_kind::put) {
-                add("tag", what.tag);
-                add("through_mailbox", what.through_mailbox);
-            }
-            if (what.kind != event_kind::notify) {
-                add("bytes", what.bytes);
-                add("window", what.window - 1);
-            }
-        }
-        break;
-    case event_kind::wait:
-    case event_kind::test:
-        add("tag", what.tag);
-        add("count", what.peer);
-        break;
-    case event_kind::barrier:
-        add("of", what.tag == 0 ? "\"world\"" : "\"device\"");
-        break;
-    case event_kind::create_window:
-        add("bytes", what.bytes);
-        add("of", what.tag == 0 ? "\"world\"" : "\"device\"");
-        break;
-    case event_kind::flush:
-    case event_kind::free_window:
-        if (what.window != 0) add("window", what.window - 1);
-        break;
-    case event_kind::init:
-        add("multiprocessor", what.window);
-        break;
-    default:
-        break;
+    // Of a message that was under way when the run failed nothing is known.
+    const std::uint32_t all_operands = traits_of(shown.kind).operands;
+    const std::uint32_t operands = shown.unfinished && (all_operands & operand::target) != 0 ? 0 : all_operands;
+    if ((operands & operand::target) != 0) {
+        add("target", shown.peer);
+        add("path", fmt::format("\"{}\"", name_of(shown.path)));
     }
-    if (what.unfinished) add("unfinished", true);
+    if ((operands & operand::tag) != 0) add("tag", shown.tag);
+    if ((operands & operand::tag) != 0 && (operands & operand::target) != 0)
+        add("through_mailbox", shown.through_mailbox);
+    if ((operands & operand::count) != 0) add("count", shown.peer);
+    if ((operands & operand::bytes) != 0) add("bytes", shown.bytes);
+    if ((operands & operand::window) != 0 && shown.window != 0) add("window", shown.window - 1);
+    if ((operands & operand::communicator) != 0)
+        add("of", static_cast<communicator>(shown.tag) == world ? "\"world\"" : "\"device\"");
+    if ((operands & operand::multiprocessor) != 0) add("multiprocessor", shown.window);
+    if (shown.unfinished) add("unfinished", true);
     return text;
 }
 
@@ -273,11 +233,18 @@ void trace_file::write(const std::vector<process_profile>& parts) {
             out.event(R"({{"name":"power of the device","ph":"C","pid":{},"tid":0,"ts":{},"args":{{"watts":{:.1f}}}}})",
                       pid, out.time(host_time(sample.host_ns)), sample.watts);
         for (auto rank = ranks.begin() + first; rank != ranks.end(); ++rank)
-            for (const slice& what : rank->slices)
-                out.complete_event(what.kind == event_kind::range_begin ? what.name : name_of(what.kind),
-                                   what.kind == event_kind::range_begin ? "range" : "rank", pid,
-                                   rank->rank - part.about.first_rank + 1, what.begin_ns, what.end_ns,
-                                   arguments_of(what));
+            for (const slice& each : rank->slices) {
+                const operation_traits& traits = traits_of(each.kind);
+                const bool is_kernel = !each.is_range && each.kind == operation::none;
+                out.complete_event(each.is_range ? each.name
+                                   : is_kernel   ? "kernel"
+                                                 : traits.name,
+                                   each.is_range ? "range"
+                                   : is_kernel   ? "kernel"
+                                                 : name_of(traits.kind),
+                                   pid, rank->rank - part.about.first_rank + 1, each.begin_ns, each.end_ns,
+                                   arguments_of(each));
+            }
         std::uint64_t dropped = part.about.host_drops;
         std::string by_rank;
         for (auto rank = ranks.begin() + first; rank != ranks.end(); ++rank) {

@@ -70,7 +70,7 @@ public:
 
     bool take(int, const message_header& head, const std::byte* payload) override {
         if (head.kind == message_kind::put) return put(head.place, payload, head.bytes, head.target, head.tag);
-        if (head.kind != message_kind::barrier || head.target >= detail::barrier_kinds || head.tag >= rounds)
+        if (head.kind != message_kind::barrier || head.target >= detail::collective::barriers || head.tag >= rounds)
             std::abort();
         return true;
     }

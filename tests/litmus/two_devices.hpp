@@ -10,6 +10,7 @@
 #include <array>
 #include <atomic>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -23,12 +24,12 @@ inline constexpr unsigned ranks_per_device = 2;
 class small_device {
 public:
     small_device(unsigned process, unsigned processes)
-        : counters_(counter_count), barriers_(2 * barrier_kinds * shape.words() * barrier_line),
+        : counters_(counter_count), barriers_(2 * collective::barriers * shape.words() * barrier_line),
           status_(ranks_per_device), packets_(std::size_t(ranks_per_device) * queues_per_mailbox * queues.size()),
           credits_(ranks_per_device * connections_per_rank), tag_records_(counter_count),
           connections_(ranks_per_device * connections_per_rank), waits_(ranks_per_device),
-          collective_barriers_(static_cast<std::size_t>(collective::count)), slots_(2), exports_(ranks_per_device),
-          words_(5 * 32), ring_(std::size_t(ring_capacity) * packets_per_command), peers_(processes),
+          collective_barriers_(collective::count), slots_(2), exports_(ranks_per_device), words_(5 * 32),
+          ring_(std::size_t(ring_capacity) * packets_per_command), peers_(processes),
           entries_(slots_.size() * processes * ranks_per_device) {
         fields_.world_size = processes * ranks_per_device;
         fields_.ranks_per_device = ranks_per_device;
@@ -66,13 +67,15 @@ public:
     // Waits for the next command to arrive.
     command take_command() {
         const packet* const slot = ring_.data() + std::size_t(taken_ % ring_capacity) * packets_per_command;
-        command cmd{};
+        std::uint32_t words[command_words];
         for (std::size_t part = 0; part < packets_per_command; ++part) {
             while (!packet_arrived(slot + part, taken_ + 1)) yield_processor();
-            for (std::size_t word = 0; word < 3; ++word) cmd.words[3 * part + word] = slot[part].payload[word];
+            for (std::size_t word = 0; word < 3; ++word) words[3 * part + word] = slot[part].payload[word];
         }
         ++taken_;
-        return cmd;
+        command taken{};
+        std::memcpy(&taken, words, sizeof taken);
+        return taken;
     }
 
 private:
@@ -176,7 +179,8 @@ inline int reply_to_a_rank(int rounds) {
     std::uint32_t reply = 0;
     for (int round = 0; round < rounds; ++round) {
         std::uint32_t slots[2];
-        for (unsigned index = 0; index < 2; ++index) slots[index] = devices.device(index).take_command().words[2];
+        for (unsigned index = 0; index < 2; ++index)
+            slots[index] = fields_of<create_window_fields>(devices.device(index).take_command()).slot;
         reply = (reply & ~1u) + 3;
         for (unsigned index = 0; index < 2; ++index) {
             for (unsigned from = 0; from < 2; ++from)

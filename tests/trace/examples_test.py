@@ -36,7 +36,7 @@ class ExamplesTest(unittest.TestCase):
         counts |= {name: total[name] for name in ("waits", "flushes", "barriers", "windows")}
         with open(trace) as file:
             events = Counter(event["name"] for event in json.load(file)["traceEvents"] if event["ph"] == "X")
-        slices = {"puts": "put", "notified_puts": "put_notify", "notifications": "notify", "waits": "wait",
+        slices = {"puts": "put", "notified_puts": "put_notify", "notifications": "notify", "waits": "wait_notifications",
                   "flushes": "flush", "barriers": "barrier", "windows": "create_window"}
         return counts, {name: events[slices[name]] for name in counts}
 

@@ -106,9 +106,11 @@ class TraceTest(unittest.TestCase):
         for rank in range(count):
             right, left = (rank + 1) % count, (rank - 1) % count
             names = Counter(one["name"] for one in timeline.slices[rank])
-            expected = {"kernel": 1, "init": 1, "finish": 1, "create_window": 1, "free_window": 1, "timer": 2, "whole": 1,
-                        "put": STEPS, "flush": STEPS, "put_notify": 2 * STEPS, "notify": STEPS + 2, "test": 1,
-                        "wait": 3 * STEPS + (rank == 0), "barrier": STEPS + 1,
+            expected = {"kernel": 1, "init": 1, "finish": 1, "create_window": 1, "free_window": 1, "start_timer": 1, "stop_timer": 1,
+                        "whole": 1,
+                        "put": STEPS, "flush": STEPS, "put_notify": 2 * STEPS, "notify": STEPS + 2,
+                        "test_notifications": 1,
+                        "wait_notifications": 3 * STEPS + (rank == 0), "barrier": STEPS + 1,
                         **{f"step {step}": 1 for step in range(STEPS)}}
             self.assertEqual(names, {name: RUNS * number for name, number in expected.items()})
             for run in range(RUNS):
@@ -123,7 +125,7 @@ class TraceTest(unittest.TestCase):
                 for one in timeline.of(rank, "put", run):
                     self.assertEqual(one["args"], {"target": right, "path": path(rank, right), "bytes": PUT_BYTES,
                                                    "window": 0})
-                tags = [one["args"]["tag"] for one in timeline.of(rank, "wait", run)]
+                tags = [one["args"]["tag"] for one in timeline.of(rank, "wait_notifications", run)]
                 self.assertEqual(tags, STEPS * [1, 2, 3] + (rank == 0) * [4])
                 self.assertEqual([one["args"]["of"] for one in timeline.of(rank, "barrier", run)],
                                  STEPS * ["world"] + ["device"])
@@ -139,8 +141,8 @@ class TraceTest(unittest.TestCase):
         for rank in range(count):
             numbers = Counter()
             for one in timeline.slices[rank]:
-                if one["name"] in ("wait", "put_notify", "notify"):
-                    key = one["name"] == "wait", one["args"]["tag"], one["args"].get("target")
+                if one["name"] in ("wait_notifications", "put_notify", "notify"):
+                    key = one["name"] == "wait_notifications", one["args"]["tag"], one["args"].get("target")
                     places[rank, one["ts"]] = numbers[key]
                     numbers[key] += 1
         sources = defaultdict(list)
@@ -299,9 +301,9 @@ class TraceTest(unittest.TestCase):
                          DCUDA_WATCHDOG_INTERVAL="0.05")
             timeline = Timeline(self.trace)
             count = processes * RANKS
-            waits = [(0, "doomed"), (0, "wait")] + [(rank, "finish") for rank in range(1, count)]
+            waits = [(0, "doomed"), (0, "wait_notifications")] + [(rank, "finish") for rank in range(1, count)]
             self.assertEqual(timeline.unfinished(), waits)
-            wait = timeline.of(0, "wait")[-1]
+            wait = timeline.of(0, "wait_notifications")[-1]
             self.assertEqual(wait["args"], {"tag": 9, "count": 2, "unfinished": True})
             self.assertEqual(len(timeline.arrows), count)
             self.assertEqual(len(timeline.about["runs"]), processes)
@@ -311,7 +313,7 @@ class TraceTest(unittest.TestCase):
                 self.assertEqual(json.load(file)["total"]["waits"], count)
             summary = subprocess.run([sys.executable, tool, "summary", self.trace], capture_output=True, text=True)
             self.assertIn("it failed: deadlock: all", summary.stdout)
-            self.assertIn("unfinished: rank 0 in wait (tag 9, count 2)", summary.stdout)
+            self.assertIn("unfinished: rank 0 in wait_notifications (tag 9, count 2)", summary.stdout)
 
     def test_lost_process(self):
         _, error = self.run_job(2, misuse, "killed", status=128 + 9, DCUDA_TRACE=self.trace)
@@ -353,8 +355,10 @@ class ToolTest(unittest.TestCase):
         self.folder = folder.name
         self.trace = os.path.join(self.folder, "trace.json")
 
-        def slice(tid, name, begin, end, category="rank", **arguments):
-            return {"name": name, "cat": category, "ph": "X", "pid": 0, "tid": tid, "ts": begin, "dur": end - begin,
+        categories = {"kernel": "kernel", "put_notify": "putting", "wait_notifications": "waiting"}
+
+        def slice(tid, name, begin, end, category=None, **arguments):
+            return {"name": name, "cat": category or categories.get(name, "collective"), "ph": "X", "pid": 0, "tid": tid, "ts": begin, "dur": end - begin,
                     "args": arguments}
 
         def flow(phase, tid, time):
@@ -368,7 +372,7 @@ class ToolTest(unittest.TestCase):
             slice(1, "half 2", 40, 50, "range"),
             slice(1, "put_notify", 60, 70, target=1, path="local", tag=3, through_mailbox=True, bytes=100, window=0),
             slice(1, "finish", 80, 100),
-            slice(2, "kernel", 5, 100), slice(2, "init", 5, 10), slice(2, "wait", 20, 75, tag=3, count=1),
+            slice(2, "kernel", 5, 100), slice(2, "init", 5, 10), slice(2, "wait_notifications", 20, 75, tag=3, count=1),
             slice(2, "finish", 95, 100), flow("s", 1, 65), flow("f", 2, 74.999),
         ]
         about = {"runs": [{"run": 1, "process": 0, "first_rank": 0, "ranks": 2, "dropped": 0, "failure": "",

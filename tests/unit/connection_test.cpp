@@ -388,7 +388,7 @@ TEST(ForeignArrivals, Messages) {
     constexpr auto barrier = message_kind::barrier, answer = message_kind::answer;
     check(
         [&](const victim&) {
-            return header{1, 0, barrier, detail::barrier_kinds, 0};
+            return header{1, 0, barrier, detail::collective::barriers, 0};
         },
         "round 0 of barrier 6 with 0 B");
     check([&](const victim&) { return header{1, 0, barrier, 0, 3}; }, "round 3 of barrier 0 with 0 B");

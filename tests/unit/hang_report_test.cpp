@@ -13,20 +13,22 @@ using detail::collective;
 using detail::wait_record;
 using detail::waiting;
 
-wait_record in(waiting what, std::uint32_t detail = 0) {
+wait_record in(waiting kind, std::uint32_t detail = 0) {
     wait_record wait{};
-    wait.what = static_cast<std::uint32_t>(what);
+    wait.kind = kind;
     wait.detail = detail;
     wait.epoch = wait.heartbeat = 1;
     wait.age_ms = 2000;
     return wait;
 }
-wait_record in(collective kind, waiting what = waiting::collective) {
-    return in(what, static_cast<std::uint32_t>(kind));
+wait_record in(const collective& where, waiting kind = waiting::collective) {
+    wait_record wait = in(kind, static_cast<std::uint32_t>(where.comm));
+    wait.where = where.kind;
+    return wait;
 }
 wait_record for_delivery(std::uint32_t target, detail::operation by) {
     wait_record wait = in(waiting::delivery, target);
-    wait.expected = static_cast<std::uint32_t>(by);
+    wait.where = by;
     return wait;
 }
 wait_record on_tag(std::uint32_t tag, std::uint32_t source, std::uint32_t age_ms = 2000) {
@@ -38,6 +40,10 @@ wait_record on_tag(std::uint32_t tag, std::uint32_t source, std::uint32_t age_ms
 }
 wait_record sent_by(std::uint32_t rank, std::uint32_t tag) { return on_tag(tag, rank + 1); }
 const wait_record runs = {};
+constexpr collective barrier_of_world{detail::operation::barrier, world};
+constexpr collective barrier_of_device{detail::operation::barrier, device};
+constexpr collective create_window{detail::operation::create_window, device};
+constexpr collective finish{detail::operation::finish, world};
 
 hang_report table_of(const std::vector<wait_record>& waits, std::uint32_t ranks_per_device) {
     return {static_cast<std::uint32_t>(waits.size()), ranks_per_device, {{0, waits}}};
@@ -46,7 +52,7 @@ hang_report table_of(const std::vector<wait_record>& waits, std::uint32_t ranks_
 const std::string guess = "\n  (taking who sent the last notification with a tag for who should send the next)";
 
 TEST(hang_report, ranks_that_wait_for_each_other_by_different_means) {
-    const auto table = table_of({sent_by(1, 3), in(collective::barrier_world)}, 2);
+    const auto table = table_of({sent_by(1, 3), in(barrier_of_world)}, 2);
     EXPECT_EQ(
         table.lines(),
         "\n  rank 0 (process 0, block 0) in wait_notifications(tag 3, count 1): 0 arrived, last sent by rank 1 (2.0 s)"
@@ -58,7 +64,7 @@ TEST(hang_report, ranks_that_wait_for_each_other_by_different_means) {
 }
 
 TEST(hang_report, deliveries_and_barriers_are_no_guess) {
-    const auto table = table_of({for_delivery(2, detail::operation::flush), in(collective::barrier_device),
+    const auto table = table_of({for_delivery(2, detail::operation::flush), in(barrier_of_device),
                                  for_delivery(1, detail::operation::put_notify)},
                                 3);
     // 0 -> 2 -> 1 -> 0 or 2: the shorter one.
@@ -68,7 +74,7 @@ TEST(hang_report, deliveries_and_barriers_are_no_guess) {
 }
 
 TEST(hang_report, a_rank_that_waits_for_itself) {
-    EXPECT_EQ(table_of({sent_by(0, 5), in(collective::finish)}, 2).conclusion(),
+    EXPECT_EQ(table_of({sent_by(0, 5), in(finish)}, 2).conclusion(),
               "\ncycle: rank 0 waits for notifications with tag 5, last sent by rank 0" + guess);
 }
 
@@ -89,8 +95,7 @@ TEST(hang_report, long_cycles_are_cut) {
 
 // All of device 0 are in create_window, its last rank with the host; a rank of device 1 waits for one of them.
 TEST(hang_report, create_window_waits_for_other_devices) {
-    const auto table = table_of(
-        {in(collective::create_window), in(waiting::host_reply), in(collective::create_window), sent_by(0, 4)}, 2);
+    const auto table = table_of({in(create_window), in(waiting::host_reply), in(create_window), sent_by(0, 4)}, 2);
     EXPECT_EQ(table.awaited_by(0), std::vector<std::uint32_t>{1});
     EXPECT_EQ(table.awaited_by(1), std::vector<std::uint32_t>{3});
     EXPECT_EQ(table.awaited_by(2), std::vector<std::uint32_t>{3});
@@ -101,15 +106,14 @@ TEST(hang_report, create_window_waits_for_other_devices) {
 }
 
 TEST(hang_report, a_barrier_of_a_device_waits_for_none_of_another) {
-    const auto table =
-        table_of({in(collective::barrier_device), runs, in(collective::barrier_device), in(waiting::flush)}, 2);
+    const auto table = table_of({in(barrier_of_device), runs, in(barrier_of_device), in(waiting::flush)}, 2);
     EXPECT_EQ(table.awaited_by(0), std::vector<std::uint32_t>{1});
     EXPECT_EQ(table.awaited_by(2), std::vector<std::uint32_t>{3});
 }
 
 // Who has left the barrier at the end has arrived there.
 TEST(hang_report, finished_ranks_are_not_missing_at_the_end) {
-    const auto table = table_of({in(waiting::done), in(collective::finish, waiting::other_devices), runs}, 3);
+    const auto table = table_of({in(waiting::done), in(finish, waiting::other_devices), runs}, 3);
     EXPECT_EQ(table.awaited_by(1), std::vector<std::uint32_t>{2});
     EXPECT_EQ(table.state_of(0), hang_report::state::done);
     EXPECT_EQ(table.state_of(2), hang_report::state::running);
@@ -117,9 +121,7 @@ TEST(hang_report, finished_ranks_are_not_missing_at_the_end) {
 
 TEST(hang_report, origins_where_no_cycle_is_certain) {
     EXPECT_EQ(
-        table_of({on_tag(7, detail::no_source), in(collective::barrier_world), sent_by(1, 2), in(collective::finish)},
-                 4)
-            .conclusion(),
+        table_of({on_tag(7, detail::no_source), in(barrier_of_world), sent_by(1, 2), in(finish)}, 4).conclusion(),
         "\ncycle: rank 1 waits in barrier(world) for rank 2, which waits for notifications with tag 2, last sent by "
         "rank 1" +
             guess +
@@ -128,7 +130,7 @@ TEST(hang_report, origins_where_no_cycle_is_certain) {
             "ranks "
             "wait for it");
     EXPECT_EQ(
-        table_of({on_tag(7, detail::unknown_source), in(collective::finish)}, 2).conclusion(),
+        table_of({on_tag(7, detail::unknown_source), in(finish)}, 2).conclusion(),
         "\norigin: rank 0 waits for notifications with tag 7; who sends them is not known; 1 other rank waits for it");
     EXPECT_EQ(table_of({sent_by(1, 6), in(waiting::done)}, 2).conclusion(),
               "\norigin: rank 0 waits for notifications with tag 6, last sent by rank 1, which has finished");
@@ -144,16 +146,16 @@ TEST(hang_report, only_old_waits_count_where_that_is_asked) {
 }
 
 TEST(hang_report, ranks_of_which_nothing_is_known) {
-    const hang_report table(6, 2, {{2, {in(collective::barrier_world, waiting::other_devices), sent_by(5, 1)}}});
+    const hang_report table(6, 2, {{2, {in(barrier_of_world, waiting::other_devices), sent_by(5, 1)}}});
     EXPECT_EQ(table.state_of(5), hang_report::state::unknown);
     EXPECT_EQ(table.describe(2), "in barrier(world), for rank 3");
     EXPECT_EQ(table.conclusion(), "");
-    const hang_report rest(4, 2, {{0, {in(collective::barrier_world), in(collective::barrier_world)}}});
+    const hang_report rest(4, 2, {{0, {in(barrier_of_world), in(barrier_of_world)}}});
     EXPECT_EQ(rest.describe(0), "in barrier(world), for ranks that are not seen here");
 }
 
 TEST(hang_report, the_line_that_is_not_like_the_others_comes_first) {
-    std::vector<wait_record> waits(2000, in(collective::barrier_world));
+    std::vector<wait_record> waits(2000, in(barrier_of_world));
     waits[1234] = on_tag(7, detail::no_source, 31000);
     waits[5].age_ms = 500;
     EXPECT_EQ(table_of(waits, 2000).lines(),
@@ -168,8 +170,8 @@ TEST(hang_report, the_line_that_is_not_like_the_others_comes_first) {
 }
 
 TEST(hang_report, neighbours_that_wait_for_each_other_are_alike) {
-    const auto table =
-        table_of({sent_by(1, 2), sent_by(2, 2), in(collective::free_window), sent_by(2, 1), sent_by(3, 1)}, 5);
+    const auto table = table_of(
+        {sent_by(1, 2), sent_by(2, 2), in({detail::operation::free_window, world}), sent_by(2, 1), sent_by(3, 1)}, 5);
     EXPECT_EQ(table.lines().find("\n  rank 2 (process 0, block 2) in free_window, for 4 ranks (0-1, 3-4) (2.0 s)"), 0u)
         << table.lines();
 }
@@ -209,7 +211,7 @@ TEST(hang_report, who_waits_for_ranks_that_say_nothing) {
 }
 
 TEST(hang_report, a_barrier_waits_for_ranks_that_say_nothing) {
-    const wait_record in_barrier = in(collective::barrier_world);
+    const wait_record in_barrier = in(barrier_of_world);
     const auto all_came =
         hang_report(6, 2, {{0, {in_barrier, in_barrier}}, {4, {in_barrier, in_barrier}}}).find_dependants(2, 2);
     EXPECT_EQ(all_came.certain, (std::vector<std::uint32_t>{0, 1, 4, 5}));
@@ -225,7 +227,7 @@ TEST(hang_report, a_barrier_waits_for_ranks_that_say_nothing) {
 }
 
 TEST(hang_report, a_barrier_of_a_device_waits_for_nobody_elsewhere) {
-    const wait_record in_barrier = in(collective::barrier_device);
+    const wait_record in_barrier = in(barrier_of_device);
     const auto found = hang_report(4, 2, {{0, {in_barrier, runs}}}).find_dependants(2, 2);
     EXPECT_TRUE(found.certain.empty() && found.possible.empty() && found.further.empty());
 }

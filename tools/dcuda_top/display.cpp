@@ -143,7 +143,7 @@ json rank_as_json(const hang_report& table, const snapshot& shown, std::uint32_t
     if (table.state_of(rank) != hang_report::state::waiting) return result;
     result["seconds"] = 1e-3 * wait.age_ms;
     result["waits"] = table.describe(rank);
-    if (static_cast<dcuda::detail::waiting>(wait.what) == dcuda::detail::waiting::notifications) {
+    if (wait.kind == dcuda::detail::waiting::notifications) {
         result["tag"] = wait.detail;
         result["count"] = wait.expected;
         result["arrived"] = wait.seen;

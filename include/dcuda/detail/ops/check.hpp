@@ -20,7 +20,7 @@ void begin(rank_state& state);
 
 // A collective operation. Returns when all ranks of the communicator have called it. What the library does then itself,
 // all of them do at the same time; leave() ends that, for all operations but barriers and finish.
-void enter(rank_state& state, collective kind, communicator comm);
+void enter(rank_state& state, collective where);
 void enter_free(rank_state& state, window win);
 void leave(rank_state& state);
 // In place of leave(), for the window that was created.

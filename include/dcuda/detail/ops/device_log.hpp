@@ -63,10 +63,9 @@ private:
     }
 
     DCUDA_DEVICE void send(log_item kind, const void* content, std::uint32_t bytes) {
-        command cmd{
-            {static_cast<std::uint32_t>(opcode::log), state_->device_rank, static_cast<std::uint32_t>(kind), bytes}};
-        if (bytes != 0) memcpy(cmd.words + 4, content, bytes);
-        send_command(exec::lead_access::alone(), *state_, cmd);
+        log_fields fields{kind, bytes, {}};
+        if (bytes != 0) memcpy(fields.content, content, bytes);
+        send_command(exec::lead_access::alone(), *state_, make_command(state_->device_rank, fields));
         open_ = true;
     }
 

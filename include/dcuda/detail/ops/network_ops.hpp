@@ -25,8 +25,8 @@ struct outbound {
     }
     DCUDA_DEVICE std::uint32_t packets() const { return (in_packets() ? commands() : 1) * packets_per_command; }
 
-    // What the packet with this number holds: words of the command, then of the payload, which begins with the last
-    // word of the third; or of its address.
+    // What the packet with this number holds: words of the command (send_fields), then of the payload, which begins
+    // with the last word of the third; or of its address.
     DCUDA_DEVICE chunk words(std::uint32_t number) const {
         chunk part{};
         const std::uint32_t at = number <= 2 ? 0 : number * packet_payload_bytes - 8 * 4;
@@ -133,8 +133,7 @@ DCUDA_COLD bool flush_network(lone_thread leader, shared_state shared) {
     endpoint& own = state.own.of(leader);
     const std::uint32_t number = ++own.network_flushes;
     own.networked = 0;
-    if (!send_command(leader, state, command{{static_cast<std::uint32_t>(opcode::flush), state.device_rank, number}}))
-        return false;
+    if (!send_command(leader, state, make_command(state.device_rank, flush_fields{number}))) return false;
     // ORDER reply-publish -> reply-observe: the host has seen the arrivals.
     return wait_for_word<order_tag::reply_observe>(
         leader, state, scope::system, state.device.network.flushed + state.device_rank,

@@ -28,19 +28,19 @@ DCUDA_DEVICE void* user_data(const rank_state& state) { return state.device.user
 // event).
 
 struct barrier_operation {
-    static constexpr event_kind kind = event_kind::barrier;
+    static constexpr operation kind = operation::barrier;
     DCUDA_DEVICE static event_fields event(communicator comm) { return {.tag = static_cast<int>(comm)}; }
     DCUDA_DEVICE static void run(rank_state& state, communicator comm) { barrier(state, comm); }
 #if DCUDA_BACKEND_CPU
     static void check(rank_state& state, communicator comm) {
-        check_communicator(state, comm, operation::collective);
-        check::enter(state, comm == world ? collective::barrier_world : collective::barrier_device, comm);
+        check_communicator(state, comm, operation::barrier);
+        check::enter(state, {operation::barrier, comm});
     }
 #endif
 };
 
 struct create_window_operation {
-    static constexpr event_kind kind = event_kind::create_window;
+    static constexpr operation kind = operation::create_window;
     DCUDA_DEVICE static event_fields event(communicator comm, void*, std::size_t bytes, window_kind) {
         return {.tag = static_cast<int>(comm), .bytes = bytes};
     }
@@ -52,7 +52,7 @@ struct create_window_operation {
     static window check(rank_state& state, communicator comm, void* base, std::size_t bytes, window_kind kind) {
         check_communicator(state, comm, operation::create_window);
         check_window_memory(state, base, bytes);
-        check::enter(state, collective::create_window, comm);
+        check::enter(state, {operation::create_window, comm});
         const window made = create_window(state, comm, base, bytes, kind);
         check::leave(state, made, base, bytes);
         return made;
@@ -61,7 +61,7 @@ struct create_window_operation {
 };
 
 struct free_window_operation {
-    static constexpr event_kind kind = event_kind::free_window;
+    static constexpr operation kind = operation::free_window;
     DCUDA_DEVICE static event_fields event(window win) { return {.window = win.id}; }
     DCUDA_DEVICE static void run(rank_state& state, window win) { free_window(state, win); }
 #if DCUDA_BACKEND_CPU
@@ -74,7 +74,7 @@ struct free_window_operation {
 };
 
 struct put_operation {
-    static constexpr event_kind kind = event_kind::put;
+    static constexpr operation kind = operation::put;
     DCUDA_DEVICE static event_fields event(window win, int target, std::size_t, std::size_t bytes, const void*) {
         return {.peer = target, .window = win.id, .bytes = bytes};
     }
@@ -91,7 +91,7 @@ struct put_operation {
 };
 
 struct put_notify_operation {
-    static constexpr event_kind kind = event_kind::put_notify;
+    static constexpr operation kind = operation::put_notify;
     DCUDA_DEVICE static event_fields event(window win, int target, std::size_t, std::size_t bytes, const void*,
                                            int tag) {
         return {.tag = tag, .peer = target, .window = win.id, .bytes = bytes};
@@ -109,7 +109,7 @@ struct put_notify_operation {
 };
 
 struct notify_operation {
-    static constexpr event_kind kind = event_kind::notify;
+    static constexpr operation kind = operation::notify;
     DCUDA_DEVICE static event_fields event(int target, communicator comm, int tag) {
         return {.tag = tag, .peer = target, .window = static_cast<std::uint32_t>(comm)};
     }
@@ -124,7 +124,7 @@ struct notify_operation {
 };
 
 struct wait_operation {
-    static constexpr event_kind kind = event_kind::wait;
+    static constexpr operation kind = operation::wait_notifications;
     DCUDA_DEVICE static event_fields event(int tag, int count) { return {.tag = tag, .peer = count}; }
     DCUDA_DEVICE static void run(rank_state& state, int tag, int count) { wait_notifications(state, tag, count); }
 #if DCUDA_BACKEND_CPU
@@ -133,7 +133,7 @@ struct wait_operation {
 };
 
 struct test_operation {
-    static constexpr event_kind kind = event_kind::test;
+    static constexpr operation kind = operation::test_notifications;
     DCUDA_DEVICE static event_fields event(int tag, int count) { return {.tag = tag, .peer = count}; }
     DCUDA_DEVICE static bool run(rank_state& state, int tag, int count) {
         return test_notifications(state, tag, count);
@@ -144,7 +144,7 @@ struct test_operation {
 };
 
 struct flush_operation {
-    static constexpr event_kind kind = event_kind::flush;
+    static constexpr operation kind = operation::flush;
     DCUDA_DEVICE static event_fields event(window win) { return {.window = win.id}; }
     DCUDA_DEVICE static void run(rank_state& state, window win) { flush(state, win); }
 #if DCUDA_BACKEND_CPU
@@ -152,31 +152,22 @@ struct flush_operation {
 #endif
 };
 
-struct start_timer_operation {
-    static constexpr event_kind kind = event_kind::timer;
+// The device's timers: start and stop.
+template <operation Kind, class Fields>
+struct timer_operation {
+    static constexpr operation kind = Kind;
     DCUDA_DEVICE static event_fields event() { return {}; }
-    DCUDA_DEVICE static void run(rank_state& state) { start_timer(state); }
+    DCUDA_DEVICE static void run(rank_state& state) { send_time<Fields>(state, Kind); }
 #if DCUDA_BACKEND_CPU
     static void check(rank_state& state) {
-        check::enter(state, collective::start_timer, device);
-        start_timer(state);
+        check::enter(state, {Kind, device});
+        run(state);
         check::leave(state);
     }
 #endif
 };
-
-struct stop_timer_operation {
-    static constexpr event_kind kind = event_kind::timer;
-    DCUDA_DEVICE static event_fields event() { return {}; }
-    DCUDA_DEVICE static void run(rank_state& state) { stop_timer(state); }
-#if DCUDA_BACKEND_CPU
-    static void check(rank_state& state) {
-        check::enter(state, collective::stop_timer, device);
-        stop_timer(state);
-        check::leave(state);
-    }
-#endif
-};
+using start_timer_operation = timer_operation<operation::start_timer, start_timer_fields>;
+using stop_timer_operation = timer_operation<operation::stop_timer, stop_timer_fields>;
 
 // --- Performing one -------------------------------------------------------------------------------------------------
 
@@ -203,9 +194,10 @@ template <class Operation, class... Arguments>
 DCUDA_COLD auto perform_profiled(shared_state shared, profiled_call, Arguments... arguments) {
     rank_state& state = shared.get();
     begin_operation(state);
-    if constexpr (Operation::kind == event_kind::test) { // an unsuccessful one is counted, and leaves no event
+    if constexpr (Operation::kind ==
+                  operation::test_notifications) { // an unsuccessful one is counted, and leaves no event
         const bool there = run_or_check<Operation>(state, arguments...);
-        if (exec::is_leader()) add_relaxed(&state.device.profiler.counters->tests, 1);
+        if (exec::is_leader()) count_operation(state, Operation::kind);
         if (there) end_operation<Operation::kind>(state, Operation::event(arguments...));
         return there;
     } else if constexpr (std::is_void_v<decltype(run_or_check<Operation>(state, arguments...))>) {

@@ -54,10 +54,7 @@ DCUDA_COLD void send_clock(shared_state shared) {
     rank_state& state = shared.get();
     if (!DCUDA_BACKEND_CUDA || state.device_rank != 0 || state.device.profiler.traced == 0) return;
     for (unsigned i = 0; i < 8; ++i) { // the quickest counts
-        const std::uint64_t now_ns = clock_ns();
-        send_command(exec::lead_access::alone(), state,
-                     command{{static_cast<std::uint32_t>(opcode::clock), state.device_rank, 0, 0,
-                              static_cast<std::uint32_t>(now_ns), static_cast<std::uint32_t>(now_ns >> 32)}});
+        send_command(exec::lead_access::alone(), state, make_command(state.device_rank, clock_fields{clock_ns()}));
         pause_ns(4000);
     }
 }
@@ -86,7 +83,7 @@ DCUDA_COLD void relate_clocks(shared_state shared, bool is_last) {
     if (is_last)
         send_clock(state);
     else if (DCUDA_BACKEND_CUDA && state.device.profiler.traced != 0)
-        store_event(state, {pair.ticks, 0, static_cast<std::uint32_t>(event_kind::clock),
+        store_event(state, {pair.ticks, 0, static_cast<std::uint32_t>(marker::clock),
                             static_cast<std::uint32_t>(pair.ns), static_cast<std::uint32_t>(pair.ns >> 32), 0, 0});
 }
 
@@ -116,7 +113,7 @@ DCUDA_DEVICE void begin_operation(rank_state& state) {
 }
 
 // Counts a put or a notification, and completes the event: which way it went, and to which world rank. One thread.
-template <event_kind Kind>
+template <operation Kind>
 DCUDA_DEVICE void count_message(rank_state& state, rank_counters& counters, trace_event& event, std::size_t bytes) {
     const endpoint& own = books_of(state);
     const target_entry& target = own.targets[own.doing.target];
@@ -127,15 +124,15 @@ DCUDA_DEVICE void count_message(rank_state& state, rank_counters& counters, trac
     path_counters& ways = path == event_path::network ? counters.network
                           : path == event_path::local ? counters.local
                                                       : counters.peer;
-    if (Kind == event_kind::notify) event.window = 0;
+    if (Kind == operation::notify) event.window = 0;
     event.peer = target.world_rank;
     event.kind |= static_cast<std::uint32_t>(path) << 8;
-    add_relaxed(Kind == event_kind::put          ? &ways.puts
-                : Kind == event_kind::put_notify ? &ways.notified_puts
-                                                 : &ways.notifications,
+    add_relaxed(Kind == operation::put          ? &ways.puts
+                : Kind == operation::put_notify ? &ways.notified_puts
+                                                : &ways.notifications,
                 1);
     if (bytes != 0) add_relaxed(&ways.bytes, bytes);
-    if (Kind == event_kind::put || path == event_path::network || way.queue == nullptr) return;
+    if (Kind == operation::put || path == event_path::network || way.queue == nullptr) return;
     if (own.doing.is_direct == 0) {
         event.kind |= event_through_mailbox;
         add_relaxed(&counters.through_mailbox, 1);
@@ -146,33 +143,9 @@ DCUDA_DEVICE void count_message(rank_state& state, rank_counters& counters, trac
     raise_relaxed(&counters.mailbox_packets, (way.sent.packets - (credit >> 16)) & 0xffff);
 }
 
-// The counters of how often and how long; null: none.
-struct operation_counters {
-    std::uint64_t* count;
-    std::uint64_t* ticks;
-};
-DCUDA_DEVICE operation_counters counters_of(event_kind kind, rank_counters& counters) {
-    switch (kind) {
-    case event_kind::put:
-    case event_kind::put_notify:
-    case event_kind::notify:
-        return {nullptr, &counters.put_ticks}; // counted by path
-    case event_kind::wait:
-        return {&counters.waits, &counters.wait_ticks};
-    case event_kind::flush:
-        return {&counters.flushes, &counters.flush_ticks};
-    case event_kind::barrier:
-        return {&counters.barriers, &counters.barrier_ticks};
-    case event_kind::init:
-    case event_kind::finish:
-        return {nullptr, &counters.barrier_ticks};
-    case event_kind::create_window:
-        return {&counters.windows, &counters.window_ticks};
-    case event_kind::free_window:
-        return {nullptr, &counters.window_ticks};
-    default:
-        return {nullptr, nullptr}; // test: counted by its caller; timer
-    }
+// One thread.
+DCUDA_DEVICE void count_operation(rank_state& state, operation kind) {
+    add_relaxed(&state.device.profiler.counters->operations[static_cast<unsigned>(kind)].count, 1);
 }
 
 // What an event says of its operation, beside its kind and time.
@@ -185,7 +158,7 @@ struct event_fields {
 
 // All threads of the rank, when the operation has ended.
 // PERF: the kind is known when this is compiled, since one thread's instructions are what an event costs.
-template <event_kind Kind>
+template <operation Kind>
 DCUDA_DEVICE void end_operation(rank_state& state, const event_fields& fields) {
     exec::align_turns(); // another thread may have acted for the rank
     if (exec::is_leader()) {
@@ -200,15 +173,15 @@ DCUDA_DEVICE void end_operation(rank_state& state, const event_fields& fields) {
                           static_cast<std::uint32_t>(fields.peer),
                           static_cast<std::uint32_t>(fields.bytes),
                           fields.window};
-        if constexpr (Kind == event_kind::put || Kind == event_kind::put_notify || Kind == event_kind::notify)
+        if constexpr (is_message<Kind>)
             count_message<Kind>(state, counters, event, fields.bytes);
+        else if constexpr (Kind != operation::test_notifications) // its caller counts all tests
+            count_operation(state, Kind);
         event.window = (event.window & 0xffff) | static_cast<std::uint32_t>(fields.bytes >> 32) << 16;
-        const operation_counters used = counters_of(Kind, counters);
-        if (used.count != nullptr) add_relaxed(used.count, 1);
-        if (used.ticks != nullptr) add_relaxed(used.ticks, ticks);
+        add_relaxed(&counters.operations[static_cast<unsigned>(Kind)].ticks, ticks);
         if (to.traced != 0) store_event(state, event);
-        if (Kind == event_kind::finish || now - own.doing.clock_at >= ticks_between_clock_samples)
-            exec::far(relate_clocks)(state, Kind == event_kind::finish);
+        if (Kind == operation::finish || now - own.doing.clock_at >= ticks_between_clock_samples)
+            exec::far(relate_clocks)(state, Kind == operation::finish);
     }
     exec::align_turns();
 }
@@ -222,14 +195,14 @@ DCUDA_COLD void begin_range(shared_state shared, const char* name, std::uint32_t
     if (state.device.profiler.traced == 0) return;
     const auto place = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(name));
     store_event(state,
-                {clock_ticks(), 0, static_cast<std::uint32_t>(event_kind::range_begin),
-                 static_cast<std::uint32_t>(place), number, static_cast<std::uint32_t>(place >> 32), length_and_flags});
+                {clock_ticks(), 0, static_cast<std::uint32_t>(marker::range_begin), static_cast<std::uint32_t>(place),
+                 number, static_cast<std::uint32_t>(place >> 32), length_and_flags});
 }
 
 DCUDA_COLD void end_range(shared_state shared) {
     rank_state& state = shared.get();
     if (state.device.profiler.traced == 0) return;
-    store_event(state, {clock_ticks(), 0, static_cast<std::uint32_t>(event_kind::range_end), 0, 0, 0, 0});
+    store_event(state, {clock_ticks(), 0, static_cast<std::uint32_t>(marker::range_end), 0, 0, 0, 0});
 }
 
 // From its construction to its end; rank::range.

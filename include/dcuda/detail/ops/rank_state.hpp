@@ -130,14 +130,14 @@ struct endpoint {
     std::uint32_t flushes;    // so far: the next message to each target releases what they completed
     std::uint32_t sent[2];    // messages so far, by `scope` of their targets
     std::uint32_t told[2];    // of unread_messages, what the last barrier by that scope has counted
-    std::uint32_t unsuccessful_tests; // tests for notifications that found too few
-    std::uint32_t networked;          // 1: puts went over the network since the last flush
-    std::uint32_t network_flushes;    // so far
-    std::uint64_t ring_head;          // commands that the host has taken, as last seen, all 64 bits
-    std::uint32_t generation[static_cast<unsigned>(collective::count)]; // of each collective operation
-    std::uint32_t epoch[barrier_kinds];                                 // of each barrier
-    std::uint32_t barrier_fills[barrier_kinds][2];                      // how often their words were full, by turn
-    std::uint32_t unread_seen[barrier_kinds][2][3];                     // upper halves of these words
+    std::uint32_t unsuccessful_tests;                     // tests for notifications that found too few
+    std::uint32_t networked;                              // 1: puts went over the network since the last flush
+    std::uint32_t network_flushes;                        // so far
+    std::uint64_t ring_head;                              // commands that the host has taken, as last seen, all 64 bits
+    std::uint32_t generation[collective::count];          // of each collective operation
+    std::uint32_t epoch[collective::barriers];            // of each barrier
+    std::uint32_t barrier_fills[collective::barriers][2]; // how often their words were full, by turn
+    std::uint32_t unread_seen[collective::barriers][2][3]; // upper halves of these words
     current_wait wait;
     current_operation doing;
 };
@@ -349,9 +349,9 @@ DCUDA_COLD bool has_not_ended(lone_thread leader, shared_state shared, std::uint
     if (++wait.calls % calls_per_publication == 0) {
         wait_record& record = state.device.waits[state.device_rank];
         if (wait.calls == calls_per_publication) count_as_new_wait(leader, state);
+        store_relaxed(&record.where, wait.where);
         store_relaxed(&record.detail, wait.detail);
-        store_relaxed(&record.expected,
-                      wait.kind == waiting::delivery ? static_cast<std::uint32_t>(wait.where) : wait.expected);
+        store_relaxed(&record.expected, wait.expected);
         store_relaxed(&record.seen, value);
         if (wait.kind == waiting::notifications) store_relaxed(&record.source, last_source(leader, state, wait.detail));
         if (is_profiled(state)) {
@@ -359,7 +359,7 @@ DCUDA_COLD bool has_not_ended(lone_thread leader, shared_state shared, std::uint
             store_relaxed(&record.since[0], static_cast<std::uint32_t>(begin));
             store_relaxed(&record.since[1], static_cast<std::uint32_t>(begin >> 32));
         }
-        store_relaxed(&record.what, static_cast<std::uint32_t>(wait.kind));
+        store_relaxed(&record.kind, wait.kind);
         store_relaxed(&record.heartbeat, load_relaxed(&record.heartbeat) + 1);
     }
     return true;
@@ -370,7 +370,9 @@ DCUDA_COLD bool is_overdue(lone_thread leader, shared_state shared) {
     rank_state& state = shared.get();
     current_wait& wait = state.own.of(leader).wait;
     const std::uint64_t bound_ns = state.device.wait_timeout_ns;
-    if (bound_ns == 0 || wait.where == operation::none) return false; // the kernel's start or end
+    // How long others take to start, and how long they work after this rank is done, is nothing that the user's bound
+    // on waits is about.
+    if (bound_ns == 0 || wait.where == operation::init || wait.where == operation::finish) return false;
     const std::uint64_t now_ns = clock_ns();
     if (wait.start_ns == 0) wait.start_ns = now_ns;
     if (now_ns - wait.start_ns < bound_ns) return false;
@@ -389,7 +391,7 @@ DCUDA_COLD bool keep_waiting(lone_thread leader, shared_state shared, std::uint3
 // The wait is over. Only a wait that was published takes it back. The leader.
 DCUDA_DEVICE void end_wait(lone_thread leader, rank_state& state) {
     if (state.own.of(leader).wait.calls < calls_per_publication) return;
-    store_relaxed(&state.device.waits[state.device_rank].what, static_cast<std::uint32_t>(waiting::no));
+    store_relaxed(&state.device.waits[state.device_rank].kind, waiting::no);
 }
 
 // Waits until ready(value) accepts the word's value. False if the run ended: `keep` has said so. The leader.
@@ -445,7 +447,7 @@ DCUDA_DEVICE bool take_tickets(lone_thread leader, rank_state& state, std::uint3
             ring_head = first - static_cast<std::uint32_t>(ticket - head);
             return end - ring_head <= ring_capacity;
         },
-        waiting::ring_space, operation::collective, 0,
+        waiting::ring_space, operation::none, 0,
         [](lone_thread asking, rank_state& own, std::uint32_t value) {
             return keep_waiting_for_host(asking, own, value);
         });
@@ -464,7 +466,8 @@ DCUDA_COLD bool send_command(lone_thread leader, shared_state shared, const comm
     if (!take_tickets(leader, state, 1, ticket)) return false;
     packet* slot = ring_slot(state, ticket);
     for (unsigned part = 0; part < packets_per_command; ++part) {
-        const std::uint32_t* words = cmd.words + 3 * part;
+        std::uint32_t words[3];
+        memcpy(words, reinterpret_cast<const std::byte*>(&cmd) + part * sizeof words, sizeof words);
         store_packet<order_tag::command_publish>(slot + part, words[0], words[1], words[2], ticket + 1);
     }
     return true;
@@ -477,11 +480,7 @@ DCUDA_COLD void report_fault(lone_thread leader, shared_state shared, fault kind
     store_relaxed(&state.ended, 1);
     exec::far(send_command)(
         leader, state,
-        command{{static_cast<std::uint32_t>(opcode::fault), state.device_rank, static_cast<std::uint32_t>(kind),
-                 static_cast<std::uint32_t>(where), window_id, target, static_cast<std::uint32_t>(offset),
-                 static_cast<std::uint32_t>(offset >> 32), static_cast<std::uint32_t>(bytes),
-                 static_cast<std::uint32_t>(bytes >> 32), static_cast<std::uint32_t>(limit),
-                 static_cast<std::uint32_t>(limit >> 32)}});
+        make_command(state.device_rank, fault_fields{kind, where, window_id, target, offset, bytes, limit}));
     store_relaxed(state.device.aborted, 1);
 }
 

@@ -408,9 +408,8 @@ DCUDA_COLD void report_unconsumed(lead_warp warp, shared_state shared) {
         tags += bits_in(hits);
     }
     if (tags != 0 && warp.leads())
-        send_command(
-            exec::lead_access::alone(), state,
-            command{{static_cast<std::uint32_t>(opcode::unconsumed), state.device_rank, 0, 0, count, first, tags}});
+        send_command(exec::lead_access::alone(), state,
+                     make_command(state.device_rank, unconsumed_fields{count, first, tags}));
 }
 
 // All threads of the rank.

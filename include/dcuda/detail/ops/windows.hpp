@@ -26,7 +26,7 @@ DCUDA_DEVICE bool open_on_host(lone_thread leader, rank_state& state, std::uint3
     const device_context& device = state.device;
     // Only the last rank to arrive gets here, so the reply is to this question.
     const std::uint32_t before = load_relaxed(device.reply);
-    const command question{{static_cast<std::uint32_t>(opcode::create_window), state.device_rank, slot}};
+    const command question = make_command(state.device_rank, create_window_fields{slot});
     if (!send_command(leader, state, question)) return false;
     // ORDER reply-publish -> reply-observe: the host has written the slot's entries before it writes the reply.
     return wait_for_word<order_tag::reply_observe>(
@@ -52,8 +52,7 @@ DCUDA_COLD bool open_window(lone_thread leader, shared_state shared, communicato
     bool opened = !full;
     // All processes ask, also those without a free slot: all get the window, or none does.
     if (ask_host && !open_on_host(leader, state, index, opened)) return false;
-    if (!ask_host && full)
-        send_command(leader, state, command{{static_cast<std::uint32_t>(opcode::windows_full), state.device_rank}});
+    if (!ask_host && full) send_command(leader, state, make_command(state.device_rank, windows_full_fields{}));
     entries = !ask_host && !full ? device.ranks_per_device : 0;
     std::uint32_t id = 0;
     if (opened && !full) {
@@ -86,7 +85,7 @@ DCUDA_COLD window create_window(shared_state shared, communicator comm, void* ba
         device.exports[state.device_rank] =
             window_entry{place, bytes | (kind == window_kind::direct ? window_is_direct : 0), place};
     });
-    arrive_and_run(state, collective::create_window, operation::create_window, [&] {
+    arrive_and_run(state, {operation::create_window, communicator::device}, [&] {
         return exec::decide(state.decision, [&](const lead_warp& warp) {
                    std::uint32_t index = 0, entries = 0;
                    const bool going =
@@ -109,17 +108,16 @@ DCUDA_COLD void free_window(shared_state shared, window win) {
 #if DCUDA_CHECKS
     if (!win || slot.id != win.id) report_and_leave(state, fault::window, operation::free_window, win.id, 0, 0, 0);
 #endif
-    const auto comm = static_cast<communicator>(slot.comm);
     exec::leader_then_sync([&](lone_thread leader) {
         for (std::uint64_t& key : state.own.of(leader).target_keys)
             if (key >> 32 == win.id) key = 0;
     });
-    const collective kind = comm == world ? collective::free_window : collective::free_window_device;
+    const collective where{operation::free_window, static_cast<communicator>(slot.comm)};
 #if DCUDA_BACKEND_CPU
     if (!check::is_on(state))
 #endif
-        cross_barrier(state, kind, comm);
-    arrive_and_run(state, kind, operation::free_window, [&] {
+        cross_barrier(state, where);
+    arrive_and_run(state, where, [&] {
         exec::leader_then_sync([&](lone_thread) { state.device.windows[(win.id & 0xffff) - 1].id = 0; });
         return true;
     });
@@ -129,20 +127,16 @@ DCUDA_COLD void free_window(shared_state shared, window win) {
 
 // The host takes the time when the command arrives; both commands take the same way, so the difference is right. On the
 // CPU backend the rank has the CPU's clock itself.
-DCUDA_COLD void send_time(shared_state shared, collective kind, opcode code) {
+template <class Fields>
+DCUDA_COLD void send_time(shared_state shared, operation kind) {
     rank_state& state = shared.get();
-    arrive_and_run(state, kind, operation::collective, [&] {
+    arrive_and_run(state, {kind, device}, [&] {
         exec::leader_then_sync([&](lone_thread leader) {
-            const std::uint64_t now_ns = DCUDA_BACKEND_CPU ? clock_ns() : 0;
             send_command(leader, state,
-                         command{{static_cast<std::uint32_t>(code), state.device_rank,
-                                  static_cast<std::uint32_t>(now_ns), static_cast<std::uint32_t>(now_ns >> 32)}});
+                         make_command(state.device_rank, Fields{DCUDA_BACKEND_CPU ? clock_ns() : std::uint64_t{0}}));
         });
         return true;
     });
 }
-
-DCUDA_DEVICE void start_timer(rank_state& state) { send_time(state, collective::start_timer, opcode::start_timer); }
-DCUDA_DEVICE void stop_timer(rank_state& state) { send_time(state, collective::stop_timer, opcode::stop_timer); }
 
 } // namespace dcuda::detail

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "dcuda/config.hpp"
 
@@ -425,6 +426,13 @@ DCUDA_DEVICE bool poll(scope s, const Word* word, const Ready& ready, const Keep
 #else
     return false; // nvcc's host pass: never called
 #endif
+}
+
+// Of an enumeration: it is stored as the word that it is.
+template <class Enum, class = std::enable_if_t<std::is_enum_v<Enum>>>
+DCUDA_DEVICE void store_relaxed(Enum* word, Enum value) {
+    static_assert(sizeof(Enum) == sizeof(std::uint32_t));
+    store_relaxed(reinterpret_cast<std::uint32_t*>(word), static_cast<std::uint32_t>(value));
 }
 
 enum class poll_result { nothing, something, all };

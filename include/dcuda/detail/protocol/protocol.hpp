@@ -8,7 +8,9 @@
 #include <initializer_list>
 
 #include "dcuda/detail/exec/launch.hpp"
+#include "dcuda/detail/protocol/command.hpp"
 #include "dcuda/detail/protocol/memory.hpp"
+#include "dcuda/detail/protocol/operation.hpp"
 
 namespace dcuda::detail {
 
@@ -44,23 +46,6 @@ struct window_slot {
     std::uint32_t rank_count;
     std::uint32_t uses;
 };
-
-// The collective operations of a device's ranks. Each has its own words, so that ranks that meet in different ones
-// wait (and the watchdog names both) instead of taking each other for partners. The first six are barriers.
-enum class collective : std::uint32_t {
-    init,
-    finish,
-    barrier_world,
-    barrier_device,
-    free_window,        // of a window of the world
-    free_window_device, // of the device
-    create_window,
-    start_timer,
-    stop_timer,
-    count,
-};
-
-inline constexpr std::uint32_t barrier_kinds = 6;
 
 // Meeting point of a device's ranks. home: device memory, a cache line each.
 struct alignas(128) collective_barrier {
@@ -198,10 +183,12 @@ enum class waiting : std::uint32_t {
     delivery, // that a target takes messages out of its mailbox
     done,
 };
+// Words of 32 bits.
 struct alignas(8) wait_record {
-    std::uint32_t what;      // a `waiting`
-    std::uint32_t detail;    // tag, or a `collective`, or the world rank waited for
-    std::uint32_t expected;  // notifications waited for; delivery: the `operation` that waits
+    waiting kind;
+    operation where;         // the operation that waits
+    std::uint32_t detail;    // tag, or the communicator of a collective operation, or the world rank waited for
+    std::uint32_t expected;  // notifications waited for
     std::uint32_t seen;      // of these, arrived
     std::uint32_t epoch;     // number of long waits so far
     std::uint32_t heartbeat; // advances whenever the rank has polled again without success
@@ -211,66 +198,6 @@ struct alignas(8) wait_record {
 };
 inline constexpr std::uint32_t no_source = 0; // nobody has sent one
 inline constexpr std::uint32_t unknown_source = UINT32_MAX;
-
-// A command of a rank to its host: twelve words in four packets. home: pinned host memory.
-enum class opcode : std::uint32_t {
-    none,
-    fault,
-    create_window,
-    windows_full,
-    start_timer,
-    stop_timer,
-    log,
-    send,    // a put or a notification over the network
-    flush,   // [2] number of the flush of this rank
-    barrier, // of the processes: [2] number, [3] the `collective`, [4] 1: messages are unread
-    clock,   // of a profiled run: [4..5] the device's clock when the command was sent
-    // At its end the rank has not waited for: [4] notifications with tag [5], the first of [6] tags.
-    unconsumed,
-};
-inline constexpr std::size_t command_words = 12;
-inline constexpr std::size_t packets_per_command = 4;
-inline constexpr std::uint32_t command_bytes = command_words * sizeof(std::uint32_t);
-struct command {
-    std::uint32_t words[command_words]; // [0] opcode, [1] rank on its device, the rest by opcode
-};
-inline constexpr std::uint32_t ring_capacity = 16384; // commands; a power of two, so that tickets may wrap around
-
-// Words 2.. of `send`: [2] target (world rank), [3] tag or no_tag, [4..5] place of the payload, as the target addresses
-// it, [6] its bytes, in the upper half [7] of them or `in_ring`; then the payload: a little of it in packets, the first
-// bytes in [8..11], the others in the commands that follow; more of it where the ring's payload has the place of this
-// command and those that follow; or [8..9] its address, from which the host reads it.
-inline constexpr std::uint32_t no_tag = UINT32_MAX;
-inline constexpr std::uint32_t in_ring = UINT32_MAX;
-inline constexpr std::uint32_t first_ring_bytes = 16;
-inline constexpr std::uint32_t max_packet_bytes =
-    first_ring_bytes + 15 * command_bytes;              // two for each thread of a warp
-inline constexpr std::uint32_t payload_slot_bytes = 64; // of each command
-inline constexpr std::uint32_t max_ring_bytes = 32768;
-DCUDA_HOST_DEVICE constexpr std::uint32_t commands_for(std::uint32_t ring_bytes) {
-    if (ring_bytes > max_packet_bytes) return (ring_bytes + payload_slot_bytes - 1) / payload_slot_bytes;
-    return ring_bytes <= first_ring_bytes ? 1 : 1 + (ring_bytes - first_ring_bytes + command_bytes - 1) / command_bytes;
-}
-
-// Words 2.. of a log command: [2] kind, [3] bytes, [4..11] content.
-enum class log_item : std::uint32_t { text, integer, unsigned_integer, real, character, pointer, end };
-inline constexpr std::uint32_t log_text_bytes = 32;
-
-// Words 2.. of a fault: [2] kind, [3] operation, [4] window, [5] target, [6..7] offset, [8..9] bytes or
-// expected/seen, [10..11] limit.
-enum class fault : std::uint32_t { none, bounds, rank, tag, window, count, communicator, memory, timeout, protocol };
-enum class operation : std::uint32_t {
-    none,
-    put,
-    put_notify,
-    notify,
-    wait_notifications,
-    test_notifications,
-    flush,
-    create_window,
-    free_window,
-    collective,
-};
 
 struct command_ring {
     packet* slots;       // writers: the device's ranks; reader: the host; home: pinned host memory
@@ -309,30 +236,17 @@ struct network_view {
     std::uint32_t ring_bytes; // puts up to this size take their payload through the command ring
     std::uint32_t*
         flushed;        // [local rank]: number of its last flush that is complete; writer: the host; reader: the rank
-    std::uint32_t* met; // [collective, of barrier_kinds]: twice the number of the last barrier of all processes, and
+    std::uint32_t* met; // [collective, of barriers]: twice the number of the last barrier of all processes, and
                         // 1 if messages were unread anywhere; writer: the host; reader: rank 0 of the device
 };
 
 // --- Observed runs: traced (DCUDA_TRACE), counted (DCUDA_STATS) or both --------------------------------------------
 
-enum class event_kind : std::uint32_t {
-    none,
-    init, // the rank's constructor; `window` is the multiprocessor's number
-    finish,
-    put,
-    put_notify,
-    notify,
-    wait,
-    test, // that was successful
-    flush,
-    barrier,
-    create_window,
-    free_window,
-    timer,
-    range_begin,
+// What a profiled run writes among the events of operations, in the place of the operation.
+enum class marker : std::uint32_t {
+    range_begin = 0x80,
     range_end,
     clock, // both clocks of the device at one moment
-    count,
 };
 
 // Which way a message went.
@@ -342,10 +256,10 @@ inline constexpr std::uint32_t event_through_mailbox = 1u << 15; // beside the p
 // One operation of a rank. writer: the rank, at the operation's end; reader: the host, after the kernel; home: device
 // memory, a ring for each rank.
 struct alignas(32) trace_event {
-    std::uint64_t begin; // ticks
-    std::uint32_t ticks; // that it took, lower half
-    std::uint32_t
-        kind; // bits 0-7: event_kind, 8-14: event_path, 15: event_through_mailbox, 16-31: 16 more bits of the ticks
+    std::uint64_t begin;  // ticks
+    std::uint32_t ticks;  // that it took, lower half
+    std::uint32_t kind;   // bits 0-7: operation or marker, 8-14: event_path, 15: event_through_mailbox, 16-31: 16 more
+                          // bits of the ticks
     std::uint32_t tag;    // or the communicator; clock, lower half; of a range's name the address, lower half
     std::uint32_t peer;   // target (world rank), or notifications waited for; clock, upper half; a range's number
     std::uint32_t bytes;  // lower half; of a range's name the address, upper half
@@ -366,15 +280,19 @@ struct path_counters {
     std::uint64_t bytes;                              // of both kinds of puts
 };
 
+// How often an operation ended, and the time in it. Messages are counted by path instead.
+struct operation_counters {
+    std::uint64_t count, ticks;
+};
+
 // What a rank has done in this run. writer: the rank, with relaxed additions and stores; reader: the host, at any time;
 // home: device memory.
 struct alignas(64) rank_counters {
     path_counters local, peer, network;
     std::uint64_t through_mailbox; // of the notified puts and notifications those that went as messages
-    std::uint64_t waits, tests, flushes, barriers, windows;
-    std::uint64_t put_ticks, wait_ticks, flush_ticks, barrier_ticks, window_ticks; // spent in them
-    std::uint64_t ring_full_ticks;                   // of all that: waiting for space in the command ring,
-    std::uint64_t mailbox_full_ticks;                // or that a target takes messages out of its mailbox
+    operation_counters operations[operation_count];
+    std::uint64_t ring_full_ticks;    // of the time in operations: waiting for space in the command ring,
+    std::uint64_t mailbox_full_ticks; // or that a target takes messages out of its mailbox
     std::uint64_t mailbox_messages, mailbox_packets; // most that were under way in one queue, as its source knew
     std::uint64_t events;                            // written to the ring of events
     clock_pair first, last;                          // first and last sample of the clocks

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Commands of a rank to its host, through the device's ring of commands: twelve words in four packets.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "dcuda/detail/exec/launch.hpp"
+#include "dcuda/detail/protocol/operation.hpp"
+
+namespace dcuda::detail {
+
+enum class opcode : std::uint32_t {
+    none,
+    fault,
+    create_window,
+    windows_full,
+    start_timer,
+    stop_timer,
+    log,
+    send,
+    flush,
+    barrier,
+    clock,
+    unconsumed,
+};
+
+inline constexpr std::size_t command_words = 12;
+inline constexpr std::size_t packets_per_command = 4;
+inline constexpr std::uint32_t command_bytes = command_words * sizeof(std::uint32_t);
+inline constexpr std::uint32_t ring_capacity = 16384; // commands; a power of two, so that tickets may wrap around
+
+// As it lies in the ring: its head, and the fields of one of the records below.
+struct alignas(8) command {
+    opcode code;
+    std::uint32_t rank; // on its device
+    std::uint32_t fields[command_words - 2];
+};
+static_assert(sizeof(command) == command_bytes);
+
+// --- The fields of each command -------------------------------------------------------------------------------------
+// They follow a head of 8 bytes, so 64-bit fields are aligned there as they are here.
+
+enum class fault : std::uint32_t { none, bounds, rank, tag, window, count, communicator, memory, timeout, protocol };
+
+// A rank broke a rule, or its bound on waits was reached: the run ends.
+struct fault_fields {
+    static constexpr opcode code = opcode::fault;
+    fault kind;
+    operation where;
+    std::uint32_t window; // its id; of a timeout: a `waiting`
+    std::uint32_t target; // world rank, tag or communicator; of a timeout: wait_record::detail
+    std::uint64_t offset; // in the window; of a timeout: what has come
+    std::uint64_t bytes;  // of a timeout: what was waited for
+    std::uint64_t limit;  // that was exceeded
+};
+
+// To open the window in this slot with the ranks of the other processes.
+struct create_window_fields {
+    static constexpr opcode code = opcode::create_window;
+    std::uint32_t slot;
+};
+struct windows_full_fields {
+    static constexpr opcode code = opcode::windows_full;
+};
+
+struct start_timer_fields {
+    static constexpr opcode code = opcode::start_timer;
+    std::uint64_t now_ns; // 0: the host takes the time when the command arrives
+};
+struct stop_timer_fields {
+    static constexpr opcode code = opcode::stop_timer;
+    std::uint64_t now_ns;
+};
+
+// A part of a line that a rank logs.
+enum class log_item : std::uint32_t { text, integer, unsigned_integer, real, character, pointer, end };
+inline constexpr std::uint32_t log_text_bytes = 32;
+struct log_fields {
+    static constexpr opcode code = opcode::log;
+    log_item kind;
+    std::uint32_t bytes;
+    alignas(8) std::byte content[log_text_bytes];
+};
+
+// A put or a notification over the network. Its payload: a little of it in packets, the first bytes in `payload`, the
+// others in the commands that follow; more of it where the ring's payload has the place of this command and those that
+// follow; or its address in `payload`, from which the host reads it.
+struct send_fields {
+    static constexpr opcode code = opcode::send;
+    std::uint32_t target;  // world rank
+    std::uint32_t tag;     // or no_tag
+    std::uint64_t address; // of the payload, as the target addresses it
+    std::uint32_t bytes;
+    std::uint32_t more_bytes; // upper half; or in_ring
+    std::uint32_t payload[4];
+};
+inline constexpr std::uint32_t no_tag = UINT32_MAX;
+inline constexpr std::uint32_t in_ring = UINT32_MAX;
+inline constexpr std::uint32_t first_ring_bytes = 16;
+inline constexpr std::uint32_t max_packet_bytes =
+    first_ring_bytes + 15 * command_bytes;              // two for each thread of a warp
+inline constexpr std::uint32_t payload_slot_bytes = 64; // of each command
+inline constexpr std::uint32_t max_ring_bytes = 32768;
+DCUDA_HOST_DEVICE constexpr std::uint32_t commands_for(std::uint32_t ring_bytes) {
+    if (ring_bytes > max_packet_bytes) return (ring_bytes + payload_slot_bytes - 1) / payload_slot_bytes;
+    return ring_bytes <= first_ring_bytes ? 1 : 1 + (ring_bytes - first_ring_bytes + command_bytes - 1) / command_bytes;
+}
+
+// To say when all that the rank has sent over the network has arrived.
+struct flush_fields {
+    static constexpr opcode code = opcode::flush;
+    std::uint32_t number; // of this rank's flush
+};
+
+// That all ranks of the device have come to a barrier of the world, which the processes meet for.
+struct barrier_fields {
+    static constexpr opcode code = opcode::barrier;
+    std::uint32_t number;
+    std::uint32_t place;  // collective::index()
+    std::uint32_t unread; // 1: messages are unread
+};
+
+// Of a profiled run.
+struct clock_fields {
+    static constexpr opcode code = opcode::clock;
+    std::uint64_t now_ns; // the device's clock when the command was sent
+};
+
+// At its end the rank has not waited for so many notifications with a tag.
+struct unconsumed_fields {
+    static constexpr opcode code = opcode::unconsumed;
+    std::uint32_t count, tag;
+    std::uint32_t tags; // of how many tags there are some; `tag` is the first
+};
+
+template <class Fields>
+DCUDA_HOST_DEVICE command make_command(std::uint32_t rank, const Fields& fields) {
+    static_assert(sizeof(Fields) <= sizeof(command::fields) && alignof(Fields) <= alignof(command));
+    command result{Fields::code, rank, {}};
+    if constexpr (!std::is_empty_v<Fields>) __builtin_memcpy(result.fields, &fields, sizeof fields);
+    return result;
+}
+
+// The fields of a command that is one of these.
+template <class Fields>
+Fields fields_of(const command& from) {
+    Fields fields;
+    __builtin_memcpy(&fields, from.fields, sizeof fields);
+    return fields;
+}
+
+} // namespace dcuda::detail

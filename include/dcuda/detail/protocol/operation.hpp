@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The operations of a rank: the one table of them. Faults, waits, events of profiled runs and the protocol checker name
+// an operation by this enumeration, and what they say of it comes from its row.
+#pragma once
+
+#include <cstdint>
+
+#include "dcuda/detail/exec/launch.hpp"
+#include "dcuda/types.hpp"
+
+namespace dcuda::detail {
+
+enum class operation : std::uint32_t {
+    none,
+    init,   // the rank's constructor
+    finish, // its destructor
+    put,
+    put_notify,
+    notify,
+    wait_notifications,
+    test_notifications, // an event only if it was successful
+    flush,
+    barrier,
+    create_window,
+    free_window,
+    start_timer,
+    stop_timer,
+    count,
+};
+
+// By which a timeline is summed up.
+enum class activity : std::uint32_t { computing, putting, waiting, collective };
+
+// What the event of an operation says, beside its time.
+namespace operand {
+enum : std::uint32_t {
+    target = 1, // and the path to it
+    tag = 2,
+    count = 4,
+    bytes = 8,
+    window = 16,
+    communicator = 32,
+    multiprocessor = 64,
+};
+}
+
+struct operation_traits {
+    const char* name; // as programs write it
+    activity kind;
+    std::uint32_t operands;
+};
+
+// In the order of the enumeration.
+inline constexpr operation_traits operation_table[] = {
+    {"an operation", activity::computing, 0},
+    {"init", activity::collective, operand::multiprocessor},
+    {"finish", activity::collective, 0},
+    {"put", activity::putting, operand::target | operand::bytes | operand::window},
+    {"put_notify", activity::putting, operand::target | operand::tag | operand::bytes | operand::window},
+    {"notify", activity::putting, operand::target | operand::tag},
+    {"wait_notifications", activity::waiting, operand::tag | operand::count},
+    {"test_notifications", activity::waiting, operand::tag | operand::count},
+    {"flush", activity::putting, operand::window},
+    {"barrier", activity::collective, operand::communicator},
+    {"create_window", activity::collective, operand::bytes | operand::communicator},
+    {"free_window", activity::collective, operand::window},
+    {"start_timer", activity::collective, 0},
+    {"stop_timer", activity::collective, 0},
+};
+inline constexpr std::size_t operation_count = static_cast<std::size_t>(operation::count);
+static_assert(sizeof operation_table == operation_count * sizeof(operation_traits));
+
+// A row, for the host: what the device gives may be no operation.
+inline const operation_traits& traits_of(operation kind) {
+    return operation_table[kind < operation::count ? static_cast<std::size_t>(kind) : 0];
+}
+
+// For device code, which knows the operation when it is compiled: whether it names a target.
+template <operation Kind>
+inline constexpr bool is_message = (operation_table[static_cast<std::size_t>(Kind)].operands & operand::target) != 0;
+
+inline constexpr std::uint32_t communicator_count = 2; // world and device
+
+// Where ranks meet: in an operation that all ranks of a communicator call. Each place has its own words, so that ranks
+// that meet in different ones wait (and the watchdog names both) instead of taking each other for partners. The start
+// and the end of the kernel, barriers and free_window are barriers; the others are of the device's ranks, whatever
+// communicator a window has.
+struct collective {
+    operation kind;
+    communicator comm;
+
+    static constexpr std::uint32_t barriers = 2 + 2 * communicator_count;
+    static constexpr std::uint32_t count = barriers + 3;
+
+    DCUDA_HOST_DEVICE constexpr std::uint32_t index() const {
+        return kind == operation::init            ? 0
+               : kind == operation::finish        ? 1
+               : kind == operation::create_window ? barriers
+               : kind == operation::start_timer   ? barriers + 1
+               : kind == operation::stop_timer
+                   ? barriers + 2
+                   : 2 + 2 * static_cast<std::uint32_t>(comm) + (kind == operation::free_window ? 1 : 0);
+    }
+    friend bool operator==(const collective&, const collective&) = default;
+};
+
+// As users know it. For the host.
+inline const char* name_of(const collective& where) {
+    switch (where.kind) {
+    case operation::init:
+        return "the start of the kernel";
+    case operation::finish:
+        return "the end of the kernel";
+    case operation::barrier:
+        return where.comm == world ? "barrier(world)" : "barrier(device)";
+    default:
+        return traits_of(where.kind).name;
+    }
+}
+
+} // namespace dcuda::detail

@@ -37,6 +37,16 @@ endif()
 if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE)
     set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
 endif()
+# CMake's own error names neither nvcc nor the backend that does without.
+if(DCUDA_BACKEND STREQUAL "cuda" AND NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+    find_program(DCUDA_NVCC nvcc)
+    mark_as_advanced(DCUDA_NVCC)
+    if(NOT DCUDA_NVCC)
+        message(FATAL_ERROR "The cuda backend needs nvcc, which is not on the PATH. Install the CUDA toolkit and put its bin "
+                            "directory on the PATH, or set CUDACXX to nvcc's path. Without it there is the CPU backend: "
+                            "cmake --preset cpu")
+    endif()
+endif()
 if(DCUDA_BACKEND STREQUAL "cuda" AND NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
     # Machine code for A100 and H100/H200, and PTX of the newest for what comes after.
     set(CMAKE_CUDA_ARCHITECTURES "80-real;90" CACHE STRING "GPU architectures")

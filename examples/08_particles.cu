@@ -48,14 +48,11 @@ __host__ __device__ void move(particle& p, double height) {
 // --- The kernel ------------------------------------------------------------------------------------------------------
 
 struct list {
-    int count, lost; // lost: found no room
+    int count;
     particle items[capacity];
 
     __host__ __device__ void add(const particle& p) {
-        if (count < capacity)
-            items[count++] = p;
-        else
-            ++lost;
+        if (count < capacity) items[count++] = p; // else it is missed at the end
     }
 };
 
@@ -161,13 +158,11 @@ int main(int argc, char** argv) try {
         const int rank = std::min(static_cast<int>(p.at[1]), job.rank_count - 1) - job.rank_start;
         if (rank < 0 || rank >= job.rank_responsible) continue; // another process's
         const list& own = segments[rank].own;
-        wrong += std::count_if(own.items, own.items + own.count,
-                               [&](const particle& is) {
-                                   return is.number == p.number && std::abs(is.at[0] - p.at[0]) <= tolerance &&
-                                          std::abs(is.at[1] - p.at[1]) <= tolerance;
-                               }) == 1
-                     ? 0
-                     : 1;
+        const auto matches = [&](const particle& found) {
+            return found.number == p.number && std::abs(found.at[0] - p.at[0]) <= tolerance &&
+                   std::abs(found.at[1] - p.at[1]) <= tolerance;
+        };
+        if (std::none_of(own.items, own.items + own.count, matches)) ++wrong;
     }
     if (wrong != 0) {
         std::fprintf(stderr, "08_particles: %d particles of process %d are wrong or lost\n", wrong, job.process_index);

@@ -1,5 +1,6 @@
 # make demo   build dCUDA, smooth the terrain of data/ on several devices, picture in demo/
 # make test   build and run the tests
+# make install PREFIX=DIR   build without debug information and install, by default in /usr/local
 # make bench  build and run the benchmarks
 # make docs   build the documentation's site in build/site
 # make clean
@@ -13,15 +14,14 @@ PROCESSES ?= $(if $(filter cuda,$(BACKEND)),$(shell echo $$(( $(GPUS) < 4 ? $(GP
 BUILD := build/$(BACKEND)
 # Compilers at a time: no more than cores and memory allow.
 JOBS ?= $(shell scripts/build_jobs.sh)
+PREFIX ?= /usr/local
+# Many files in one: a fresh build takes a quarter of the time. Who changes files builds by the presets.
+UNITY := -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=0
 
-# Ninja where there is one. A build directory keeps the generator that it was made with.
-ifneq ($(shell command -v ninja),)
-ifeq ($(wildcard $(BUILD)/CMakeCache.txt),)
-export CMAKE_GENERATOR := Ninja
-endif
-endif
+# $(call generator,FOLDER): Ninja where there is one. A build directory keeps the generator that it was made with.
+generator = $(if $(wildcard $(1)/CMakeCache.txt)$(CMAKE_GENERATOR),,$(if $(shell command -v ninja),-G Ninja))
 
-.PHONY: demo test bench docs clean dependencies configure
+.PHONY: demo test install bench docs clean dependencies configure
 
 demo: configure
 	@echo "Building the library and one program, $(JOBS) compilers at a time: about a minute on two cores."
@@ -35,15 +35,23 @@ test: configure
 	cmake --build $(BUILD) --parallel $(JOBS)
 	scripts/run_tests.sh $(BUILD)
 
+# Examples are installed as sources.
+install: dependencies
+	@echo "Building library, tools, benchmarks and case studies, $(JOBS) compilers at a time: about three minutes on two cores."
+	cmake --preset $(BACKEND) -B $(BUILD)-install $(call generator,$(BUILD)-install) -DCMAKE_BUILD_TYPE=Release \
+		-DDCUDA_WERROR=OFF -DDCUDA_BUILD_TESTS=OFF -DDCUDA_BUILD_EXAMPLES=OFF $(UNITY)
+	cmake --build $(BUILD)-install --parallel $(JOBS)
+	prefix=$$(realpath -m $(PREFIX)) && cmake --install $(BUILD)-install --strip --prefix "$$prefix" >/dev/null && \
+		du -sh "$(DESTDIR)$$prefix" && echo "To use it: export PATH=$$prefix/bin:$$prefix/libexec/dcuda:\$$PATH"
+
 bench: configure
 	cmake --build $(BUILD) --parallel $(JOBS) --target bench
 
 docs:
 	scripts/build_docs.sh
 
-# Many files in one: a fresh build takes a quarter of the time. Who changes files builds by the presets.
 configure: dependencies
-	cmake --preset $(BACKEND) -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=0
+	cmake --preset $(BACKEND) $(call generator,$(BUILD)) $(UNITY)
 
 dependencies:
 	@DEPENDENCIES=$(DEPENDENCIES) scripts/install_dependencies.sh $(BACKEND)

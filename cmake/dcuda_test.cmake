@@ -4,7 +4,8 @@
 #
 # One GoogleTest program, run once for each number of processes (under dcuda-run; default: alone, without it) and each
 # number of ranks per device (default: the program's own). Names: <name>, <name>.p4, <name>.p4.r8. A program that ends
-# with 77 counts as skipped. RANKS arrives as DCUDA_RANKS_PER_DEVICE. HOST_ONLY: it runs nothing on a GPU.
+# with 77 counts as skipped. RANKS arrives as DCUDA_RANKS_PER_DEVICE. HOST_ONLY: it runs nothing on a GPU; without
+# DCUDA_HOST_TESTS it is not built with everything.
 function(dcuda_add_test name)
     cmake_parse_arguments(PARSE_ARGV 1 arg "HOST_ONLY" "TIMEOUT" "SOURCES;PROCESSES;RANKS;LABELS;LIBRARIES;ARGUMENTS")
     if(arg_UNPARSED_ARGUMENTS OR NOT arg_SOURCES)
@@ -14,6 +15,9 @@ function(dcuda_add_test name)
     set(host_only "")
     if(arg_HOST_ONLY)
         set(host_only HOST_ONLY)
+        if(NOT DCUDA_HOST_TESTS)
+            set_target_properties(test_${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+        endif()
     endif()
     dcuda_register_test(
         ${name} ${host_only} COMMAND $<TARGET_FILE:test_${name}> ${arg_ARGUMENTS} PROCESSES ${arg_PROCESSES} RANKS ${arg_RANKS}

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Fuzzes what reads the words of others (tests/fuzz): files, the control plane, what arrives over a network, the environment.
+# Fuzzes what reads the words of others (tests/faults/fuzz): files, the control plane, what arrives over a network, the
+# environment.
 #
 #   scripts/fuzz.sh [--build-only] [SECONDS] [TARGET...]
 #
-# Each target runs for so many seconds (default 10), several at a time, from the inputs in tests/fuzz/corpus and those that earlier
+# Each target runs for so many seconds (default 10), several at a time, from the inputs in tests/faults/fuzz/corpus and those that earlier
 # runs have found (build/cpu-fuzz/corpus). What ends a target badly stays in build/cpu-fuzz/found, with a line that runs it again.
 # DCUDA_FUZZ_SEED=N tries the same inputs each time; without it other ones. Closes with "N passed, N failed, 0 skipped". Needs
 # clang with its sanitizers.
@@ -42,7 +43,7 @@ fuzz() {
     # The control server is a thread, which must not wait for the others' turns. A run of 25 s hangs: the slowest take milliseconds.
     local turn=10
     [ "$target" != server_clients ] || turn=0
-    if DCUDA_FUZZ_TARGET=$target nice -n "$turn" "$program" "$inputs" "tests/fuzz/corpus/$target" -max_total_time="$seconds" \
+    if DCUDA_FUZZ_TARGET=$target nice -n "$turn" "$program" "$inputs" "tests/faults/fuzz/corpus/$target" -max_total_time="$seconds" \
         -seed="${DCUDA_FUZZ_SEED:-0}" -timeout=25 \
         -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$found/$target-" >"$log" 2>&1; then
         echo "passed: $target, $(sed -n 's/^stat::number_of_executed_units: //p' "$log") inputs"

@@ -92,6 +92,9 @@ if [ -n "$ci" ]; then
     need_command ninja-build ninja
     need_command clang-format clang-format
     need_command spin spin
+    need_command pkg-config pkg-config
+    # For scripts/bare_root.sh.
+    need_command debootstrap debootstrap
     # For scripts/build_docs.sh.
     need_command doxygen doxygen
     python3 -c "import ensurepip, venv" 2>/dev/null || missing+=(python3-venv)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Runs random traffic (tests/traffic) for long: so many operations over each path, in jobs of different sizes and seeds, and
-# writes a record in JSON: machine, date, commit, and of each path operations, time and failures.
+# Runs random traffic (tests/protocol/random_traffic.cu) for long: so many operations over each path, in jobs of different sizes
+# and seeds, and writes a record in JSON: machine, date, commit, and of each path operations, time and failures.
 #
 #   scripts/soak.sh <build directory> [OPERATIONS] [RECORD] [PATH...]
 #

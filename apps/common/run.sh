@@ -6,12 +6,13 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 runs=0
 
-# Sanitizers see as much with few processes; ThreadSanitizer sees nothing across them. It takes for a race what only a
-# message by way of another process orders: where ranks read what others of their device receive, it gets $few processes.
+# Sanitizers see as much with few processes, and tests of devices have several there; ThreadSanitizer sees nothing across
+# processes. It takes for a race what only a message by way of another process orders: where ranks read what others of their
+# device receive, it gets $few processes.
 case ${DCUDA_TEST_SANITIZER:-} in
 "") usual=9 most=9 ;;
 thread) usual=1 most=2 ;;
-*) usual=2 most=4 ;;
+*) usual=1 most=4 ;;
 esac
 # On GPUs a process has one for itself, and fields in shared memory take 32 threads.
 fewest_threads=1

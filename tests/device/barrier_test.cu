@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Barriers: nobody leaves before everybody has come, and what was written before is visible after.
-#include "support/device_test.hpp"
+#include "device_test.hpp"
 
 using namespace dcuda::test;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How puts copy: every alignment and size, by words and by the copy engine, with and without staging, and the order
 // between copies of both kinds. On the CPU backend the same programs show that the API keeps its promises there.
-#include "support/device_test.hpp"
+#include "device_test.hpp"
 
 #include <optional>
 

@@ -2,7 +2,7 @@
 // When puts are where they belong: what flush, free_window and direct windows promise, that nobody waits for a busy
 // target, and that a source may change once put_notify has read it. Each case failed before small puts were completed
 // by flush.
-#include "support/device_test.hpp"
+#include "device_test.hpp"
 
 using namespace dcuda::test;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Runs: shapes of blocks, several runs and runtimes, arguments, user data, timings, plan, and the log.
-#include "support/device_test.hpp"
+#include "device_test.hpp"
 
 #include <cstdio>
 #include <cstdlib>

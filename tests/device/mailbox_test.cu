@@ -2,7 +2,7 @@
 // Small puts and notifications by message, and beside them all that goes other ways: what arrives, in which order, and
 // that nobody waits for ever. Everything runs with mailboxes of several sizes and without any: the results are the
 // same.
-#include "support/device_test.hpp"
+#include "device_test.hpp"
 
 using namespace dcuda::test;
 

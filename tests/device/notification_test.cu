@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Notifications by themselves: tags, counts, tests, and flush.
-#include "support/device_test.hpp"
+#include "device_test.hpp"
 
 using namespace dcuda::test;
 

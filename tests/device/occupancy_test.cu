@@ -2,7 +2,7 @@
 // As many ranks as a device can have: every rank exchanges messages of 0 to 64 KiB with four partners, and every byte
 // is looked at. What warps of a block decide must not depend on which of them is ahead, and with many ranks on a
 // multiprocessor they are far apart.
-#include "support/device_test.hpp"
+#include "device_test.hpp"
 
 using namespace dcuda::test;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Puts, notifications, waits and flush: what arrives, in which order, and when it may be read.
-#include "support/device_test.hpp"
+#include "device_test.hpp"
 
 using namespace dcuda::test;
 

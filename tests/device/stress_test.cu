@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Random traffic: puts of random size, alignment, source, target and tag, with and without notifications. The host
 // plans it, so every byte and every count is known. A failure names the seed; DCUDA_TEST_SEED runs that one alone.
-#include "support/device_test.hpp"
+#include "device_test.hpp"
 
 #include <algorithm>
 #include <cstdio>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Windows: creation, ids, limits, several at a time, several allocations.
-#include "support/device_test.hpp"
+#include "device_test.hpp"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Counters that pass 2^32, all of them: DCUDA_COUNTER_START lets them begin shortly before.
-#include "support/device_test.hpp"
+#include "device_test.hpp"
 
 using namespace dcuda::test;
 

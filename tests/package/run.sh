@@ -5,6 +5,7 @@
 #   run.sh find_package <build directory of dCUDA> <its backend> [benchmarks: they are installed with case studies]
 #   run.sh add_subdirectory
 #   run.sh missing_backend <build directory of dCUDA> <its backend>
+#   run.sh missing_nvcc
 set -euo pipefail
 here=$(realpath "$(dirname "$0")")
 work=$(mktemp -d)
@@ -63,12 +64,43 @@ complains() {
     grep -qF "$1" "$work/output" && ! grep -q 'hello from\|terminate called' "$work/output" || { cat "$work/output"; exit 1; }
 }
 
+# at_most <limit in MiB> <file or folder>: how much it holds
+at_most() {
+    local bytes
+    bytes=$(du -sb "$2" | cut -f 1)
+    if [ "$bytes" -gt $(($1 << 20)) ]; then
+        echo "$2 has $bytes bytes, more than $1 MiB. Its largest files:"
+        find "$2" -type f -printf '%s %p\n' | sort -rn | head
+        exit 1
+    fi
+}
+# Without CMake, as docs/guide/getting_started.md says.
+use_pkg_config() {
+    command -v pkg-config >/dev/null || { echo "Without pkg-config: its file is not tried."; return 0; }
+    PKG_CONFIG_PATH=$(dirname "$(find "$work/prefix" -name dcuda-cpu.pc)")
+    export PKG_CONFIG_PATH
+    # shellcheck disable=SC2046 # several words
+    c++ -std=c++20 -x c++ "$here/hello.cu" $(pkg-config --cflags --libs dcuda-cpu) -o "$work/hello"
+    "$work/hello" --dcuda-ranks=3 | grep -qx 'hello from 3 ranks'
+}
+
 case "$1" in
 find_package)
-    cmake --install "$2" --prefix "$work/prefix" >/dev/null
+    # As make install does, where a build without debug information has little to strip.
+    cmake --install "$2" --prefix "$work/prefix" --strip >/dev/null
+    [ "$3" = cuda ] || at_most 60 "$work/prefix"
     configure find_package -DCMAKE_PREFIX_PATH="$work/prefix" -DHELLO_BACKENDS="$3"
     cmake --build "$work/build"
-    [ "$3" = cuda ] || say_hello
+    if [ "$3" = cpu ]; then
+        at_most 3 "$work/build/hello_cpu"
+        say_hello
+        use_pkg_config
+        # An example, with the file that is installed beside it.
+        cmake -S "$work/prefix/share/doc/dcuda/examples" -B "$work/examples" -DCMAKE_PREFIX_PATH="$work/prefix" >/dev/null
+        cmake --build "$work/examples" --target 02_ring
+        "$work/examples/02_ring" --dcuda-ranks=3
+        [ -e "$work/prefix/share/doc/dcuda/docs/guide/getting_started.md" ]
+    fi
     if [ -x "$work/build/hello_checked" ]; then # not in sanitizer builds
         DCUDA_CHECK=1 "$work/build/hello_checked" --dcuda-ranks=3 2>&1 | tee "$work/output"
         grep -q 'dcuda: check: .*: nothing found' "$work/output"
@@ -114,5 +146,16 @@ END
     fi
     tr -s ' \n' ' ' <"$work/output" | tee "$work/line" | grep -q "this dCUDA has no $other backend" || { cat "$work/output"; exit 1; }
     grep -q "cmake --preset $other" "$work/line"
+    ;;
+missing_nvcc)
+    # Where no CUDA is, the cuda backend ends with the reason and the cure.
+    folders=$(which -a nvcc 2>/dev/null | xargs -r -n 1 dirname | paste -sd ';') || true
+    if env -u CUDACXX cmake -S "$here/../.." -B "$work/build" -DDCUDA_BACKEND=cuda -DCMAKE_IGNORE_PATH="$folders" \
+        >"$work/output" 2>&1; then
+        echo "CMake found a way without nvcc."
+        exit 1
+    fi
+    tr -s ' \n' ' ' <"$work/output" >"$work/line"
+    grep -q 'needs nvcc, which is not on the PATH.*cmake --preset cpu' "$work/line" || { cat "$work/output"; exit 1; }
     ;;
 esac

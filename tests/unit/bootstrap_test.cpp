@@ -4,9 +4,9 @@
 #include "bootstrap/control_server.hpp"
 #include "bootstrap/local_socket.hpp"
 #include "bootstrap/tcp.hpp"
+#include "child.hpp"
 #include "dcuda/error.hpp"
 #include "support/check.hpp"
-#include "support/child.hpp"
 #include "support/env.hpp"
 
 #include <chrono>

@@ -4,8 +4,8 @@
 #include "bootstrap/local_socket.hpp"
 #include "bootstrap/rendezvous.hpp"
 #include "bootstrap/tcp.hpp"
+#include "child.hpp"
 #include "runtime/live_view.hpp"
-#include "support/child.hpp"
 
 #include <algorithm>
 #include <cerrno>

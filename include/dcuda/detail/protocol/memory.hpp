@@ -2,7 +2,7 @@
 // The memory model of the protocol: the only file with atomics, fences, spin loops and PTX.
 //
 // Every operation that orders something names its order_tag; docs/design/memory-model.md has the argument per tag and
-// tests/litmus the test that fails when the tag is weakened. On the CPU order is on the operation, never in a fence,
+// tests/protocol the test that fails when the tag is weakened. On the CPU order is on the operation, never in a fence,
 // so that ThreadSanitizer checks the very protocol that the GPU runs.
 #pragma once
 

@@ -12,7 +12,7 @@
 // --damage: one rank does one thing wrong, and the program must find it: put (left out), source (a byte further), order
 // (of two puts to one place), notification (left out: a deadlock), extra (a notification too much), stream (an old
 // message again).
-#include "plan.hpp"
+#include "traffic_plan.hpp"
 
 #include <dcuda/dcuda.hpp>
 

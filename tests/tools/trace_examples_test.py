@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Timeline, statistics and checker each see every operation of every example, of both interfaces.
 
-    examples_test.py PATH_OF_dcuda-run EXAMPLE...
+    trace_examples_test.py PATH_OF_dcuda-run EXAMPLE...
 """
 import json
 import os

@@ -7,19 +7,19 @@
 //     litmus <case> [rounds]
 #include <dcuda/dcuda.hpp>
 
-#include "support/device_test.hpp"
+#include "device/device_test.hpp"
 
 #include <cstdio>
 #include <cstring>
 
 #if DCUDA_BACKEND_CPU
-#include "litmus/two_devices.hpp"
+#include "two_devices.hpp"
 #endif
 
 using namespace dcuda::test;
 
 namespace litmus {
-int writes(int rounds); // writes.cpp: code of the host alone
+int writes(int rounds); // litmus_writes.cpp: code of the host alone
 }
 
 namespace {

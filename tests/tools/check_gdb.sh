@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# usage: check_gdb.sh PROGRAM: what gdb shows of tests/gdb/waiting_kernel.cpp, built with -g. Exits 77 (skip) without gdb.
+# usage: check_gdb.sh PROGRAM: what gdb shows of tests/tools/waiting_kernel.cpp, built with -g. Exits 77 (skip) without gdb.
 program=$1
 if ! command -v gdb >/dev/null 2>&1; then
     echo "skipped: gdb is not installed"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 launcher, program = sys.argv[1:3]
 seeds = range(1, 1 + int(sys.argv[3] if len(sys.argv) > 3 else 1))
-source = Path(__file__).parent / "programs.cu"
+source = Path(__file__).parent / "check_programs.cu"
 
 # What a finding says, in any schedule. {put} is the line that is marked `place: put` in the program.
 EXPECTED = {
@@ -82,7 +82,7 @@ EXPECTED = {
 
 
 def places(name):
-    """The marked lines of a program, by their word: "programs.cu:17"."""
+    """The marked lines of a program, by their word: "check_programs.cu:17"."""
     lines = source.read_text().splitlines()
     begin = next(i for i, line in enumerate(lines) if re.match(rf"__(device|global)__ void {name}\(", line))
     end = next(i for i in range(begin, len(lines)) if lines[i] == "}")

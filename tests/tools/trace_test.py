@@ -22,7 +22,7 @@ launcher, tool, pattern, misuse = (os.path.abspath(path) for path in sys.argv[1:
 
 BOUND = 30 * (4 if os.environ.get("TSAN_OPTIONS") else 1)  # seconds
 RANKS = 3  # of a device
-STEPS = 3  # of pattern.cu
+STEPS = 3  # of trace_pattern.cu
 PUT_BYTES, LARGE_BYTES, SMALL_BYTES = 64, 8192, 16
 RUNS = 2
 

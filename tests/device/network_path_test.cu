@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What is special where ranks reach each other over a network only: sizes around the limits of the ways that a message
 // can take, memory and sources of any kind, order and completeness over several ways, and more than the rings hold.
-#include "support/device_test.hpp"
+#include "device_test.hpp"
 
 #include <algorithm>
 #include <functional>

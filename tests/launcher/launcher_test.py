@@ -60,19 +60,19 @@ other.kill()
 
 
 class LauncherTest(JobTest):
-    local = ["0 3", "1 3", "2 3"]  # of three processes: index on the host, and how many are there
-
     # ---- starting ----
 
     def test_variables(self):
         result = self.run_job("-n", 3, "--prefix", "--ranks", 12, "--env", "ONE=1", "--env", "TWO=a=b",
                               script="echo $DCUDA_PROCESS_INDEX $DCUDA_PROCESS_COUNT $DCUDA_LOCAL_INDEX "
-                                     "$DCUDA_LOCAL_COUNT $DCUDA_JOB $DCUDA_RANKS_PER_DEVICE $ONE $TWO")
+                                     "$DCUDA_LOCAL_COUNT $DCUDA_JOB $DCUDA_RANKS_PER_DEVICE $ONE $TWO "
+                                     "${DCUDA_RENDEZVOUS-none} ${DCUDA_LISTEN_FD-none}",
+                              env={**os.environ, "DCUDA_RENDEZVOUS": "x:1", "DCUDA_LISTEN_FD": "77"})
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         lines = sorted(result.stdout.splitlines())
         key = lines[0].split()[5]
         self.assertRegex(key, "^[0-9a-f]{32}$")
-        self.assertEqual(lines, [f"[{i}] {i} 3 {self.local[i]} {key} 12 1 a=b" for i in range(3)])
+        self.assertEqual(lines, [f"[{i}] {i} 3 {i} 3 {key} 12 1 a=b none none" for i in range(3)])
 
     def test_default_count(self):
         def count(**variables):
@@ -225,7 +225,7 @@ class LauncherTest(JobTest):
         own = set(alive(self.mark))
         os.kill(job.pid, signal.SIGSTOP)
         open(os.path.join(self.folder, "go"), "w").close()
-        keepers = {job.pid, *filter(in_other_session, own)} | set(alive("--agent"))
+        keepers = {job.pid, *filter(in_other_session, own)}
         self.assertTrue(wait_until(lambda: not own.intersection(alive(self.mark)) - keepers), "the script does not end")
         os.kill(job.pid, signal.SIGCONT)
         _, error = job.communicate(timeout=TIMEOUT)
@@ -324,8 +324,8 @@ class LauncherTest(JobTest):
             except OSError:
                 return "gone"  # the shell's copy of itself, which became a sleep and ended
         job = self.start_job("-n", 2, script="READY; while :; do sleep 0.1; done")
-        # The launcher's guard is in a session of its own and does not stop; an agent does not either.
-        pids = [pid for pid in alive(self.mark) if not in_other_session(pid) and pid not in alive("--agent")]
+        # The launcher's guard is in a session of its own and does not stop.
+        pids = [pid for pid in alive(self.mark) if not in_other_session(pid)]
         self.assertGreaterEqual(len(pids), 3)
         job.send_signal(signal.SIGTSTP)
         self.assertTrue(wait_until(lambda: all(state(pid) in ("T", "gone") for pid in pids)))

@@ -112,15 +112,6 @@ class LauncherTest(JobTest):
             self.assertEqual(result.returncode, 2, arguments)
             self.assertNotEqual(result.stderr, "")
 
-    def test_version(self):
-        for tool in ("dcuda-run", "dcuda-trace"):
-            result = subprocess.run([os.path.join(os.path.dirname(launcher), tool), "--version"], capture_output=True,
-                                    text=True, timeout=TIMEOUT)
-            self.assertEqual((result.returncode, result.stderr), (0, ""))
-            with open(os.path.join(os.path.dirname(__file__), "../../include/dcuda/config.hpp")) as file:
-                version = re.search(r'DCUDA_VERSION_STRING "(.*)"', file.read())[1]
-            self.assertEqual(result.stdout, f"{tool} {version}\n")
-
     def test_number_of_processes_as_others_call_it(self):
         for arguments in (["-np", "2"], ["--np", "2"], ["--prefix", "-np", "2"], ["-n2"]):
             result = subprocess.run([launcher, *arguments, "sh", "-c", 'echo "$@"', "-np", "-np", "7"],
@@ -208,7 +199,9 @@ class LauncherTest(JobTest):
     # ---- ending ----
 
     def test_exit_code_of_the_first_that_failed(self):
-        result = self.run_job("-n", 3, script="case $DCUDA_PROCESS_INDEX in 1) exit 3;; 2) sleep 1; exit 4;; esac")
+        failed = f"{self.folder}/failed"  # process 2 looks for it, so that it is later however slowly process 1 starts
+        result = self.run_job("-n", 3, script=f"case $DCUDA_PROCESS_INDEX in 1) touch {failed}; exit 3;; "
+                                              f"2) until [ -e {failed} ]; do sleep 0.02; done; sleep 1; exit 4;; esac")
         self.assertEqual(result.returncode, 3)
         self.assertRegex(result.stderr, r"^dcuda-run: process 1 \(pid \d+, host \S+\) exited with code 3\n$")
 
@@ -273,14 +266,13 @@ class LauncherTest(JobTest):
         self.assertEqual((result.returncode, result.stdout), (7, "[1] my own message\n"))
 
     def test_grace_ends(self):
-        before = time.monotonic()
+        others_are_ready = f"[ -e {self.folder}/ready.1 ] && [ -e {self.folder}/ready.2 ]"
         result = self.run_job("-n", 3, "--grace", 0.3, "--prefix",
-                              script="case $DCUDA_PROCESS_INDEX in 0) exit 7;; 1) trap '' TERM;; "
-                                     "2) trap 'echo terminated; exit' TERM;; esac; while :; do sleep 0.1; done")
+                              script=f"case $DCUDA_PROCESS_INDEX in 0) until {others_are_ready}; do sleep 0.02; done; exit 7;; "
+                                     f"1) trap '' TERM;; 2) trap 'echo terminated; exit' TERM;; esac; {self.ready()}; "
+                                     "while :; do sleep 0.1; done")
         self.assertEqual((result.returncode, result.stdout), (7, "[2] terminated\n"))
         self.assertIn("2 other processes did not end within 0.3 s", result.stderr)
-        self.assertGreater(time.monotonic() - before, 2.2)
-        self.assertLess(time.monotonic() - before, 15)
 
     def test_stopped_process_is_ended(self):
         result = self.run_job("-n", 2, "--grace", 0.3,
@@ -351,7 +343,7 @@ class LauncherTest(JobTest):
         self.assertGreaterEqual(len(alive(self.mark)), 7)
         job.kill()
         job.wait()
-        self.assertTrue(wait_until(lambda: alive(self.mark) == [], 5), "processes outlive the launcher")
+        self.assertTrue(wait_until(lambda: alive(self.mark) == []), "processes outlive the launcher")
         job.communicate()
 
     def test_killed_launcher_leaves_no_session(self):
@@ -360,7 +352,7 @@ class LauncherTest(JobTest):
         self.assertGreaterEqual(len(alive(self.mark)), 4)
         job.kill()
         job.wait()
-        self.assertTrue(wait_until(lambda: alive(self.mark) == [], 5), "processes outlive the launcher")
+        self.assertTrue(wait_until(lambda: alive(self.mark) == []), "processes outlive the launcher")
         job.communicate()
 
     def test_killed_launcher_within_a_job(self):
@@ -369,7 +361,7 @@ class LauncherTest(JobTest):
         job = self.start_job("-n", 1, script=inner)
         job.kill()
         job.wait()
-        self.assertTrue(wait_until(lambda: alive(self.mark) == [], 5), "processes outlive the launchers")
+        self.assertTrue(wait_until(lambda: alive(self.mark) == []), "processes outlive the launchers")
         job.communicate()
 
     def test_killed_launcher_spares_others(self):

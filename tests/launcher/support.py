@@ -40,7 +40,7 @@ def in_other_session(pid):
         return False
 
 
-def wait_until(condition, seconds=10):
+def wait_until(condition, seconds=30):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if condition():

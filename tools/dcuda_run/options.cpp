@@ -55,9 +55,8 @@ options parse_command_line(int argc, char** argv) {
         ->check(CLI::Range(1, max_processes));
     app.add_option("--ranks", ranks, "Ranks per device (sets DCUDA_RANKS_PER_DEVICE)")->check(CLI::Range(1, 1048576));
     app.add_option("--trace", trace, "Write a timeline of all ranks to this file, for Perfetto (sets DCUDA_TRACE)");
-    app.add_flag(
-        "--stats{1}", statistics,
-        "Write what all ranks have done, in JSON, to standard error; with --stats=FILE there (sets DCUDA_STATS)");
+    app.add_flag("--stats{1}", statistics,
+                 "Write what all ranks have done as JSON to standard error, or to FILE (sets DCUDA_STATS)");
     auto* prefix = app.add_flag("--prefix", result.prefix, "Put the process index before each line of output");
     auto* folder =
         app.add_option("--output-dir", result.output_folder, "Write the output of process 3 to DIR/3.out and DIR/3.err")
@@ -75,10 +74,8 @@ options parse_command_line(int argc, char** argv) {
         app.add_option("--hostfile", host_file, "The same from a file: a line HOST, HOST:N or HOST slots=N each")
             ->excludes(list)
             ->group(several);
-    app.add_option(
-           "--launcher", result.launcher,
-           "The launcher to call: a name or path of srun, mpirun or mpiexec (default: srun inside an allocation "
-           "of Slurm, else mpirun, else mpiexec)")
+    app.add_option("--launcher", result.launcher,
+                   "Name or path of the launcher to call (default: srun in an allocation, mpirun, mpiexec)")
         ->group(several);
     app.add_flag("--dry-run", result.dry_run, "Print the command that would be called, and do not call it")
         ->group(several);

@@ -90,7 +90,7 @@ void draw(const std::string& directory, const record& results, const options& ch
 
 int run_program(int argc, char** argv) {
     if (argc > 1 && std::string_view(argv[1]) == "apps") return run_applications(argc, argv);
-    if (asks_for_help(argc, argv)) {
+    if (asks_for_help(argc, argv) || arguments::asks_for_version(argc, argv)) {
         std::fputs(parse_command_line(argc, argv).text.c_str(), stdout);
         return 0;
     }

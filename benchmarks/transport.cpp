@@ -19,6 +19,7 @@
 #include "bootstrap/control.hpp"
 #include "common/machine.hpp"
 #include "support/check.hpp"
+#include "support/command_line.hpp"
 #include "support/env.hpp"
 #include "support/wire.hpp"
 #include "transport/network.hpp"
@@ -224,7 +225,7 @@ int main(int argc, char** argv) try {
     int rounds = 2000;
     app.add_option("--json", json, "write a record to this file");
     app.add_option("--rounds", rounds, "of ping-pong with the smallest payload")->check(CLI::Range(10, 10'000'000));
-    CLI11_PARSE(app, argc, argv);
+    parse_or_exit(app, "bench_transport", argc, argv);
 
     const std::string wanted = support::env_string("DCUDA_TRANSPORT").value_or("ofi");
     const std::size_t colon = std::min(wanted.find(':'), wanted.size());

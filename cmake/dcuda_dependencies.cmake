@@ -115,10 +115,16 @@ function(dcuda_find_network name header library)
 endfunction()
 dcuda_find_network(ofi rdma/fabric.h fabric)
 dcuda_find_network(verbs infiniband/verbs.h ibverbs)
-# For the dynamically connected transport of mlx5 devices.
-if(DCUDA_VERBS_FOUND AND EXISTS "${DCUDA_INCLUDE_VERBS}/infiniband/mlx5dv.h")
+# Off, since nobody has run it: no device of the developers has it.
+option(DCUDA_WITH_VERBS_DC "Build the dynamic connections of mlx5 devices into the transport verbs" OFF)
+if(DCUDA_WITH_VERBS_DC)
     find_library(DCUDA_LIBRARY_MLX5 mlx5 HINTS "${dcuda_deps_dir}/lib")
     mark_as_advanced(DCUDA_LIBRARY_MLX5)
+    if(NOT (DCUDA_WITH_VERBS AND DCUDA_VERBS_FOUND AND DCUDA_LIBRARY_MLX5
+            AND EXISTS "${DCUDA_INCLUDE_VERBS}/infiniband/mlx5dv.h"))
+        message(FATAL_ERROR "DCUDA_WITH_VERBS_DC needs the transport verbs (DCUDA_WITH_VERBS), infiniband/mlx5dv.h and "
+                            "libmlx5, which were not all found. Install them (Debian: libibverbs-dev), or leave it OFF.")
+    endif()
 endif()
 
 # MPI has its own way: the compiler wrapper is asked, -DMPI_CXX_COMPILER=mpicxx.mpich chooses another.

@@ -18,7 +18,7 @@ MANY_LINES = 450  # a warning from here on
 # What a file is part of: the first pattern that matches its path.
 PARTS = [
     (r"include/dcuda/config\.hpp", "config"),
-    (r"include/dcuda/(types|error|statistics)\.hpp", "types"),
+    (r"include/dcuda/(types|error|statistics|energy)\.hpp", "types"),
     (r"include/dcuda/cpu/", "cpu headers"),
     (r"include/dcuda/detail/exec/", "exec"),
     (r"include/dcuda/detail/protocol/", "protocol"),
@@ -32,10 +32,14 @@ PARTS = [
     (r"src/bootstrap/", "bootstrap"),
     (r"src/transport/", "transport"),
     (r"src/device/", "device state"),
+    (r"src/energy/", "energy"),
     (r"src/trace/", "trace"),
     (r"src/network/", "network"),
     (r"src/checker/", "checker"),
+    (r"src/runtime/(live_view|hang_report)\.", "view of waits"),  # what a client may see of a running process
     (r"src/runtime/", "runtime"),
+    (r"tools/dcuda_run/", "dcuda-run"),
+    (r"tools/dcuda_top/", "dcuda-top"),
     (r"tools/", "tools"),
     (r"benchmarks/transport\.cpp", "transport benchmark"),  # measures below the runtime
     (r"apps/[^/]+/models/(?!model\.hpp)", "baselines"),  # use the library's transports without its kernels
@@ -48,7 +52,7 @@ DETAIL = {"exec", "protocol", "ops", "detail"}
 PUBLIC = DETAIL | {"config", "types", "cpu headers", "host", "device", "umbrella"}
 BASE = PUBLIC | {"support"}
 STATE = BASE | {"transport", "bootstrap", "cpu", "device state"}
-LIBRARY = STATE | {"trace", "network", "checker", "runtime"}
+LIBRARY = STATE | {"energy", "trace", "network", "checker", "view of waits", "runtime"}
 MAY_INCLUDE = {
     "config": set(),
     "types": {"config"},
@@ -65,10 +69,14 @@ MAY_INCLUDE = {
     "bootstrap": BASE,
     "transport": BASE,
     "device state": STATE,
-    "trace": STATE,
+    "energy": STATE,
+    "trace": STATE | {"energy"},
     "network": STATE | {"trace"},
     "checker": STATE,
-    "runtime": STATE | {"trace", "network", "checker"},
+    "view of waits": BASE | {"bootstrap"},
+    "runtime": STATE | {"energy", "trace", "network", "checker", "view of waits"},
+    "dcuda-run": {"support", "config"},
+    "dcuda-top": BASE | {"bootstrap", "view of waits"},
     "tools": LIBRARY,
     "transport benchmark": BASE | {"transport", "bootstrap", "users"},
     "baselines": BASE | {"transport", "bootstrap", "users"},
@@ -203,6 +211,8 @@ def self_test():
         ({"src/runtime/a.cpp": "int volatile* flag;\n"}, "'volatile' belongs"),
         ({"include/dcuda/detail/ops/a.hpp": 'asm volatile("membar.gl;");\n'}, "'asm' belongs"),
         ({"src/network/a.cpp": '#include "runtime/b.hpp"\n', "src/runtime/b.hpp": ""}, "not below it"),
+        ({"tools/dcuda_top/a.cpp": '#include "runtime/b.hpp"\n', "src/runtime/b.hpp": ""}, "not below it"),
+        ({"tools/dcuda_run/a.cpp": '#include "bootstrap/b.hpp"\n', "src/bootstrap/b.hpp": ""}, "not below it"),
         (
             {"include/dcuda/detail/exec/a.hpp": '#include "dcuda/detail/ops/b.hpp"\n', "include/dcuda/detail/ops/b.hpp": ""},
             "not below it",

@@ -545,15 +545,26 @@ def plot(run, arguments):
         sys.exit(f"dcuda-trace: {arguments.picture} cannot be written: {problem}")
 
 
+def check_options(parser, commands, words):
+    """argparse names an option that it does not know only if nothing else is wrong."""
+    known = {name for each in (parser, *commands) for name in each._option_string_actions}
+    for word in words:
+        if word == "--":
+            return
+        if re.match(r"--?[A-Za-z]", word) and word.split("=")[0] not in known:
+            parser.error(f"unknown option {word}")
+
+
 def main():
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # whoever reads the summary may have read enough
-    parser = argparse.ArgumentParser(prog="dcuda-trace", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(prog="dcuda-trace", description=__doc__.split("\n")[0], allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"dcuda-trace {VERSION}")
     commands = parser.add_subparsers(dest="command", required=True)
-    summary = commands.add_parser("summary", help="where the time went, who was waited for, the critical path")
+    summary = commands.add_parser("summary", help="where the time went, who was waited for, the critical path",
+                                  allow_abbrev=False)
     summary.add_argument("--json", action="store_true", help="for machines; all of it")
     summary.add_argument("--top", type=int, default=10, help="lines of each table (default 10)")
-    picture = commands.add_parser("plot", help="a picture of the ranks over time (needs matplotlib)")
+    picture = commands.add_parser("plot", help="a picture of the ranks over time (needs matplotlib)", allow_abbrev=False)
     picture.add_argument("--ranks", type=parse_ranks, help="these, such as 0-3,7")
     picture.add_argument("--from", dest="begin", type=float, help="ms after the run's start")
     picture.add_argument("--to", dest="end", type=float, help="ms after the run's start")
@@ -562,6 +573,7 @@ def main():
         command.add_argument("--run", type=int, help="number of the run (default: the longest)")
         command.add_argument("file", help="what DCUDA_TRACE has named")
     picture.add_argument("picture", help="PNG, or what the ending says")
+    check_options(parser, (summary, picture), sys.argv[1:])
     arguments = parser.parse_args()
 
     runs = read(arguments.file)

@@ -15,7 +15,11 @@ std::optional<ending> find_ending(CLI::App& app, int argc, char** argv) {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& reason) {
         std::ostringstream out, err;
-        const int status = app.exit(reason, out, err);
+        const int status = app.exit(reason, out, err) == 0 ? 0 : 2; // as all tools have it, and not the library's own
+        // CLI11 names an option that it does not know only if nothing else is wrong.
+        const bool is_named = status == 0 || reason.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
+        for (const std::string& word : app.remaining(true))
+            if (!is_named && word.starts_with('-')) return ending{fmt::format("unknown option {}\n", word), status};
         return ending{out.str() + err.str(), status};
     }
     return {};
@@ -25,6 +29,8 @@ bool asks_for_help(int argc, char** argv) {
     return std::any_of(argv + 1, argv + argc,
                        [](std::string_view argument) { return argument == "-h" || argument == "--help"; });
 }
+
+bool asks_for_version(int argc, char** argv) { return argc == 2 && std::string_view(argv[1]) == "--version"; }
 
 bool asks_for_json(int argc, char** argv) {
     return std::any_of(argv + 1, argv + argc, [](std::string_view argument) {

@@ -23,7 +23,7 @@ struct command_line : ending {
     std::optional<Options> chosen;
 };
 
-// Nothing if CLI11 took the arguments.
+// Nothing if CLI11 took the arguments. An error ends with status 2.
 std::optional<ending> find_ending(CLI::App& app, int argc, char** argv);
 
 // `chosen` is what the app's options write to.
@@ -35,6 +35,9 @@ command_line<Options> parse(CLI::App& app, int argc, char** argv, const Options&
 
 // Whether the arguments ask for the help text, which needs no device and no other process.
 bool asks_for_help(int argc, char** argv);
+
+// Whether they ask for the version, and nothing else.
+bool asks_for_version(int argc, char** argv);
 
 // Whether they ask for a report in JSON.
 bool asks_for_json(int argc, char** argv);

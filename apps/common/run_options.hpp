@@ -27,13 +27,11 @@ void add_place_option(CLI::App& app, const std::string& name, place& chosen, con
 // `parts` are what ranks share, such as "rows": by default there is no rank without one.
 void add_run_options(CLI::App& app, run_options& chosen, const std::string& parts);
 
-// `chosen` is what the app's options write to. An error ends with status 2.
+// `chosen` is what the app's options write to.
 template <class Options>
 arguments::command_line<Options> parse(CLI::App& app, int argc, char** argv, const Options& chosen) {
     arguments::command_line<Options> result = arguments::parse(app, argc, argv, chosen);
-    if (!result.chosen)
-        result.status = result.status == 0 ? 0 : 2;
-    else if (result.chosen->json == "-")
+    if (result.chosen && result.chosen->json == "-")
         result.chosen->progress = 0.0; // its lines go to standard output too
     return result;
 }

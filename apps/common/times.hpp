@@ -9,7 +9,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "common/statistics.hpp"
-#include "dcuda/host.hpp"
+#include "dcuda/energy.hpp"
 
 namespace common {
 

@@ -4,6 +4,8 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "dcuda/config.hpp"
+
 namespace benchmark {
 namespace {
 
@@ -112,8 +114,7 @@ void add_subcommands(CLI::App& app, options& chosen) {
 
     app.add_subcommand("all", "all of these");
     app.add_subcommand(applications,
-                       "the case studies over numbers of devices and models; without a launcher, and with "
-                       "options of its own: dcuda-bench apps --help");
+                       "the case studies, without a launcher; it has options of its own: dcuda-bench apps --help");
     for (CLI::App* const sub : app.get_subcommands([](CLI::App*) { return true; }))
         for (CLI::Option* const option : sub->get_options())
             if (option->get_name() != "--help") option->capture_default_str();
@@ -125,6 +126,7 @@ command_line parse_command_line(int argc, char** argv) {
     options chosen;
     set_defaults(chosen);
     CLI::App app("Benchmarks of dCUDA, alone or on several devices: dcuda-run -n 2 dcuda-bench all", "dcuda-bench");
+    app.set_version_flag("--version", "dcuda-bench " DCUDA_VERSION_STRING);
     app.require_subcommand(1);
     app.fallthrough();
     add_common(app, chosen);

@@ -94,6 +94,59 @@ std::string rivals_in_words(const row& one) {
     return text;
 }
 
+// A row of a table: its cells, and what stands in a line of its own if it does not fit beside them.
+struct lines_of_row {
+    std::vector<std::string> cells;
+    std::string rivals;
+};
+
+struct column {
+    const char* name; // null: the benchmark's
+    bool is_number;
+};
+constexpr column columns[] = {{nullptr, false},    {"operation", false}, {"bytes", true}, {"threads", true},
+                              {"ranks", true},     {"waiting", true},    {"value", true}, {"unit", false},
+                              {"interval", false}, {"goal", false},      {"cores", true}};
+constexpr std::size_t most_columns_of_text = 120; // of a terminal, and of a page
+
+lines_of_row in_cells(const row& one, const record& results) {
+    return {{one.path, one.library.empty() ? one.operation : fmt::format("{} ({})", one.operation, one.library),
+             count(one.bytes), count(one.threads), count(one.ranks), count(one.beside),
+             fmt::format("{:.3f}", one.value.median), one.unit,
+             fmt::format("{:.3f} to {:.3f}", one.value.low, one.value.high), goal_in_words(one, results),
+             one.host_cores > 0 ? fmt::format("{:.2f}", one.host_cores) : "-"},
+            rivals_in_words(one)};
+}
+
+// As wide as what is in them; columns in which no row says anything are left out.
+std::string in_columns(const std::string& benchmark, const std::vector<lines_of_row>& rows) {
+    std::vector<std::string> lines(rows.size());
+    std::string title;
+    for (std::size_t i = 0; i < std::size(columns); ++i) {
+        const auto says_nothing = [&](const lines_of_row& each) { return each.cells[i] == "-"; };
+        if (std::all_of(rows.begin(), rows.end(), says_nothing)) continue;
+        const std::string name = columns[i].name != nullptr ? columns[i].name : benchmark;
+        std::size_t width = name.size();
+        for (const lines_of_row& each : rows) width = std::max(width, each.cells[i].size());
+        const auto add = [&](std::string& line, const std::string& cell) {
+            line += fmt::format(fmt::runtime(columns[i].is_number ? "{}{:>{}}" : "{}{:<{}}"), line.empty() ? "" : " ",
+                                cell, width);
+        };
+        add(title, name);
+        for (std::size_t line = 0; line < rows.size(); ++line) add(lines[line], rows[line].cells[i]);
+    }
+    std::size_t longest = 0;
+    for (const lines_of_row& each : rows) longest = std::max(longest, each.rivals.size());
+    const bool fits = title.size() + 1 + longest <= most_columns_of_text;
+    std::string text = title + (longest > 0 && fits ? " rivals\n" : "\n");
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        text += lines[i];
+        if (!rows[i].rivals.empty()) text += (fits ? " " : "\n    rivals: ") + rows[i].rivals;
+        text += "\n";
+    }
+    return text;
+}
+
 // As CSV wants a text that may hold commas or quotes.
 std::string quoted(const std::string& text) {
     std::string result(1, '"');
@@ -170,32 +223,26 @@ void add_cost_of_checks(std::vector<row>& ours, const std::vector<row>& unchecke
 
 std::string format_table(const record& results, const options& chosen) {
     std::string text = machine_in_words(describe_machine(chosen.commit)) + "\n";
-    text +=
-        fmt::format("{} process{}; median of the batches with its 95 % interval (fewer than six: range); rivals with "
-                    "ratio, above 1 dCUDA is better\n",
-                    results.processes, results.processes == 1 ? "" : "es");
-    std::string benchmark;
+    text += fmt::format("{} process{}; median of the batches with its 95 % interval (fewer than six: range)\n",
+                        results.processes, results.processes == 1 ? "" : "es");
+    if (std::any_of(results.rows.begin(), results.rows.end(), [](const row& one) { return !one.rivals.empty(); }))
+        text += "rivals with ratio: above 1 dCUDA is better\n";
     std::vector<std::string> missing;
-    for (const row& one : results.rows) {
+    std::vector<lines_of_row> lines;
+    for (std::size_t i = 0; i < results.rows.size(); ++i) {
+        const row& one = results.rows[i];
         if (!one.measured()) {
             missing.push_back(fmt::format("{}, {}, {}{}{}: not measured: {}\n", one.benchmark, one.path, one.operation,
                                           one.bytes != 0 ? fmt::format(", {} B", one.bytes) : "",
                                           one.ranks != 0 ? fmt::format(", {} ranks", one.ranks) : "", one.missing));
             continue;
         }
-        if (one.benchmark != benchmark) {
-            benchmark = one.benchmark;
-            text += fmt::format("\n{:<15} {:<42} {:>9} {:>7} {:>6} {:>7} {:>10} {:<5} {:<22} {:<15} {:>5} {}\n",
-                                benchmark, "operation", "bytes", "threads", "ranks", "waiting", "value", "unit",
-                                "interval", "goal", "cores", "rivals");
-        }
-        const std::string operation =
-            one.library.empty() ? one.operation : fmt::format("{} ({})", one.operation, one.library);
-        text += fmt::format("{:<15} {:<42} {:>9} {:>7} {:>6} {:>7} {:>10.3f} {:<5} {:<22} {:<15} {:>5} {}\n", one.path,
-                            operation, count(one.bytes), count(one.threads), count(one.ranks), count(one.beside),
-                            one.value.median, one.unit, fmt::format("{:.3f} to {:.3f}", one.value.low, one.value.high),
-                            goal_in_words(one, results),
-                            one.host_cores > 0 ? fmt::format("{:.2f}", one.host_cores) : "-", rivals_in_words(one));
+        lines.push_back(in_cells(one, results));
+        const auto next = std::find_if(results.rows.begin() + static_cast<std::ptrdiff_t>(i) + 1, results.rows.end(),
+                                       [](const row& later) { return later.measured(); });
+        if (next != results.rows.end() && next->benchmark == one.benchmark) continue;
+        text += "\n" + in_columns(one.benchmark, lines);
+        lines.clear();
     }
     if (!missing.empty()) text += "\n";
     for (const std::string& line : missing) text += line;

@@ -23,6 +23,8 @@
 
 namespace dcuda {
 
+struct run_energy; // dcuda/energy.hpp
+
 /// What a runtime is built with. A value that is set here wins over the environment variable named beside it, which
 /// wins over the default. The processes of a job must agree.
 struct options {
@@ -32,19 +34,6 @@ struct options {
     std::chrono::milliseconds wait_timeout{0}; ///< DCUDA_WAIT_TIMEOUT, in seconds; 0: a wait may take for ever
     bool count = false;                        ///< DCUDA_STATS; count what ranks do: runtime::statistics
     bool measure_energy = false;               ///< DCUDA_ENERGY; counted and traced runs are measured, too
-};
-
-/// The energy of a run, in joules, as the machine's own counters have it. What is empty is not known; the text beside
-/// it says why, and how to get it. Counters are read before and after the kernel, and what else uses the device or the
-/// processors counts as well. NVIDIA's counter advances in steps of some 100 ms, so only runs of seconds tell
-/// something.
-struct run_energy {
-    std::optional<double> device;      ///< of this process's device
-    std::string device_problem;        ///< why it is not known
-    std::optional<double> cpu;         ///< of all processors of this host
-    std::string cpu_problem;           ///< why it is not known
-    std::optional<double> all_devices, ///< of the job
-        all_cpus;                      ///< of the job; each host counts once
 };
 
 /// The shape of a kernel launch. The number of blocks is the number of ranks.
@@ -109,7 +98,8 @@ public:
     /// by the caller, who keeps it until they have ended.
     void set_user_data(void* device_memory);
 
-    /// Energy of the last run that ended well. Nothing is known without options::measure_energy.
+    /// Energy of the last run that ended well: include dcuda/energy.hpp. Nothing is known without
+    /// options::measure_energy.
     run_energy energy() const;
 
     /// Milliseconds between rank::start_timer and rank::stop_timer, one entry per stop, of the last run.

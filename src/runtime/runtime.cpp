@@ -6,13 +6,13 @@
 #include "checker/checker.hpp"
 #include "device/occupancy.hpp"
 #include "device/settings.hpp"
+#include "energy/job_energy.hpp"
 #include "runtime/progress.hpp"
 #include "runtime/report.hpp"
 #include "support/env.hpp"
 #include "support/host.hpp"
 #include "support/losses.hpp"
 #include "support/wire.hpp"
-#include "trace/energy.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -20,7 +20,6 @@
 #include <cstring>
 #include <mutex>
 #include <new>
-#include <numeric>
 #include <thread>
 #include <utility>
 
@@ -119,7 +118,8 @@ class runtime::implementation {
 public:
     explicit implementation(const settings& with)
         : settings_(with), job_(bootstrap::detect_job()), devices_(choose_device(job_)),
-          control_(job_, fmt::format("{} {}", backend, DCUDA_VERSION_STRING), describe_who_waits_for) {
+          control_(job_, fmt::format("{} {}", backend, DCUDA_VERSION_STRING), describe_who_waits_for),
+          energy_(settings_, find_bus_id()) {
         warn_of_unknown_variables(job_);
         link_ = std::make_unique<device_access>();
         find_paths();
@@ -128,10 +128,6 @@ public:
         if (settings_.check != check_mode::off)
             checker_ = std::make_unique<checker>(control_, settings_, network_ == nullptr);
 #endif
-        energy.device_problem = energy.cpu_problem = "not measured: set DCUDA_ENERGY=1 or options::measure_energy";
-        if (settings_.measure_energy)
-            meter_ = std::make_unique<energy_meter>(
-                find_bus_id(), energy_sources{.nvml = "libnvidia-ml.so.1", .powercap = settings_.powercap});
         if (settings_.live_view) live_ = std::make_unique<live_view>(job_, name_device());
     }
 
@@ -168,9 +164,10 @@ public:
         return profiler_->statistics();
     }
 
+    const run_energy& energy() const { return energy_.last(); }
+
     void* user_data = nullptr;
     std::vector<double> timings;
-    run_energy energy;
 
 private:
     // Every pair of processes needs a path between their devices: peer access, or else the network.
@@ -324,8 +321,7 @@ private:
 #endif
         state_->reset(user_data, shared.staging(), profiler_->prepare(ranks_, config.profiled && kernel.is_profilable));
         if (config.profiled && !kernel.is_profilable) report_unprofiled_ranks();
-        if (meter_)
-            meter_->start(settings_.trace.empty() ? energy_meter::power::not_sampled : energy_meter::power::sampled);
+        energy_.begin_run();
         bootstrap::control::attention serving(control_);
         control_.barrier("starting the kernel"); // nobody notifies before everybody is reset
 
@@ -345,8 +341,8 @@ private:
         if (arrivals) arrivals->start(kernel.delivery_kernel, config.threads.x * config.threads.y * config.threads.z);
         wait_for_kernel(stream, running, arrivals ? &*arrivals : nullptr);
         if (!running.failure()) running.end_network();
-        if (meter_) energy = meter_->stop();
-        profiler_->note_energy(energy, meter_ ? meter_->power_samples() : std::vector<power_sample>());
+        energy_.end_run();
+        profiler_->note_energy(energy_.last(), energy_.power_samples());
         if (network_) network_->end();
         running.finish();
         judge_unconsumed(running);
@@ -356,40 +352,10 @@ private:
         if (running.failure()) throw *running.failure();
         timings = running.timings();
         const double elapsed_ms = milliseconds(start, stop);
-        add_up_energy(
-            control_.allgather(pack_energy(), "ending the run")); // our memory may be freed now: nobody's kernel runs
-        serving.end();                                            // what was profiled may take long to write
+        energy_.add_up(control_, node_index_, node_count_); // our memory may be freed now: nobody's kernel runs
+        serving.end();                                      // what was profiled may take long to write
         profiler_->end_run(*state_, *link_, elapsed_ms);
         return elapsed_ms;
-    }
-
-    // What processes tell each other of a run's energy; negative: not known.
-    struct process_energy {
-        double device, cpu;
-        int node;
-    };
-
-    std::string pack_energy() const {
-        support::wire_writer message;
-        message.put(process_energy{energy.device.value_or(-1), energy.cpu.value_or(-1), node_index_});
-        return std::string(message.bytes());
-    }
-
-    void add_up_energy(const std::vector<bootstrap::blob>& all) {
-        double devices = 0;
-        bool devices_known = true;
-        std::vector<double> by_node(static_cast<std::size_t>(node_count_), -1);
-        for (const auto& each : all) {
-            const auto theirs = support::wire_reader(each).get<process_energy>();
-            devices_known = devices_known && theirs.device >= 0;
-            devices += theirs.device;
-            double& node = by_node.at(static_cast<std::size_t>(theirs.node));
-            node = std::max(node, theirs.cpu); // its processes have seen the same counters
-        }
-        energy.all_devices = energy.all_cpus = std::nullopt;
-        if (devices_known) energy.all_devices = devices;
-        if (*std::min_element(by_node.begin(), by_node.end()) >= 0)
-            energy.all_cpus = std::accumulate(by_node.begin(), by_node.end(), 0.0);
     }
 
     // Notifications that no rank has waited for are most often a wait that was forgotten.
@@ -429,7 +395,7 @@ private:
                 next_poll = now + rare_interval;
             }
             busy = running.poll_rest() || busy;
-            if (meter_) meter_->poll();
+            energy_.poll();
             const cudaError_t state = cudaStreamQuery(stream.get());
             if (state == cudaSuccess) return;
             if (state != cudaErrorNotReady) {
@@ -494,11 +460,11 @@ private:
     bootstrap::job job_;
     int devices_;
     bootstrap::control control_;
+    job_energy energy_;
     std::unique_ptr<device_access> link_;
     std::vector<bool> is_remote_; // by process: reached over the network only
     int node_count_ = 1, node_index_ = 0;
     std::unique_ptr<network_path> network_; // null: all processes map each other's memory
-    std::unique_ptr<energy_meter> meter_;   // null: not asked for
     std::unique_ptr<live_view> live_;       // null: DCUDA_TOP=0
     signal_requests signals_;
     std::unique_ptr<device_state> state_;
@@ -534,7 +500,7 @@ double runtime::run(const detail::bound_kernel& kernel, const launch_config& con
 
 std::string runtime::network() const { return implementation_->network(); }
 
-run_energy runtime::energy() const { return implementation_->energy; }
+run_energy runtime::energy() const { return implementation_->energy(); }
 
 rank_info runtime::plan(const void* kernel, const void* delivery_kernel, const launch_config& config) {
     return with_memory_errors([&] { return implementation_->plan(kernel, delivery_kernel, config); });

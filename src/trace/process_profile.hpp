@@ -3,8 +3,9 @@
 #pragma once
 
 #include "dcuda/detail/protocol/protocol.hpp"
+#include "energy/energy_meter.hpp"
+#include "energy/run_energy.hpp"
 #include "support/wire.hpp"
-#include "trace/energy.hpp"
 #include "trace/host_track.hpp"
 
 #include <cstdint>
@@ -67,10 +68,7 @@ struct process_profile {
             to.put(std::string_view(text));
         }
         to.put(host_events);
-        to.put(energy.device.value_or(-1));
-        to.put(std::string_view(energy.device_problem));
-        to.put(energy.cpu.value_or(-1));
-        to.put(std::string_view(energy.cpu_problem));
+        put_energy(to, energy);
         to.put(power);
         return to.bytes();
     }
@@ -90,10 +88,7 @@ struct process_profile {
             result.names[address] = from.get_text();
         }
         result.host_events = from.get_vector<host_event>();
-        if (const auto joules = from.get<double>(); joules >= 0) result.energy.device = joules;
-        result.energy.device_problem = from.get_text();
-        if (const auto joules = from.get<double>(); joules >= 0) result.energy.cpu = joules;
-        result.energy.cpu_problem = from.get_text();
+        result.energy = get_energy(from);
         result.power = from.get_vector<power_sample>();
         return result;
     }

@@ -115,32 +115,6 @@ rank_statistics statistics_of(const rank_counters& counters, int rank) {
     return result;
 }
 
-// What is not known of one run is not known of all.
-void add(run_energy& to, const run_energy& more, bool is_first) {
-    const auto add_one = [&](std::optional<double>& sum, std::string& problem, const std::optional<double>& joules,
-                             const std::string& why) {
-        if (is_first) sum = 0;
-        sum = sum && joules ? std::optional(*sum + *joules) : std::nullopt;
-        if (!joules) problem = why;
-    };
-    add_one(to.device, to.device_problem, more.device, more.device_problem);
-    add_one(to.cpu, to.cpu_problem, more.cpu, more.cpu_problem);
-}
-
-// `cpu` is of the process's host, and the same for all processes there.
-json in_json(const run_energy& from) {
-    json result = {{"device", nullptr}, {"cpu", nullptr}};
-    if (from.device)
-        result["device"] = *from.device;
-    else
-        result["device_problem"] = from.device_problem;
-    if (from.cpu)
-        result["cpu"] = *from.cpu;
-    else
-        result["cpu_problem"] = from.cpu_problem;
-    return result;
-}
-
 json in_json(const rank_statistics& from) {
     json result;
     if (from.rank >= 0) result["rank"] = from.rank;
@@ -476,7 +450,7 @@ std::vector<process_profile> profiler::gather(process_profile mine) {
 
 void profiler::count(const process_profile& part) {
     struct statistics& sum = statistics_[part.about.process];
-    add(joules_[part.about.process], part.energy, sum.runs == 0);
+    add_energy(joules_[part.about.process], part.energy, sum.runs == 0);
     ++sum.runs;
     sum.kernel_ms += part.about.kernel_ms;
     sum.ring_commands = std::max(sum.ring_commands, part.about.ring_commands);
@@ -531,7 +505,7 @@ void profiler::write_statistics() {
                               {"runs", sum.runs},
                               {"kernel_ms", sum.kernel_ms},
                               {"ring_commands", sum.ring_commands},
-                              {"joules", in_json(joules_.at(process))},
+                              {"joules", energy_in_json(joules_.at(process))},
                               {"ranks", std::move(ranks)}});
     }
     result["total"] = in_json(total);

@@ -153,9 +153,21 @@ private:
 
 namespace {
 
+bool wants_dynamic_connections() {
+    const bool wanted = support::env_flag("DCUDA_VERBS_DC").value_or(false);
+#if !DCUDA_WITH_VERBS_DC
+    support::require(
+        !wanted, error_code::no_path,
+        "verbs: DCUDA_VERBS_DC=1 asks for dynamic connections, which this build does not have: build dCUDA with "
+        "-DDCUDA_WITH_VERBS_DC=ON, or unset DCUDA_VERBS_DC to use reliable connections");
+#endif
+    return wanted;
+}
+
 class verbs final : public network {
 public:
-    explicit verbs(const network_request& request) : device_(rdma::open_device(wanted_device(request))) {
+    explicit verbs(const network_request& request)
+        : is_dynamic_(wants_dynamic_connections()), device_(rdma::open_device(wanted_device(request))) {
         // Completions must never be more than the queue holds: half of it for receives, half for writes in flight.
         const int entries = std::min(device_.limits.max_cqe, max_completions);
         const auto wanted = support::env_integer("DCUDA_VERBS_RECEIVES", 1, max_completions).value_or(max_completions);
@@ -175,15 +187,14 @@ public:
         operations_.resize(static_cast<std::size_t>(entries - receives));
         for (operation& each : operations_) free_.push_back(&each);
 
-        const bool is_dynamic = support::env_flag("DCUDA_VERBS_DC").value_or(false);
         int queues = static_cast<int>(support::env_integer("DCUDA_VERBS_POOL", 0, 65536).value_or(0));
-        if (queues == 0) queues = is_dynamic ? default_initiators : request.process_count;
+        if (queues == 0) queues = is_dynamic_ ? default_initiators : request.process_count;
         pool_.emplace(queues, request.process_count, depth);
         const rdma::resources shared{device_, domain_.get(), completions_.get(), receives_.get(), depth};
-        if (is_dynamic)
-            connections_ = rdma::open_dynamic_connections(shared, queues);
-        else
-            connections_ = std::make_unique<rdma::reliable_connections>(shared);
+#if DCUDA_WITH_VERBS_DC
+        if (is_dynamic_) connections_ = rdma::open_dynamic_connections(shared, queues);
+#endif
+        if (!is_dynamic_) connections_ = std::make_unique<rdma::reliable_connections>(shared);
         max_part_ = std::min<std::size_t>(device_.attributes.max_msg_sz, std::size_t{1} << 30);
     }
 
@@ -340,6 +351,7 @@ private:
                       operations_[entry.wr_id].peer, cause);
     }
 
+    bool is_dynamic_;
     // Destroyed from the last to the first.
     rdma::device device_;
     rdma::owned<ibv_pd, ibv_dealloc_pd> domain_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What the two kinds of connections of the transport verbs share: reliable ones (verbs.cpp) and mlx5's dynamic ones
-// (verbs_dc.cpp).
+// (verbs_dc.cpp, with the option DCUDA_WITH_VERBS_DC).
 #pragma once
 
 #include "support/check.hpp"
@@ -85,8 +85,10 @@ struct resources {
     unsigned depth; // of a send queue
 };
 
+#if DCUDA_WITH_VERBS_DC
 // Throws error(no_path) where there is no such thing.
 std::unique_ptr<connections> open_dynamic_connections(const resources& shared, int queues);
+#endif
 
 // As rnr_retry: a receiver without free receives slows its senders down, no more. It is asked again after 0.32 ms.
 constexpr std::uint8_t endless = 7;

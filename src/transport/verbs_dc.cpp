@@ -3,10 +3,10 @@
 // that connect to another target for each write that asks for it. A process with thousands of peers needs no more.
 //
 // Written after the manual pages of mlx5dv and compiled; NOT RUN: no device of the developers has DC, and soft-RoCE
-// does not emulate it. It is used only where DCUDA_VERBS_DC=1 asks for it.
+// does not emulate it. It is built only with the option DCUDA_WITH_VERBS_DC, and used only where DCUDA_VERBS_DC=1 asks
+// for it.
 #include "transport/verbs.hpp"
 
-#ifdef DCUDA_HAVE_MLX5DV
 #include <infiniband/mlx5dv.h>
 #include <map>
 #include <random>
@@ -142,16 +142,3 @@ std::unique_ptr<connections> open_dynamic_connections(const resources& shared, i
 }
 
 } // namespace dcuda::transport::rdma
-
-#else
-
-namespace dcuda::transport::rdma {
-
-std::unique_ptr<connections> open_dynamic_connections(const resources&, int) {
-    support::fail(error_code::no_path, "verbs: this build knows no dynamically connected transport: build dCUDA where "
-                                       "infiniband/mlx5dv.h and libmlx5 are, or unset DCUDA_VERBS_DC");
-}
-
-} // namespace dcuda::transport::rdma
-
-#endif

@@ -9,6 +9,8 @@
 #include <sstream>
 #include <unistd.h>
 
+#include "dcuda/energy.hpp"
+
 using namespace dcuda::test;
 
 namespace {

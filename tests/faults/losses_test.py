@@ -79,13 +79,6 @@ class LossesTest(unittest.TestCase):
         self.check_failed(result, "exited with code 1")
 
     @needs_small_disk
-    def test_output_folder_of_hosts(self):
-        script = """printf '#!/bin/sh\\nshift\\nexec sh -c "$*"\\n' > ssh; chmod +x ssh
-                    head -c 70000 /dev/zero > rest 2> /dev/null
-                    exec "$1" --interface lo --ssh ./ssh --hosts a,b --output-dir out "$2" """
-        self.check_failed(on_small_disk(script, dcuda_run, ring), "cannot write the output of process 0 to out: " + FULL)
-
-    @needs_small_disk
     def test_timeline(self):
         """It keeps the runs before the one that does not fit."""
         result = on_small_disk('"$1" -n 2 --ranks 3 --trace t.json "$2" pattern > /dev/null; status=$?; cat t.json; exit $status',

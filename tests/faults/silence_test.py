@@ -76,13 +76,9 @@ class SilenceTest(unittest.TestCase):
     @unittest.skipUnless("ofi:tcp" in transports, "no libfabric")
     def test_two_hosts(self):
         with Hosts(("sh1", "sh2"), "10.83.0") as hosts:
-            folder = tempfile.mkdtemp()
-            self.addCleanup(shutil.rmtree, folder)
-            agent = hosts.agent(folder)
-            places = ",".join(address + ":2" for address in hosts.addresses.values())
             for victim, host in ((3, "sh2"), (1, "sh1"), (0, "sh1")):
                 with self.subTest(victim=victim):
-                    job = self.start(hosts.command("sh1", dcuda_run, "--hosts", places, "--ssh", agent, traffic, "1000", ROUNDS),
+                    job = self.start(hosts.job_command(traffic, "1000", ROUNDS),
                                      lambda output: output.count("under way") == 8, DCUDA_TRANSPORT="ofi:tcp")
                     self.check_told(job, victim, WAITS, host)
 

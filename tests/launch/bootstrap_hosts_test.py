@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Tests of the control plane between hosts. Usage: hosts_test.py PATH_OF_meet_hosts
+"""Tests of the control plane between hosts. Usage: hosts_test.py PATH_OF_dcuda-run PATH_OF_meet_hosts
 
 The hosts are network namespaces with host names of their own, joined by a bridge. Where they cannot be made (that takes
 root), the test ends with 77, which counts as skipped.
@@ -17,7 +17,7 @@ import unittest
 
 from namespaces import DEVICE, TIMEOUT, Hosts, ip, why_not
 
-program = os.path.abspath(sys.argv[1])
+dcuda_run, program = map(os.path.abspath, sys.argv[1:3])
 
 LOST_AFTER = 2
 HOSTS = ("a", "b")
@@ -159,6 +159,13 @@ class HostsTest(unittest.TestCase):
                                 "a:2,b:2", "-n", "4", program, "meet",
                                 expected=[f"{i}: met {hosts}, last message of 3" for i in range(4)])
 
+    @unittest.skipUnless(shutil.which("mpirun.openmpi"), "no Open MPI")
+    def test_dcuda_run_calls_openmpi(self):
+        self.check_launcher("env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+                            f"OMPI_MCA_plm_rsh_agent={self.agent()}", "OMPI_MCA_oob_tcp_if_include=10.77.0.0/24", dcuda_run,
+                            "--launcher", "mpirun.openmpi", "--hosts", "a:1,b:3", program, "meet",
+                            expected=[f"{i}: met a b b b, last message of 3" for i in range(4)])
+
     @unittest.skipUnless(shutil.which("mpiexec.hydra"), "no MPICH")
     def test_hydra_tells_where(self):
         self.check_launcher("mpiexec.hydra", "-launcher", "ssh", "-launcher-exec", self.agent(), "-iface",
@@ -182,4 +189,4 @@ if __name__ == "__main__":
     if reason:
         print(f"skipped: network namespaces cannot be made here: {reason}")
         sys.exit(77)
-    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Hosts for tests: network namespaces with host names of their own, joined by a bridge in another one."""
+import json
 import os
+import random
 import secrets
 import shutil
 import signal
@@ -81,8 +83,15 @@ class Hosts:
         return ["ip", "netns", "exec", self.names[host], "unshare", "--uts", "sh", "-c",
                 f'hostname {host}; exec "$@"', "sh", *command]
 
+    def job_command(self, *command, per_host=2):
+        """A job of the command with so many processes on each host."""
+        address = next(iter(self.addresses.values()))
+        rendezvous = f"{address}:{random.randrange(20000, 22000)}"  # another one than the last job's, of which something may be left
+        return [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "start_job.py"), rendezvous,
+                str(per_host), *(json.dumps(self.command(host)) for host in self.addresses), "--", *command]
+
     def agent(self, folder):
-        """The path of a program that launchers use in place of ssh. It takes names of hosts and addresses."""
+        """The path of a program that mpirun and mpiexec use in place of ssh. It takes names of hosts and addresses."""
         names = "".join(f"{address}) host={host};;\n" for host, address in self.addresses.items())
         path = os.path.join(folder, "agent")
         with open(path, "w") as file:

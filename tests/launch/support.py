@@ -40,7 +40,7 @@ def in_other_session(pid):
         return False
 
 
-def wait_until(condition, seconds=10):
+def wait_until(condition, seconds=30):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if condition():
@@ -50,10 +50,6 @@ def wait_until(condition, seconds=10):
 
 
 class JobTest(unittest.TestCase):
-    def options(self):
-        """Of dcuda-run, in each test."""
-        return []
-
     def setUp(self):
         self.mark = f"mark-{os.getpid()}-{type(self).__name__}-{self._testMethodName}"
         self.folder = tempfile.mkdtemp(prefix=self.mark)
@@ -68,7 +64,7 @@ class JobTest(unittest.TestCase):
 
     def command(self, *arguments, script):
         # bash sees the mark as $0.
-        return [launcher, *self.options(), *map(str, arguments), "--", "bash", "-c", script + "\n:", self.mark]
+        return [launcher, *map(str, arguments), "--", "bash", "-c", script + "\n:", self.mark]
 
     def run_job(self, *arguments, script, **settings):
         return subprocess.run(self.command(*arguments, script=script), capture_output=True, text=True, timeout=TIMEOUT,

@@ -72,7 +72,7 @@ class JobTest(unittest.TestCase):
         self.assertNotEqual(code, 0, job.output)
         for text in said:
             self.assertRegex(job.output, text)
-        end = time.monotonic() + 5  # of those on other hosts, whose agents end a little later
+        end = time.monotonic() + 5  # of those that outlive their launcher for a moment, as under mpirun
         while any(map(is_alive, job.pids().values())) and time.monotonic() < end:
             time.sleep(0.02)
         self.assertEqual([pid for pid in job.pids().values() if is_alive(pid)], [], job.output)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Joules from a libnvidia-ml.so.1 and a folder of the processors' counters that are ours.
-#include "trace/energy.hpp"
+#include "energy/energy_meter.hpp"
 #include "trace/trace_file.hpp"
 
 #include <gtest/gtest.h>

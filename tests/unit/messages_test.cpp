@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What processes, and dcuda-run and its agents, read of each other: good messages, and bytes that are none.
-#include "dcuda_run/channel.hpp"
+// What processes read of each other: good messages, and bytes that are none.
 #include "support/wire.hpp"
 
 #include <gtest/gtest.h>
@@ -60,21 +59,6 @@ TEST(WireReader, ABoolIsZeroOrOne) {
     for (const char byte : {'\x02', '\x7f', '\xff'})
         expect_malformed(std::string(1, byte), [](wire_reader& message) { message.get<bool>(); });
     expect_malformed("", [](wire_reader& message) { message.get<bool>(); });
-}
-
-TEST(AgentFields, NumbersAreNumbers) {
-    const launch::message good{"start", "-7", "2", "a", "b"};
-    launch::fields from(good);
-    EXPECT_EQ(from.number(), -7);
-    EXPECT_EQ(from.list(), (std::vector<std::string>{"a", "b"}));
-    for (const char* text : {"", "x", "7x", " 7", "0x7", "99999999999999999999", "-"}) {
-        const launch::message bad{"start", text};
-        EXPECT_THROW(launch::fields(bad).number(), std::runtime_error) << text;
-        EXPECT_THROW(launch::fields(bad).list(), std::runtime_error) << text;
-    }
-    const launch::message too_few{"start", "9223372036854775807", "a"};
-    EXPECT_THROW(launch::fields(too_few).list(), std::runtime_error);
-    EXPECT_THROW(launch::fields({"start"}).text(), std::runtime_error);
 }
 
 } // namespace

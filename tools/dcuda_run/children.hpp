@@ -12,8 +12,6 @@
 
 namespace launch {
 
-inline constexpr int exit_not_executable = 126, exit_not_found = 127; // as a shell has it
-
 struct child {
     std::string program;                  // its path
     std::vector<std::string> arguments;   // from the name on

@@ -15,34 +15,22 @@ int parse_slots(const std::string& text, const std::string& location) {
     int slots = 0;
     if (text.empty() || text.size() > 5 || text.find_first_not_of("0123456789") != text.npos ||
         (slots = std::stoi(text)) < 1 || slots > max_processes)
-        throw start_error(
-            2, fmt::format("{}: expected a number of slots from 1 to {}, not '{}'", location, max_processes, text));
+        throw start_error(exit_wrong_use, fmt::format("{}: expected a number of slots from 1 to {}, not '{}'", location,
+                                                      max_processes, text));
     return slots;
 }
 
-// host, host:slots or [IPv6 address]:slots
+// host or host:slots
 host_entry parse_host(const std::string& text, const std::string& location) {
-    host_entry result;
-    std::string slots;
-    if (text.starts_with('[')) {
-        const auto end = text.find(']');
-        if (end == text.npos) throw start_error(2, fmt::format("{}: '{}' lacks a ]", location, text));
-        result.name = text.substr(1, end - 1);
-        slots = text.substr(end + 1);
-    } else {
-        const auto colon = text.find(':');
-        result.name = text.substr(0, colon);
-        if (colon != text.npos) slots = text.substr(colon);
-        if (slots.find(':', 1) != slots.npos)
-            throw start_error(2, fmt::format("{}: '{}': write an IPv6 address in brackets", location, text));
-    }
-    // ssh would take a dash for an option.
-    if (result.name.empty() || result.name[0] == '-')
-        throw start_error(2, fmt::format("{}: '{}' is no host[:slots]", location, text));
-    if (!slots.empty()) {
-        if (slots[0] != ':') throw start_error(2, fmt::format("{}: '{}' is no host[:slots]", location, text));
-        result.slots = parse_slots(slots.substr(1), location);
-    }
+    const auto colon = text.find(':');
+    host_entry result{text.substr(0, colon), 0};
+    // Launchers would take a dash for an option, and have meanings of their own for other characters.
+    constexpr const char* allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+    if (result.name.empty() || result.name[0] == '-' || result.name.find_first_not_of(allowed) != text.npos)
+        throw start_error(
+            exit_wrong_use,
+            fmt::format("{}: '{}' is no host[:slots], where a host is a name or an address of IPv4", location, text));
+    if (colon != text.npos) result.slots = parse_slots(text.substr(colon + 1), location);
     return result;
 }
 
@@ -77,12 +65,13 @@ std::vector<host_entry> parse_host_file(const std::string& contents, const std::
         host_entry entry = parse_host(name, location);
         while (words >> word) {
             if (!word.starts_with("slots="))
-                throw start_error(2, fmt::format("{}: expected host[:N] or host slots=N, not '{}'", location, word));
+                throw start_error(exit_wrong_use,
+                                  fmt::format("{}: expected host[:N] or host slots=N, not '{}'", location, word));
             entry.slots = parse_slots(word.substr(6), location);
         }
         add_host(hosts, entry);
     }
-    if (hosts.empty()) throw start_error(2, fmt::format("--hostfile {}: there is no host in it", path));
+    if (hosts.empty()) throw start_error(exit_wrong_use, fmt::format("--hostfile {}: there is no host in it", path));
     return hosts;
 }
 
@@ -95,8 +84,9 @@ std::vector<int> lay_out(const std::vector<host_entry>& hosts, int count) {
         without_slots += each.slots == 0;
     }
     if (left > 0 && without_slots == 0)
-        throw start_error(2, fmt::format("{} processes, but the hosts have {} slots; give them more, as in {}:{}",
-                                         count, count - left, hosts[0].name, hosts[0].slots + left));
+        throw start_error(exit_wrong_use,
+                          fmt::format("{} processes, but the hosts have {} slots; give them more, as in {}:{}", count,
+                                      count - left, hosts[0].name, hosts[0].slots + left));
     for (std::size_t i = 0; i < hosts.size(); ++i) {
         if (hosts[i].slots > 0) continue;
         counts[i] = (left + without_slots - 1) / without_slots; // the first get one more

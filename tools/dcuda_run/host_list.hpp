@@ -10,7 +10,7 @@ namespace launch {
 constexpr int max_processes = 65536;
 
 struct host_entry {
-    std::string name; // as ssh takes it
+    std::string name; // or address of IPv4
     int slots = 0;    // processes that it takes; 0: any number
 };
 

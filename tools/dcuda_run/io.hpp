@@ -17,6 +17,9 @@ namespace launch {
 
 using clock = std::chrono::steady_clock;
 
+// Exit codes of errors before the job runs, as a shell has them.
+inline constexpr int exit_wrong_use = 2, exit_not_executable = 126, exit_not_found = 127;
+
 // An error that ends dcuda-run before the job runs.
 struct start_error : std::runtime_error {
     start_error(int code, const std::string& message) : std::runtime_error(message), exit_code(code) {}

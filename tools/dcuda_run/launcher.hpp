@@ -1,28 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A job, from its start to its exit code.
+// A job on this host, from its start to its exit code.
 #pragma once
 
 #include "children.hpp"
-#include "host.hpp"
+#include "job_processes.hpp"
 #include "options.hpp"
 
-#include <memory>
 #include <optional>
 
 namespace launch {
 
-class launcher final : public host_events {
+class launcher final : public process_events {
 public:
     explicit launcher(options settings) : options_(std::move(settings)) {}
     int run();
 
 private:
-    // A part of the job, in the order of processes.
-    struct part {
-        std::unique_ptr<launch::host> host;
-        job_share share;
-    };
-
     struct process_end {
         int index;
         pid_t pid;
@@ -30,23 +23,18 @@ private:
     };
 
     void start_job();
-    void lay_out_job();
-    void wait_for(host::phase phase);
-    void abandon();
 
     void step();
     void watch_input();
     void read_input();
     void handle_signals();
     void forward(int signal);
-    void signal_all(int signal);
-    void count_end(int index);
     void judge();
     void fail(int exit_code);
     void lose_output(int stream);
-    const host* host_of(int index) const;
     void escalate();
     bool has_output() const;
+    void say(const std::string& text) { stderr_.add("dcuda-run: " + text + "\n"); }
     sink& sink_of(int stream) { return stream == 1 ? stdout_ : stderr_; }
 
     void output(int index, int stream, std::string_view text) override;
@@ -55,20 +43,14 @@ private:
     void input_refused() override { relay_input_ = false; }
     void ended(int index, pid_t pid, int status) override;
     void blamed(int speaker, int culprit) override;
-    void say(const std::string& text) override { stderr_.add("dcuda-run: " + text + "\n"); }
-    void lost(const host& lost_host, int exit_code, const std::string& reason) override;
 
     options options_;
     event_loop loop_;
     signal_reader signals_;
     children children_{signals_};
-    std::vector<part> parts_;
+    job_processes processes_{children_, *this};
     std::vector<bool> running_; // by process
     int running_count_ = 0;
-    bool starting_ = false, started_ = false;
-    std::vector<int> early_signals_; // that came while processes were starting
-    bool abandoned_ = false;
-    std::optional<start_error> start_problem_;
     int exit_code_ = 0;
     std::vector<process_end> failures_;         // of processes, in the order in which we hear of them
     std::vector<std::optional<int>> blame_;     // by process: which one it says caused the end
@@ -83,7 +65,6 @@ private:
     sink stdout_{1}, stderr_{2};
     bool closed_[3] = {};            // streams that nobody reads
     std::vector<line_writer> lines_; // with --prefix: two for each process
-    std::vector<unique_fd> files_;   // with --output-dir and other hosts: the same
     bool relay_input_ = false;       // we read it for process 0
     bool input_busy_ = false;        // process 0 has not yet taken what we read last
 };

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// dcuda-run: starts the processes of a job on this host or on several, connects their input and output, forwards
-// signals, and sees to it that none of them, nor anything that they started, outlives the job.
-#include "agent.hpp"
+// dcuda-run: starts the processes of a job on this host, connects their input and output, forwards signals, and sees to
+// it that none of them, nor anything that they started, outlives the job. For several hosts it calls another launcher.
 #include "launcher.hpp"
+#include "several_hosts.hpp"
 
 #include <exception>
 #include <fcntl.h>
 #include <iostream>
-#include <string_view>
 #include <unistd.h>
 
 int main(int argc, char** argv) {
@@ -15,8 +14,9 @@ int main(int argc, char** argv) {
     while (fcntl(STDIN_FILENO, F_GETFD) < 0 || fcntl(STDOUT_FILENO, F_GETFD) < 0 || fcntl(STDERR_FILENO, F_GETFD) < 0)
         if (open("/dev/null", O_RDWR) < 0) return EXIT_FAILURE;
     try {
-        if (argc == 2 && argv[1] == std::string_view("--agent")) return launch::run_agent();
-        return launch::launcher(launch::parse_command_line(argc, argv)).run();
+        launch::options chosen = launch::parse_command_line(argc, argv);
+        if (chosen.needs_other_launcher()) return launch::call_launcher(chosen);
+        return launch::launcher(std::move(chosen)).run();
     } catch (const launch::start_error& problem) {
         std::cerr << "dcuda-run: " << problem.what() << '\n';
         return problem.exit_code;

@@ -2,9 +2,10 @@
 #include "options.hpp"
 
 #include "support/command_line.hpp"
+#include "this_host.hpp"
 
+#include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
 #include <sstream>
@@ -13,11 +14,6 @@
 namespace launch {
 
 namespace {
-
-// Without BatchMode ssh would ask for passwords, with nobody to answer. The others bound how long a dead host is waited
-// for, and keep greetings out of the output.
-constexpr const char* default_ssh = "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 "
-                                    "-o ServerAliveCountMax=2 -o LogLevel=ERROR";
 
 // -np, as other launchers call it, becomes --np. What comes after the program is the program's.
 void accept_np(int argc, char** argv) {
@@ -28,32 +24,46 @@ void accept_np(int argc, char** argv) {
         if (word == "-np") argv[i] = replacement.data();
         const bool holds_value =
             word.find('=') != word.npos || (word.starts_with("-n") && word.size() > 2 && word != "-np");
-        const bool takes_value = !holds_value && word != "--prefix" && word != "--stats";
+        const bool takes_value = !holds_value && word != "--prefix" && word != "--stats" && word != "--dry-run";
         if (takes_value) ++i;
     }
 }
 
+// Of processes for a list of hosts that all are this one. 0: nothing is said of it.
+int count_of_slots(const options& job) {
+    int slots = 0;
+    for (const auto& each : job.hosts) slots += each.slots;
+    if (job.count > 0) lay_out(job.hosts, job.count); // throws if there are too few
+    return job.count > 0 ? job.count : slots;
+}
+
 } // namespace
+
+bool options::needs_other_launcher() const {
+    return !launcher.empty() ||
+           std::any_of(hosts.begin(), hosts.end(), [](const host_entry& each) { return !is_this_host(each.name); });
+}
 
 options parse_command_line(int argc, char** argv) {
     options result;
     int ranks = 0;
-    std::string hosts, host_file, remote_path, trace, statistics;
-    CLI::App app("Starts the processes of a dCUDA job, one per GPU, on this host or on others by ssh.", "dcuda-run");
+    std::string hosts, host_file, trace, statistics;
+    CLI::App app("Starts the processes of a dCUDA job, one per GPU, on this host, or calls a launcher for several.",
+                 "dcuda-run");
     app.add_option("-n,--np", result.count,
-                   "Number of processes (default: with slots as many; else one per visible GPU, or 1)")
+                   "Number of processes (default: one per visible GPU, or 1; with --hosts as many as slots)")
         ->check(CLI::Range(1, max_processes));
     app.add_option("--ranks", ranks, "Ranks per device (sets DCUDA_RANKS_PER_DEVICE)")->check(CLI::Range(1, 1048576));
     app.add_option("--trace", trace, "Write a timeline of all ranks to this file, for Perfetto (sets DCUDA_TRACE)");
-    app.add_flag(
-        "--stats{1}", statistics,
-        "Write what all ranks have done, in JSON, to standard error; with --stats=FILE there (sets DCUDA_STATS)");
+    app.add_flag("--stats{1}", statistics,
+                 "Write what all ranks have done as JSON to standard error, or to FILE (sets DCUDA_STATS)");
     auto* prefix = app.add_flag("--prefix", result.prefix, "Put the process index before each line of output");
-    app.add_option("--output-dir", result.output_folder, "Write the output of process 3 to DIR/3.out and DIR/3.err")
-        ->excludes(prefix);
-    app.add_option("--grace", result.grace_seconds,
-                   "Seconds that the others have to end by themselves after one failed (default 5)")
-        ->check(CLI::Range(0.0, 1e6));
+    auto* folder =
+        app.add_option("--output-dir", result.output_folder, "Write the output of process 3 to DIR/3.out and DIR/3.err")
+            ->excludes(prefix);
+    auto* grace = app.add_option("--grace", result.grace_seconds,
+                                 "Seconds that the others have to end by themselves after one failed (default 5)")
+                      ->check(CLI::Range(0.0, 1e6));
     app.add_option("--env", result.environment, "Set a variable, NAME=VALUE; may be repeated")
         ->allow_extra_args(false) // one value each time
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -64,15 +74,11 @@ options parse_command_line(int argc, char** argv) {
         app.add_option("--hostfile", host_file, "The same from a file: a line HOST, HOST:N or HOST slots=N each")
             ->excludes(list)
             ->group(several);
-    auto* interface = app.add_option("--interface", result.interface,
-                                     "Network interface or address of the first host by which the others reach it")
-                          ->group(several);
-    auto* ssh =
-        app.add_option("--ssh", result.ssh, fmt::format("Command for ssh, with its options (default: {})", default_ssh))
-            ->envname("DCUDA_SSH")
-            ->group(several);
-    auto* folder = app.add_option("--remote-path", remote_path, "Folder of dcuda-run on the hosts (default: as here)")
-                       ->group(several);
+    app.add_option("--launcher", result.launcher,
+                   "Name or path of the launcher to call (default: srun in an allocation, mpirun, mpiexec)")
+        ->group(several);
+    app.add_flag("--dry-run", result.dry_run, "Print the command that would be called, and do not call it")
+        ->group(several);
     app.prefix_command();
     app.footer("Then the program and its arguments, after -- if you like. The exit code is 0 if all processes end\n"
                "with 0, else that of the first that failed (128 + signal if a signal killed it).");
@@ -82,11 +88,11 @@ options parse_command_line(int argc, char** argv) {
     if (!result.command.empty() && result.command[0] == "--")
         result.command.erase(result.command.begin());
     else if (!result.command.empty() && result.command[0].starts_with('-'))
-        throw start_error(2, fmt::format("unknown option {}; see dcuda-run --help", result.command[0]));
-    if (result.command.empty()) throw start_error(2, "no program given; see dcuda-run --help");
+        throw start_error(exit_wrong_use, fmt::format("unknown option {}; see dcuda-run --help", result.command[0]));
+    if (result.command.empty()) throw start_error(exit_wrong_use, "no program given; see dcuda-run --help");
     for (const auto& variable : result.environment)
         if (variable.find('=') == variable.npos || variable[0] == '=')
-            throw start_error(2, fmt::format("--env {}: expected NAME=VALUE", variable));
+            throw start_error(exit_wrong_use, fmt::format("--env {}: expected NAME=VALUE", variable));
     if (!trace.empty()) result.environment.insert(result.environment.begin(), "DCUDA_TRACE=" + trace);
     if (!statistics.empty()) result.environment.insert(result.environment.begin(), "DCUDA_STATS=" + statistics);
     if (ranks > 0)
@@ -94,21 +100,27 @@ options parse_command_line(int argc, char** argv) {
 
     if (list->count() > 0) {
         result.hosts = parse_hosts(hosts);
-        if (result.hosts.empty()) throw start_error(2, "--hosts: no host given");
+        if (result.hosts.empty()) throw start_error(exit_wrong_use, "--hosts: no host given");
     }
     if (file->count() > 0) {
         std::ifstream lines(host_file);
-        if (!lines) fail_errno("--hostfile " + host_file, 2);
+        if (!lines) fail_errno("--hostfile " + host_file, exit_wrong_use);
         std::ostringstream text;
         text << lines.rdbuf();
         result.hosts = parse_host_file(text.str(), host_file);
     }
-    for (const auto* option : {interface, folder})
-        if (result.hosts.empty() && option->count() > 0)
-            throw start_error(2, fmt::format("{} needs --hosts or --hostfile", option->get_name()));
-    if (ssh->count() == 0 || result.ssh.empty()) result.ssh = default_ssh;
-    const auto self = std::filesystem::read_symlink("/proc/self/exe");
-    result.agent = remote_path.empty() ? self : std::filesystem::path(remote_path) / self.filename();
+    const bool calls = result.needs_other_launcher();
+    if (!result.hosts.empty() && !calls) result.count = count_of_slots(result);
+    if (result.dry_run && !calls)
+        throw start_error(exit_wrong_use,
+                          "--dry-run: dcuda-run would start this job itself, and call no other launcher");
+    for (const auto* option : {folder, grace})
+        if (calls && option->count() > 0)
+            throw start_error(
+                exit_wrong_use,
+                fmt::format("{} works on this host only: the launcher that dcuda-run calls for other hosts "
+                            "has ways of its own; leave it out, or call that launcher (--dry-run shows how)",
+                            option->get_name()));
     return result;
 }
 

@@ -22,7 +22,6 @@ constexpr std::pair<std::string_view, target*> targets[] = {
     {"records", records},
     {"authentication", authentication},
     {"server_clients", server_clients},
-    {"agent", agent},
     {"snapshots", snapshots},
     {"launcher_store", launcher_store},
     {"fragments", fragments},

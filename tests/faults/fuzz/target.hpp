@@ -12,7 +12,7 @@ using target = void(std::string_view input);
 // Files that users give to the case studies and to dcuda-run.
 target matrix_market, labels, pgm, host_list;
 // What processes, launchers and tools send each other.
-target frames, parts, records, authentication, server_clients, agent, launcher_store, snapshots;
+target frames, parts, records, authentication, server_clients, launcher_store, snapshots;
 // What arrives over a network, and the environment.
 target fragments, environment;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "trace/energy.hpp"
+#include "energy/energy_meter.hpp"
 
 #include "dcuda/detail/protocol/memory.hpp"
 

@@ -2,7 +2,7 @@
 // What a run costs in joules, from the counters of the GPU (NVML) and of the processors (RAPL).
 #pragma once
 
-#include "dcuda/host.hpp"
+#include "dcuda/energy.hpp"
 
 #include <chrono>
 #include <cstdint>

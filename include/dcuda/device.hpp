@@ -60,9 +60,10 @@ public:
     /// Opens `bytes` bytes at `base` for puts by the ranks of the communicator. All of them call it; base and bytes may
     /// differ, bytes may be 0, and windows may overlap: how puts come into one of them, window_kind says. With several
     /// processes, base must be cudaMalloc memory (CPU backend: from its cudaMalloc). The window has no memory of its
-    /// own: freeing it leaves the memory alone. On return all ranks of the communicator may put into it. If there are
-    /// too many windows (options::max_windows), all ranks get a window that is false, and the host prints the reason;
-    /// memory that other processes cannot map ends the run (error_code::no_path).
+    /// own: freeing it leaves the memory alone. On return all ranks of the communicator may put into it. One window too
+    /// many (options::max_windows) ends the run (error_code::out_of_resources), unless options::windows_may_fail says
+    /// that all ranks get a window that is false, and the host prints the reason. Memory that other processes cannot
+    /// map ends the run, too (error_code::no_path), as do bytes at a null pointer (error_code::device_fault).
     DCUDA_DEVICE window create_window(communicator comm, void* base, std::size_t bytes,
                                       window_kind kind = window_kind::usual) {
         return detail::perform<detail::create_window_operation>(state_, is_profiled(), comm, base, bytes, kind);

@@ -41,6 +41,7 @@ enum class wrong : int {
     barrier_communicator,
     negative_count,
     shared_memory,
+    null_window,
 };
 
 __global__ void contract(dcuda::context context, unsigned char* memory, wrong what, int culprit) {
@@ -108,6 +109,9 @@ __global__ void contract(dcuda::context context, unsigned char* memory, wrong wh
             break;
         case wrong::shared_memory:
             self.create_window(dcuda::device, shared, sizeof shared);
+            break;
+        case wrong::null_window:
+            self.create_window(dcuda::world, nullptr, 64);
             break;
         }
     self.wait_notifications(5, 1);
@@ -257,6 +261,17 @@ __global__ void window_over(dcuda::context context, unsigned char* memory, std::
     self.create_window(dcuda::world, memory, bytes);
 }
 
+// One window more than there may be; the first device has one already that is its own.
+__global__ void too_many_windows(dcuda::context context, unsigned char* memory, bool of_world) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const dcuda::communicator comm = of_world ? dcuda::world : dcuda::device;
+    if (self.id() == self.id(dcuda::device)) self.create_window(dcuda::device, memory, window_bytes);
+    for (int i = 0; i < 3; ++i) self.create_window(comm, memory, 8);
+    const dcuda::window last = self.create_window(comm, memory, 8);
+    if (!last) self.log() << "has no window";
+}
+
 dcuda::launch_config shape(int ranks_per_device = 2) {
     dcuda::launch_config config;
     config.threads = dim3(8);
@@ -294,6 +309,7 @@ const std::map<std::string, wrong> contracts = {
     {"barrier_communicator", wrong::barrier_communicator},
     {"negative_count", wrong::negative_count},
     {"shared_memory", wrong::shared_memory},
+    {"null_window", wrong::null_window},
 };
 
 void kill_yourself_soon() {
@@ -362,6 +378,8 @@ void run(const std::string& which, dcuda::runtime& job) {
         job.run(window_over, shape(), static_cast<unsigned char*>(memory), window_bytes);
     } else if (which == "beyond_the_allocation") {
         job.run(window_over, shape(), device_memory<unsigned char>(window_bytes, 0), window_bytes + 1);
+    } else if (which == "too_many_windows" || which == "too_many_windows_of_devices") {
+        job.run(too_many_windows, shape(), device_memory<unsigned char>(window_bytes, 0), which == "too_many_windows");
     } else if (which == "nothing") {
         job.run(nothing, shape(0));
         std::printf("%d ranks\n", job.info().rank_count);

@@ -42,6 +42,8 @@ CONTRACTS = {
     "flush_no_window": "flush " + NONE,
     "communicator": "notify on communicator 2: expected world (0) or device (1)",
     "barrier_communicator": "barrier on communicator -1: expected world (0) or device (1)",
+    "null_window": "create_window over 64 B at a null pointer: give it memory from cudaMalloc (did that fail?), or 0 bytes "
+                   "for a rank that receives nothing",
     "negative_count": "wait_notifications for tag 3 with count -2: expected 0 or more",
 }
 
@@ -119,6 +121,17 @@ class MisuseTest(unittest.TestCase):
         self.expect(2, "unusable_memory", "no_path: rank 0 (process 0, block 0): create_window over ", what)
         self.expect(2, "beyond_the_allocation",
                     "rank 0 (process 0, block 0): create_window over 1025 B at offset 0 of an allocation of 1024 B")
+
+    def test_too_many_windows(self):
+        full = (r"rank [01] \(process 0, block [01]\): create_window over 8 B: 4 windows exist already, and there may be no "
+                r"more; free those that are not used any more \(free_window\), or raise DCUDA_MAX_WINDOWS=4")
+        option = r"; with DCUDA_WINDOWS_MAY_FAIL=1 \(options::windows_may_fail\) this is no error, but a window that is false"
+        for processes in (1, 3):
+            for case in ("too_many_windows", "too_many_windows_of_devices"):
+                self.expect_lines(processes, case, "out_of_resources: " + full + option, DCUDA_MAX_WINDOWS=4)
+                output = self.expect(processes, case, "has no window", status=0, DCUDA_MAX_WINDOWS=4,
+                                     DCUDA_WINDOWS_MAY_FAIL=1) or ""
+                self.assertRegex(output, re.compile(f"^dcuda: {full}$", re.MULTILINE))
 
     # ---- waits that never end ----
 

@@ -489,6 +489,8 @@ void threads_part(bool by_operation) {
     if (this_rank != nullptr) this_rank->part(by_operation);
 }
 
+bool watches_threads() { return this_rank != nullptr; }
+
 void thread_ends() {
     const std::unique_ptr<checked_rank> self(std::exchange(this_rank, nullptr));
     if (!self || self->ended() || load_relaxed(self->state().device.aborted) != 0) return;

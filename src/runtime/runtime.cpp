@@ -482,7 +482,7 @@ private:
         std::fprintf(
             stderr,
             "dcuda: process %d: %s\ndcuda: process %d: the kernel did not end within %.3g s after that (a rank "
-            "is in a loop without dCUDA calls?); ending the process\n",
+            "is in a loop without dCUDA calls, or only some of its threads have made a call?); ending the process\n",
             job_.index, running.failure()->what(), job_.index,
             static_cast<double>(settings_.abort_grace.count()) * 1e-9);
         profiler_->save_alone(*state_, *link_, running.failure()->what());

@@ -242,6 +242,31 @@ __global__ void deaf(dcuda::context context, int* go_on) {
 }
 
 #if DCUDA_BACKEND_CPU
+// Of rank 1 one thread alone calls an operation, or all but one do.
+enum class partly : int { put_notify, notify_twice, wait, barrier_against_syncthreads };
+
+__global__ void some_threads(dcuda::context context, unsigned char* memory, partly called) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const dcuda::window win = self.create_window(dcuda::world, memory, window_bytes);
+    const int next = (self.id() + 1) % self.size();
+    const bool is_wrong = self.id() == 1, is_first = threadIdx.x == 0;
+    if (!is_wrong) self.notify(next, dcuda::world, 5);
+    if (is_wrong && called == partly::put_notify && is_first) self.put_notify(win, next, 0, 4, memory + 8, 5);
+    if (is_wrong && called == partly::notify_twice) {
+        self.notify(next, dcuda::world, 5);
+        if (is_first) self.notify(next, dcuda::world, 5);
+    }
+    if (is_wrong && called == partly::wait && is_first) return;
+    if (is_wrong && called == partly::barrier_against_syncthreads) {
+        if (threadIdx.x < 6)
+            self.barrier(dcuda::device);
+        else
+            __syncthreads();
+    }
+    self.wait_notifications(5, 1);
+}
+
 __global__ void throwing(dcuda::context context) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
@@ -312,6 +337,15 @@ const std::map<std::string, wrong> contracts = {
     {"null_window", wrong::null_window},
 };
 
+#if DCUDA_BACKEND_CPU
+const std::map<std::string, partly> partly_called = {
+    {"one_thread_puts", partly::put_notify},
+    {"one_thread_notifies_twice", partly::notify_twice},
+    {"all_but_one_wait", partly::wait},
+    {"some_in_syncthreads", partly::barrier_against_syncthreads},
+};
+#endif
+
 void kill_yourself_soon() {
     std::thread([] {
         std::this_thread::sleep_for(std::chrono::milliseconds(500));
@@ -354,6 +388,8 @@ void run(const std::string& which, dcuda::runtime& job) {
     } else if (which == "deaf") {
         job.run(deaf, shape(), device_memory<int>(1, 1));
 #if DCUDA_BACKEND_CPU
+    } else if (const auto part = partly_called.find(which); part != partly_called.end()) {
+        job.run(some_threads, shape(), device_memory<unsigned char>(window_bytes, 0), part->second);
     } else if (which == "throwing") {
         job.run(throwing, shape());
 #endif

@@ -245,6 +245,23 @@ class MisuseTest(unittest.TestCase):
     def test_process_that_ends_before_run(self):
         self.expect_lines(2, "ends_before_run", r"process_lost: process 1 .*")
 
+    @unittest.skipUnless(backend == "cpu", "on a GPU only their hang is seen")
+    def test_operation_of_some_threads(self):
+        first, others = "thread (0,0,0) is in {}", "7 threads (1,0,0) to (7,0,0) are in {}"
+        cases = {
+            "one_thread_puts": ("put_notify", first.format("put_notify"), others.format("wait_notifications")),
+            "one_thread_notifies_twice": ("notify", first.format("notify"), others.format("wait_notifications")),
+            "all_but_one_wait": ("finish (the end of the kernel)", first.format("finish (the end of the kernel)"),
+                                 others.format("wait_notifications")),
+            "some_in_syncthreads": ("barrier", "6 threads (0,0,0) to (5,0,0) are in barrier",
+                                    "2 threads (6,0,0) to (7,0,0) are in __syncthreads"),
+        }
+        for case, (called, *places) in cases.items():
+            for processes in (1, 2):
+                self.expect(processes, case, "kernel_failure: process 0: ", "rank 1 (block 1): only some threads of the block have "
+                            f"called {called}: {', '.join(places)}. All threads of a block must call every operation: take it "
+                            "out of the branch around it, such as if (threadIdx.x == 0)")
+
     @unittest.skipUnless(backend == "cpu", "a GPU kernel cannot throw")
     def test_kernel_that_throws(self):
         for processes in (1, 2):
@@ -255,7 +272,7 @@ class MisuseTest(unittest.TestCase):
         for processes in (1, 2):
             self.expect(processes, "deaf", "rank 0 (process 0, block 0): notify to rank -1: there are ranks 0 to ",
                         "dcuda: process 0: the kernel did not end within 1 s after that (a rank is in a loop without "
-                        "dCUDA calls?); ending the process", status=1, DCUDA_ABORT_GRACE=1)
+                        "dCUDA calls, or only some of its threads have made a call?); ending the process", status=1, DCUDA_ABORT_GRACE=1)
 
     # ---- notifications that nobody waits for ----
 

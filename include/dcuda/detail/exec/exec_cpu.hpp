@@ -38,11 +38,28 @@ void sync_and_run(const First& first, const Second& second) {
          &steps);
 }
 
+// The operation of the library that the calling thread is in from now on, for messages; null: none. Returns the one
+// before.
+const char* enter_operation(const char* name);
+
 void* dynamic_shared();
 bool is_unwinding();
 void yield_core();
 
 } // namespace cpu
+
+// While it lives, the calling thread is in the operation of this name. Where some threads of a block call an operation
+// and others do not, the report names both.
+class operation_scope {
+public:
+    explicit operation_scope(const char* name) : before_(cpu::enter_operation(name)) {}
+    ~operation_scope() { cpu::enter_operation(before_); }
+    operation_scope(const operation_scope&) = delete;
+    operation_scope& operator=(const operation_scope&) = delete;
+
+private:
+    const char* before_;
+};
 
 // __syncthreads.
 inline void sync_block() { __syncthreads(); }

@@ -218,9 +218,42 @@ DCUDA_COLD auto perform_profiled(shared_state shared, profiled_call, Arguments..
     }
 }
 
+#if DCUDA_BACKEND_CPU
+// As users know them.
+constexpr const char* name_of(event_kind kind) {
+    switch (kind) {
+    case event_kind::put:
+        return "put";
+    case event_kind::put_notify:
+        return "put_notify";
+    case event_kind::notify:
+        return "notify";
+    case event_kind::wait:
+        return "wait_notifications";
+    case event_kind::test:
+        return "test_notifications";
+    case event_kind::flush:
+        return "flush";
+    case event_kind::barrier:
+        return "barrier";
+    case event_kind::create_window:
+        return "create_window";
+    case event_kind::free_window:
+        return "free_window";
+    case event_kind::timer:
+        return "start_timer or stop_timer";
+    default:
+        return "an operation";
+    }
+}
+#endif
+
 // What each operation of either interface calls, in all threads of the rank. `is_profiled`: of the run (is_profiled).
 template <class Operation, class... Arguments>
 DCUDA_DEVICE auto perform(shared_state state, bool is_profiled, Arguments... arguments) {
+#if DCUDA_BACKEND_CPU
+    const exec::operation_scope named(name_of(Operation::kind));
+#endif
     if (is_profiled) return exec::far(perform_profiled<Operation, Arguments...>)(state, {}, arguments...);
     return run_or_check<Operation>(state.get(), arguments...);
 }

@@ -385,6 +385,32 @@ void run(const std::string& which, dcuda::runtime& job) {
     } else if (which == "ends_before_run") {
         if (process == 1) std::exit(0);
         job.run(nothing, shape());
+    } else if (which == "ends_before_gather") {
+        if (process != 1) job.gather(process);
+    } else if (which == "killed_before_broadcast") {
+        if (process == 1) std::raise(SIGKILL);
+        int value = process;
+        job.broadcast(value, 1);
+    } else if (which == "killed_after_gather") {
+        job.gather(process, 2);
+        if (process == 1) std::raise(SIGKILL);
+        job.barrier();
+    } else if (which == "different_sizes") {
+        std::vector<std::byte> bytes(process == 0 ? 8 : 16);
+        job.broadcast(std::span(bytes));
+    } else if (which == "different_roots") {
+        job.gather(process, process % 2);
+    } else if (which == "barrier_against_run") {
+        if (process == 0)
+            job.barrier();
+        else
+            job.run(nothing, shape());
+    } else if (which == "gather_after_failure") {
+        try {
+            job.run(waits_for_ever, shape());
+        } catch (const dcuda::error&) {
+        }
+        job.gather(process);
     } else if (which == "deaf") {
         job.run(deaf, shape(), device_memory<int>(1, 1));
 #if DCUDA_BACKEND_CPU

@@ -245,6 +245,32 @@ class MisuseTest(unittest.TestCase):
     def test_process_that_ends_before_run(self):
         self.expect_lines(2, "ends_before_run", r"process_lost: process 1 .*")
 
+    # ---- collective calls of hosts ----
+
+    def test_host_collectives_without_a_process(self):
+        self.expect_lines(3, "ends_before_gather", r"process_lost: process 1 \(pid \d+\) finished while the others wait for it in "
+                          r"runtime::gather of values of 4 B to process 0")
+        for case in ("killed_before_broadcast", "killed_after_gather"):
+            output = self.expect(3, case, "was killed by signal 9 (SIGKILL)", status=128 + 9)
+            self.assertRegex(output or "", re.compile(r"^process_lost: process 1 \(pid \d+\) ended unexpectedly", re.MULTILINE))
+
+    def test_host_collectives_that_differ(self):
+        place = r"process (\d) \(pid \d+\) is in {} while process (\d) \(pid \d+\) is in {}: all processes must make the same "
+        for case, first, second in (
+                ("different_sizes", "runtime::broadcast of 8 B from process 0", "runtime::broadcast of 16 B from process 0"),
+                ("different_roots", "runtime::gather of values of 4 B to process 0",
+                 "runtime::gather of values of 4 B to process 1"),
+                ("barrier_against_run", "runtime::barrier", "agreeing on the number of ranks")):
+            output = self.expect(3, case, "invalid_argument: ") or ""
+            self.assertRegex(output, f"{place.format(first, second)}|{place.format(second, first)}")
+
+    def test_host_collective_after_a_failure(self):
+        self.expect(1, "gather_after_failure",
+                    "invalid_argument: this runtime's last run failed; construct a new one in a new job",
+                    DCUDA_WAIT_TIMEOUT=1)
+
+    # ---- threads of a block ----
+
     @unittest.skipUnless(backend == "cpu", "on a GPU only their hang is seen")
     def test_operation_of_some_threads(self):
         first, others = "thread (0,0,0) is in {}", "7 threads (1,0,0) to (7,0,0) are in {}"

@@ -519,6 +519,10 @@ const char* cpu::enter_operation(const char* name) {
     detail::cpu::block* const own = detail::cpu::block::current();
     return own != nullptr ? own->enter_operation(name) : nullptr;
 }
+bool cpu::is_on_own_stack(const void* address) {
+    const detail::cpu::block* const own = detail::cpu::block::current();
+    return own != nullptr && own->is_on_current_stack(address);
+}
 void* cpu::dynamic_shared() { return detail::cpu::the_block("dynamic_shared").dynamic_shared(); }
 void exit_thread() { throw detail::cpu::thread_exit{}; }
 bool cpu::is_unwinding() { return std::uncaught_exceptions() != 0; }

@@ -120,6 +120,10 @@ public:
     const char* enter_operation(const char* name) { return std::exchange(current_->operation, name); }
     void* dynamic_shared() const { return shared_; }
     const stack_memory& stacks() const { return stacks_; }
+    bool is_on_current_stack(const void* address) const {
+        return reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(current_->stack_bottom) <
+               current_->stack_bytes;
+    }
     int rank() const { return kernel_.shape.first_rank + static_cast<int>(index_); }
     unsigned index() const { return index_; }
     std::string name() const; // "rank 5 (block 5)"

@@ -42,6 +42,9 @@ void sync_and_run(const First& first, const Second& second) {
 // before.
 const char* enter_operation(const char* name);
 
+// Whether the address is in a local variable of the calling thread.
+bool is_on_own_stack(const void* address);
+
 void* dynamic_shared();
 bool is_unwinding();
 void yield_core();
@@ -126,8 +129,8 @@ inline bool is_unwinding() { return cpu::is_unwinding(); }
 // In a loop of unsuccessful tests: other ranks need the core.
 inline void relax() { cpu::yield_core(); }
 
-// All memory of the process is global; what other processes can map is checked by the host.
-inline bool is_global_memory(const void*) { return true; }
+// All memory of the process but the stacks of its threads; what other processes can map is checked by the host.
+inline bool is_global_memory(const void* address) { return !cpu::is_on_own_stack(address); }
 
 // --- host side ---
 

@@ -116,7 +116,7 @@ public:
     }
 
     /// Waits until all processes of the job have called it. Collective over the processes, outside of run. Orders what
-    /// hosts do, such as files that one writes and another reads; the memory of a run needs it not. Throws
+    /// hosts do, such as files that one writes and another reads; a run needs no barrier before or after it. Throws
     /// dcuda::error: process_lost if a process has ended, invalid_argument if another makes a different collective
     /// call; then the runtime serves no further call. The same holds for broadcast and gather.
     void barrier();
@@ -139,8 +139,11 @@ public:
     template <plain_value Value>
     std::vector<Value> gather(const Value& value, int root = 0) {
         std::vector<Value> values;
-        for (const std::string& part : gather_bytes(std::as_bytes(std::span(&value, 1)), root, sizeof(Value)))
-            std::memcpy(&values.emplace_back(), part.data(), sizeof(Value));
+        for (const std::string& part : gather_bytes(std::as_bytes(std::span(&value, 1)), root, sizeof(Value))) {
+            Value gathered;
+            std::memcpy(&gathered, part.data(), sizeof gathered);
+            values.push_back(gathered);
+        }
         return values;
     }
     /// The same for the values of a span, of which processes may have different numbers; for bytes,

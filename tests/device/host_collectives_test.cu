@@ -46,6 +46,7 @@ TEST_F(HostCollectives, TheRootGathers) {
         ASSERT_EQ(all.size(), root == here ? static_cast<std::size_t>(processes) : 0u);
         for (std::size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i], (setup{static_cast<int>(i), 1.0}));
     }
+    EXPECT_EQ(job().gather(true), std::vector<bool>(here == 0 ? static_cast<std::size_t>(processes) : 0u, true));
     // As many values as the process's number says.
     const std::vector<long> own(static_cast<std::size_t>(here), here);
     const std::vector<std::vector<long>> all = job().gather(std::span(own));

@@ -59,25 +59,21 @@ __global__ void reduce(dcuda_context_handle context) {
     double* slots = data->slots + device_rank * (levels + 1);
     dcuda_win window;
     dcuda_win_create(state, DCUDA_COMM_WORLD, slots, (levels + 1) * sizeof(double), &window);
-    if (window == DCUDA_WIN_NONE) {
-        log << "rank " << rank << " has no window" << log.flush;
-    } else {
-        for (int level = 0; (1 << level) < ranks; ++level) {
-            const int stride = 1 << level;
-            if (rank & stride) {
-                if (threadIdx.x == 0) slots[levels] = sum;
-                dcuda_put_notify(state, window, rank - stride, level * sizeof(double), sizeof(double), &slots[levels],
-                                 level);
-                break;
-            }
-            if (rank + stride < ranks) {
-                dcuda_wait_notifications(state, level, 1);
-                sum += slots[level];
-            }
+    for (int level = 0; (1 << level) < ranks; ++level) {
+        const int stride = 1 << level;
+        if (rank & stride) {
+            if (threadIdx.x == 0) slots[levels] = sum;
+            dcuda_put_notify(state, window, rank - stride, level * sizeof(double), sizeof(double), &slots[levels],
+                             level);
+            break;
         }
-        if (rank == 0 && threadIdx.x == 0) data->sum = sum;
-        dcuda_win_flush(state, window);
+        if (rank + stride < ranks) {
+            dcuda_wait_notifications(state, level, 1);
+            sum += slots[level];
+        }
     }
+    if (rank == 0 && threadIdx.x == 0) data->sum = sum;
+    dcuda_win_flush(state, window);
 
     // Rank 0 tells everybody that the sum is there; they look from time to time, as one would between pieces of work.
     if (rank == 0)

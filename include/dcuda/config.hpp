@@ -3,6 +3,10 @@
 /// Build-time configuration: version, which backend this translation unit is compiled for, and every DCUDA_ macro.
 #pragma once
 
+#if __cplusplus < 202002L
+#error "dCUDA needs C++20: compile with -std=c++20, or with CXX_STANDARD and CUDA_STANDARD 20"
+#endif
+
 #define DCUDA_VERSION_MAJOR 0 ///< Changes when programs must be changed.
 #define DCUDA_VERSION_MINOR 1 ///< Before 1.0 this may break programs, too.
 #define DCUDA_VERSION_PATCH 0 ///< Changes with corrections alone.

@@ -6,6 +6,8 @@
 #include "dcuda/detail/ops/operations.hpp"
 #include "dcuda/types.hpp"
 
+#include <type_traits>
+
 #if !defined(__CUDA_ARCH__)
 namespace dcuda::detail {
 [[gnu::used]] static void (*const same_headers_as_the_library)() =
@@ -14,6 +16,19 @@ namespace dcuda::detail {
 #endif
 
 namespace dcuda {
+
+namespace detail {
+
+template <class Element>
+inline constexpr bool is_plain = std::is_trivially_copyable_v<Element> && !std::is_const_v<Element>;
+
+// A value that every thread of the rank has for itself, in words as messages are read.
+template <class Element>
+struct alignas(alignof(Element) > 4 ? alignof(Element) : 4) value_to_put {
+    Element value;
+};
+
+} // namespace detail
 
 /// What the library keeps of a rank, in its block's shared memory: `__shared__ dcuda::state state;`
 using state = detail::rank_state;
@@ -60,9 +75,10 @@ public:
     /// Opens `bytes` bytes at `base` for puts by the ranks of the communicator. All of them call it; base and bytes may
     /// differ, bytes may be 0, and windows may overlap: how puts come into one of them, window_kind says. With several
     /// processes, base must be cudaMalloc memory (CPU backend: from its cudaMalloc). The window has no memory of its
-    /// own: freeing it leaves the memory alone. On return all ranks of the communicator may put into it. If there are
-    /// too many windows (options::max_windows), all ranks get a window that is false, and the host prints the reason;
-    /// memory that other processes cannot map ends the run (error_code::no_path).
+    /// own: freeing it leaves the memory alone. On return all ranks of the communicator may put into it. One window too
+    /// many (options::max_windows) ends the run (error_code::out_of_resources), unless options::windows_may_fail says
+    /// that all ranks get a window that is false, and the host prints the reason. Memory that other processes cannot
+    /// map ends the run, too (error_code::no_path), as do bytes at a null pointer (error_code::device_fault).
     DCUDA_DEVICE window create_window(communicator comm, void* base, std::size_t bytes,
                                       window_kind kind = window_kind::usual) {
         return detail::perform<detail::create_window_operation>(state_, is_profiled(), comm, base, bytes, kind);
@@ -95,6 +111,51 @@ public:
         detail::perform<detail::put_notify_operation>(state_, is_profiled(), win, target, offset, bytes, source, tag);
     }
 
+    /// create_window over `count` elements at `base`: a window whose places count elements, with the same guarantees
+    /// and errors. All ranks of the communicator call it, with one type.
+    template <class Element>
+    DCUDA_DEVICE typed_window<Element> create_typed_window(communicator comm, Element* base, std::size_t count,
+                                                           window_kind kind = window_kind::usual) {
+        static_assert(detail::is_plain<Element>, "elements of a window must be trivially copyable, and not const");
+        return {create_window(comm, base, count * sizeof(Element), kind)};
+    }
+    /// free_window of a typed window.
+    template <class Element>
+    DCUDA_DEVICE void free_window(typed_window<Element> win) {
+        free_window(win.bytes);
+    }
+
+    /// put of `count` elements at `source` to those of the target's window from number `index` on. What put guarantees
+    /// holds; errors are told in bytes.
+    template <class Element>
+    DCUDA_DEVICE void put(typed_window<Element> win, int target, std::size_t index, std::size_t count,
+                          const std::type_identity_t<Element>* source) {
+        put(win.bytes, target, index * sizeof(Element), count * sizeof(Element), source);
+    }
+    /// put_notify of `count` elements at `source` to those of the target's window from number `index` on. What
+    /// put_notify guarantees holds; errors are told in bytes.
+    template <class Element>
+    DCUDA_DEVICE void put_notify(typed_window<Element> win, int target, std::size_t index, std::size_t count,
+                                 const std::type_identity_t<Element>* source, int tag) {
+        put_notify(win.bytes, target, index * sizeof(Element), count * sizeof(Element), source, tag);
+    }
+    /// put_notify of one value to element `index` of the target's window. The value needs no memory, and nothing has to
+    /// be flushed before the next one: every thread of the rank calls it with the same value, which has been read on
+    /// return.
+    template <class Element>
+    DCUDA_DEVICE void put_value_notify(typed_window<Element> win, int target, std::size_t index,
+                                       const std::type_identity_t<Element>& value, int tag) {
+        const detail::value_to_put<Element> copy{value};
+        put_notify(win, target, index, 1, &copy.value, tag);
+    }
+    /// put of one value, likewise; flush() or a later notification completes it.
+    template <class Element>
+    DCUDA_DEVICE void put_value(typed_window<Element> win, int target, std::size_t index,
+                                const std::type_identity_t<Element>& value) {
+        const detail::value_to_put<Element> copy{value};
+        put(win, target, index, 1, &copy.value);
+    }
+
     /// Adds one to the target's counter of notifications with this tag; the target sees it after all earlier puts of
     /// this rank to it. `target` is its number in the communicator. Returns when issued, and does not wait for the
     /// target.
@@ -120,6 +181,11 @@ public:
     /// that learns of it from this one, and their sources may change. Waits until targets have taken small notified
     /// puts, which they do in any operation; so two ranks may flush at the same time. All threads of the rank call it.
     DCUDA_DEVICE void flush(window win) { detail::perform<detail::flush_operation>(state_, is_profiled(), win); }
+    /// flush of a typed window.
+    template <class Element>
+    DCUDA_DEVICE void flush(typed_window<Element> win) {
+        flush(win.bytes);
+    }
 
     /// The pointer that the host gave to runtime::set_user_data; null if it gave none. Any single thread may call it.
     DCUDA_DEVICE void* user_data() const { return detail::user_data(state_.get()); }

@@ -4,9 +4,12 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -25,12 +28,21 @@ namespace dcuda {
 
 struct run_energy; // dcuda/energy.hpp
 
+namespace detail {
+template <class Type>
+inline constexpr bool is_span = false;
+template <class Element, std::size_t Extent>
+inline constexpr bool is_span<std::span<Element, Extent>> = true;
+} // namespace detail
+
 /// What a runtime is built with. A value that is set here wins over the environment variable named beside it, which
 /// wins over the default. The processes of a job must agree.
 struct options {
-    int ranks_per_device = 0; ///< DCUDA_RANKS_PER_DEVICE; 0: as many as are co-resident (CPU backend: 8)
-    int tags = 0;             ///< DCUDA_TAGS; 0: 256; at most 65536
-    int max_windows = 0;      ///< DCUDA_MAX_WINDOWS; 0: 64; windows that exist at one time
+    int ranks_per_device = 0;      ///< DCUDA_RANKS_PER_DEVICE; 0: as many as are co-resident (CPU backend: 8)
+    int tags = 0;                  ///< DCUDA_TAGS; 0: 256; at most 65536
+    int max_windows = 0;           ///< DCUDA_MAX_WINDOWS; 0: 64; windows that exist at one time
+    bool windows_may_fail = false; ///< DCUDA_WINDOWS_MAY_FAIL; beyond max_windows, create_window returns a window that
+                                   ///< is false; not: it ends the run
     std::chrono::milliseconds wait_timeout{0}; ///< DCUDA_WAIT_TIMEOUT, in seconds; 0: a wait may take for ever
     bool count = false;                        ///< DCUDA_STATS; count what ranks do: runtime::statistics
     bool measure_energy = false;               ///< DCUDA_ENERGY; counted and traced runs are measured, too
@@ -50,6 +62,11 @@ struct launch_config {
     /// Whether this run takes part in what DCUDA_TRACE and DCUDA_STATS ask for. Not: it is neither traced nor counted.
     bool profiled = true;
 };
+
+/// What processes may send each other as it lies in memory: trivially copyable, and neither a pointer nor a span, whose
+/// memory the others do not have.
+template <class Value>
+concept plain_value = std::is_trivially_copyable_v<Value> && !std::is_pointer_v<Value> && !detail::is_span<Value>;
 
 /// A process's part in a job: the connections to the other processes, and the device. One object at a time; the thread
 /// that constructs it makes all calls. Functions that are collective are called by all processes of the job, in the
@@ -87,6 +104,50 @@ public:
         return plan(detail::kernel_address(kernel), detail::delivery_kernel_address(), config);
     }
 
+    /// Waits until all processes of the job have called it. Collective over the processes, outside of run. Orders what
+    /// hosts do, such as files that one writes and another reads; a run needs no barrier before or after it. Throws
+    /// dcuda::error: process_lost if a process has ended, invalid_argument if another makes a different collective
+    /// call; then the runtime serves no further call. The same holds for broadcast and gather.
+    void barrier();
+
+    /// Copies the value that process `root` has to all other processes. Collective over the processes, outside of run,
+    /// with the same root and a value of the same size. On return the value is process root's. It travels through the
+    /// host of process 0: for settings, sizes and results, not for the data of ranks. Errors as for barrier.
+    template <plain_value Value>
+    void broadcast(Value& value, int root = 0) {
+        broadcast_bytes(std::as_writable_bytes(std::span(&value, 1)), root);
+    }
+    /// The same for the values of a span, as many on all processes; for bytes, std::span<std::byte>.
+    template <plain_value Element, std::size_t Extent>
+    void broadcast(std::span<Element, Extent> values, int root = 0) {
+        broadcast_bytes(std::as_writable_bytes(values), root);
+    }
+
+    /// Brings a value of each process to process `root`, which gets them by process; the others get nothing.
+    /// Collective over the processes, outside of run, with the same root and type. Errors as for barrier.
+    template <plain_value Value>
+    std::vector<Value> gather(const Value& value, int root = 0) {
+        std::vector<Value> values;
+        for (const std::string& part : gather_bytes(std::as_bytes(std::span(&value, 1)), root, sizeof(Value))) {
+            Value gathered;
+            std::memcpy(&gathered, part.data(), sizeof gathered);
+            values.push_back(gathered);
+        }
+        return values;
+    }
+    /// The same for the values of a span, of which processes may have different numbers; for bytes,
+    /// std::span<const std::byte>.
+    template <class Element, std::size_t Extent>
+    requires plain_value<std::remove_const_t<Element>> std::vector<std::vector<std::remove_const_t<Element>>>
+    gather(std::span<Element, Extent> values, int root = 0) {
+        std::vector<std::vector<std::remove_const_t<Element>>> all;
+        for (const std::string& part : gather_bytes(std::as_bytes(values), root, sizeof(Element))) {
+            all.emplace_back(part.size() / sizeof(Element));
+            if (!part.empty()) std::memcpy(all.back().data(), part.data(), part.size());
+        }
+        return all;
+    }
+
     /// Where the ranks of this process are. Before the first plan or run the rank fields are 0.
     rank_info info() const;
 
@@ -112,6 +173,8 @@ public:
 private:
     double run(const detail::bound_kernel& kernel, const launch_config& config);
     rank_info plan(const void* kernel, const void* delivery_kernel, const launch_config& config);
+    void broadcast_bytes(std::span<std::byte> bytes, int root);
+    std::vector<std::string> gather_bytes(std::span<const std::byte> bytes, int root, std::size_t element_bytes);
 
     class implementation;
     std::unique_ptr<implementation> implementation_;

@@ -43,6 +43,18 @@ struct window {
     DCUDA_HOST_DEVICE friend bool operator!=(window a, window b) { return a.id != b.id; }
 };
 
+/// A window whose places and sizes count elements of one type: rank::create_typed_window. A plain value like the window
+/// in it. Both ends use the same type; nobody looks after that.
+template <class Element>
+struct typed_window {
+    window bytes; ///< the same window, for operations that count bytes
+
+    /// Whether there is a window. Any thread may ask.
+    DCUDA_HOST_DEVICE explicit operator bool() const { return static_cast<bool>(bytes); }
+    /// Whether both are the same window of this rank. Any thread may ask.
+    DCUDA_HOST_DEVICE friend bool operator==(typed_window a, typed_window b) { return a.bytes == b.bytes; }
+};
+
 /// Where the ranks of this process are in the system.
 struct rank_info {
     int rank_count;       ///< ranks in the system

@@ -17,8 +17,8 @@ enum class frame_type : std::uint32_t {
                 // {identity, key, host}; over TCP, where the handshake has proved the key, it is empty
     welcome,    // from the server: all processes are here; id = pid of process 0, label = its host
     rejected,   // from the server: the job cannot start, payload says why; process = whose fault it is, or -1
-    gather,     // to the server: id, label, payload
-    gathered,   // from the server: id, payload = parts
+    gather,     // to the server: id, label, payload; number = 1 + the only process that shall get the parts, or 0
+    gathered,   // from the server: id, payload = parts; nothing for processes that shall not get them
     abort,      // to the server: number = code, payload = message
     failed,     // from the server: process, id = pid, number = code, label = "aborted" or "lost", payload = message
     quiet,      // to the server: number = digest, id = round

@@ -251,6 +251,18 @@ private:
 std::vector<blob> control::allgather(std::string_view own_part, std::string_view subject) {
     const std::uint64_t id = next_blocking_id_++;
     send_gather(id, subject, own_part);
+    return await_gather(id);
+}
+
+std::vector<blob> control::gather(std::string_view own_part, int root, std::string_view subject) {
+    require(root >= 0 && root < job_.count, error_code::invalid_argument, "{}: there are processes 0 to {}", subject,
+            job_.count - 1);
+    const std::uint64_t id = next_blocking_id_++;
+    send_gather(id, subject, own_part, root);
+    return await_gather(id);
+}
+
+std::vector<blob> control::await_gather(std::uint64_t id) {
     const gather_wait waiting(*this);
     for (;;) {
         // A result that has arrived is good, even if the job has failed since.
@@ -272,13 +284,14 @@ void control::start_gather(std::uint64_t id, std::string_view payload) {
     send_gather(id, fmt::format("gather {}", id), payload);
 }
 
-void control::send_gather(std::uint64_t id, std::string_view label, std::string_view payload) {
+void control::send_gather(std::uint64_t id, std::string_view label, std::string_view payload, int root) {
     throw_if_failed();
     require(waiting_.try_emplace(id, label).second, error_code::invalid_argument, "{} is already in flight", label);
     if (channel_) {
         if (server_gone_) server_closed();
         throw_if_failed();
-        channel_->send(frame{frame_type::gather, job_.index, id, 0, std::string(label), blob(payload)});
+        channel_->send(frame{frame_type::gather, job_.index, id, static_cast<std::uint64_t>(root + 1),
+                             std::string(label), blob(payload)});
     } else {
         frame result{frame_type::gathered, 0, id, 0, {}, encode_parts({blob(payload)})};
         receive(result);

@@ -92,6 +92,9 @@ public:
     // and must be equal everywhere.
     std::vector<blob> allgather(std::string_view own_part, std::string_view subject);
 
+    // The same, for process `root` alone: the others get nothing. `root` must be equal everywhere.
+    std::vector<blob> gather(std::string_view own_part, int root, std::string_view subject);
+
     // Collective, blocking.
     void barrier(std::string_view subject);
 
@@ -155,7 +158,9 @@ private:
     void report_silent_server(const std::string& waiting);
     std::string name_server() const;
     std::string describe_launcher_end() const;
-    void send_gather(std::uint64_t id, std::string_view label, std::string_view payload);
+    void send_gather(std::uint64_t id, std::string_view label, std::string_view payload, int root = all_processes);
+    std::vector<blob> await_gather(std::uint64_t id);
+    static constexpr int all_processes = -1;
     void read_available();
     void receive(frame& message);
     void server_closed();

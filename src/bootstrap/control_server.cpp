@@ -419,10 +419,11 @@ void control_server::receive_gather(client& peer, frame& message) {
     if (is_first) {
         gather.label = message.label;
         gather.first = peer.index;
+        gather.root = message.number;
         gather.parts.resize(static_cast<std::size_t>(job_.count));
     }
     auto& part = gather.parts[static_cast<std::size_t>(peer.index)];
-    if (gather.label != message.label || part)
+    if (gather.label != message.label || gather.root != message.number || part)
         return fail_job(event::kind::aborted, peer.index, static_cast<int>(error_code::invalid_argument),
                         part ? fmt::format("{} started {} twice", name(peer.index), message.label)
                              : fmt::format("{} is in {} while {} is in {}: all processes must make the same collective "
@@ -433,8 +434,17 @@ void control_server::receive_gather(client& peer, frame& message) {
 
     std::vector<blob> parts;
     for (auto& each : gather.parts) parts.push_back(std::move(*each));
+    const std::uint64_t root = gather.root;
     gathers_.erase(entry);
-    broadcast({frame_type::gathered, -1, message.id, 0, {}, encode_parts(parts)});
+    if (root == 0) return broadcast({frame_type::gathered, -1, message.id, 0, {}, encode_parts(parts)});
+    for (const auto& each : clients_)
+        if (each->is_member())
+            each->link.send(frame{frame_type::gathered,
+                                  -1,
+                                  message.id,
+                                  0,
+                                  {},
+                                  static_cast<std::uint64_t>(each->index) + 1 == root ? encode_parts(parts) : blob()});
 }
 
 // Also in a job that has failed: what its processes still have to send each other.

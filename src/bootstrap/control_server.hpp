@@ -84,7 +84,8 @@ private:
         std::string label;
         std::vector<std::optional<blob>> parts;
         int arrived = 0;
-        int first = 0; // process that came first
+        int first = 0;          // process that came first
+        std::uint64_t root = 0; // 1 + the only process that gets the parts, or 0
         clock::time_point begin = clock::now();
     };
     // The question what ranks wait for, to all processes that attend.

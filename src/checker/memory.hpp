@@ -87,7 +87,7 @@ struct put_record {
     std::uint32_t next_read;  // of the same source, whose buffer is not free yet
     std::uint32_t listed;     // in how many lists
     std::uint64_t offset, bytes;
-    std::uint64_t place, buffer; // see `address`
+    std::uint64_t place, buffer; // see `address`; no_buffer if the put has its own copy
 };
 
 // A notification that has arrived, with the clock of its source; that follows the record.
@@ -112,6 +112,7 @@ struct channel {
 // its device memory, or the address there.
 using address = std::uint64_t;
 inline constexpr address private_memory = address{1} << 47;
+inline constexpr address no_buffer = address{1} << 63; // beyond all others
 
 enum class access_kind : std::uint8_t { load, store, put_write, put_read };
 

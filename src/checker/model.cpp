@@ -86,6 +86,7 @@ put_record* model::issue(const put_record& what) {
 }
 
 void model::read_source(const put_record& put) {
+    if (put.buffer == no_buffer) return;
     const std::uint32_t* const clock = m_.clock(put.source);
     bool told = false;
     each_granule(put.buffer, put.bytes, true, [&](std::uint32_t& list, std::uint8_t mask, address granule) {

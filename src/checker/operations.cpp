@@ -158,7 +158,7 @@ public:
     }
 
     void put(window win, const window_slot& slot, std::uint32_t target, std::size_t offset, std::size_t bytes,
-             const void* source, std::uint32_t tag);
+             const void* source, bool is_value, std::uint32_t tag);
     void notify(std::uint32_t target, std::uint32_t tag);
     bool take(std::uint32_t tag, std::uint32_t count, bool waits);
     void flush(window win);
@@ -243,7 +243,7 @@ window_slot slot_of(rank_state& state, operation where, window win, std::uint32_
 // ----------------------------------------------------------------------------------------------
 
 void checked_rank::put(window win, const window_slot& slot, std::uint32_t target, std::size_t offset, std::size_t bytes,
-                       const void* source, std::uint32_t tag) {
+                       const void* source, bool is_value, std::uint32_t tag) {
     if (!going(turns_.next())) return;
     const window_entry& entry = slot.entries[target];
     const std::uint32_t to = static_cast<communicator>(slot.comm) == world ? target : state_.device.first_rank + target;
@@ -259,17 +259,21 @@ void checked_rank::put(window win, const window_slot& slot, std::uint32_t target
     what.offset = offset;
     what.bytes = bytes;
     what.place = place_of(m_.rank(to).process, entry.home + offset);
-    what.buffer = place_of(all_.process(), source);
+    what.buffer = is_value ? no_buffer : place_of(all_.process(), source);
     message sent;
     sent.window = what.window;
     if (bytes != 0 && what.place != what.buffer) {
         if (what.place < what.buffer + bytes && what.buffer < what.place + bytes)
             run_.found.overlap(rank_, what.window, bytes, what.site);
-        if ((what.buffer & private_memory) != 0) ++run_.private_pages;
+        if (!is_value && (what.buffer & private_memory) != 0) ++run_.private_pages;
         run_.happened.issue(what);
         sent.target = entry.base + offset;
         sent.source = static_cast<const std::byte*>(source);
         sent.bytes = bytes;
+        if (is_value) { // gone when the thread goes on
+            sent.copy.assign(sent.source, sent.source + bytes);
+            sent.is_read = true;
+        }
     }
     if (tag != no_tag) {
         ++m_.head().notifications;
@@ -325,8 +329,10 @@ void put_in_order(rank_state& state, operation where, window win, int target, st
     if (rank >= slot.rank_count) fail(state, fault::rank, where, win.id, rank, offset, bytes, slot.rank_count);
     const std::uint64_t limit = slot.entries[rank].bytes();
     if (bytes > limit || offset > limit - bytes) fail(state, fault::bounds, where, win.id, rank, offset, bytes, limit);
-    perform_all({where, {rank, offset, bytes, number(source), std::uint64_t(win.id) << 32 | tag}},
-                [&](checked_rank& self) { self.put(win, slot, rank, offset, bytes, source, tag); });
+    // Each thread has its own local variable with the value, which the put reads at once.
+    const bool is_value = exec::cpu::is_on_own_stack(source);
+    perform_all({where, {rank, offset, bytes, number(is_value ? nullptr : source), std::uint64_t(win.id) << 32 | tag}},
+                [&](checked_rank& self) { self.put(win, slot, rank, offset, bytes, source, is_value, tag); });
 }
 
 } // namespace
@@ -487,6 +493,8 @@ void yield() {
 void threads_part(bool by_operation) {
     if (this_rank != nullptr) this_rank->part(by_operation);
 }
+
+bool watches_threads() { return this_rank != nullptr; }
 
 void thread_ends() {
     const std::unique_ptr<checked_rank> self(std::exchange(this_rank, nullptr));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <cxxabi.h>
 #include <exception>
 #include <sched.h>
@@ -237,7 +238,14 @@ void block::end_fiber() {
     w.alive &= ~(1u << self.linear % warpSize);
     // Those that wait for this thread alone need not wait any longer.
     try {
-        if (arrived_ != 0 && arrived_ == alive_) complete(pending_);
+        if (arrived_ != 0 && arrived_ == alive_) {
+            if (parted_) {
+                report_failure(kernel_, describe_parted());
+                stop();
+            } else {
+                complete(pending_);
+            }
+        }
         for (unsigned lane = 0; w.arrived != 0 && lane < warpSize; ++lane)
             if (w.arrived >> lane & 1) complete_warp(w, w.mask[lane]);
     } catch (const thread_exit&) {
@@ -269,11 +277,89 @@ fiber& block::next_to_run() {
         const auto in_warp = std::count_if(fibers_.begin(), fibers_.end(),
                                            [](const fiber& f) { return f.state == fiber_state::in_warp_operation; });
         report_failure(kernel_, fmt::format("{}: deadlock inside the block: {} threads wait in __syncthreads or a call "
-                                            "of the whole block, {} in a warp operation, {} have ended",
-                                            name(), arrived_, in_warp, threads_ - alive_));
+                                            "of the whole block, {} in a warp operation, {} have ended{}",
+                                            name(), arrived_, in_warp, threads_ - alive_, describe_places()));
     }
     stop();
     return *next_ready();
+}
+
+// Or in none.
+bool block::are_in_same_operation(const fiber& a, const fiber& b) {
+    if (a.operation == b.operation) return true;
+    return a.operation != nullptr && b.operation != nullptr && std::strcmp(a.operation, b.operation) == 0;
+}
+
+namespace {
+
+// Threads in the same place.
+struct place_group {
+    std::string where;
+    std::vector<const fiber*> threads;
+    bool is_operation;
+};
+
+std::vector<place_group> group_by_place(const std::vector<fiber>& fibers) {
+    std::vector<place_group> groups;
+    for (const fiber& f : fibers) {
+        if (f.state == fiber_state::ended) continue;
+        const char* where = f.operation;
+        if (where == nullptr) where = f.state == fiber_state::in_warp_operation ? "a warp operation" : "__syncthreads";
+        const auto known =
+            std::find_if(groups.begin(), groups.end(), [&](const place_group& each) { return each.where == where; });
+        place_group& same =
+            known != groups.end() ? *known : groups.emplace_back(place_group{where, {}, f.operation != nullptr});
+        same.threads.push_back(&f);
+    }
+    return groups;
+}
+
+std::string describe_threads(const std::vector<const fiber*>& threads) {
+    const fiber &first = *threads.front(), &last = *threads.back();
+    if (threads.size() == 1) return place(first.index) + " is";
+    const bool has_gaps = last.linear - first.linear + 1 != threads.size();
+    return fmt::format("{} threads ({},{},{}) to ({},{},{}){} are", threads.size(), first.index.x, first.index.y,
+                       first.index.z, last.index.x, last.index.y, last.index.z, has_gaps ? ", with gaps," : "");
+}
+
+std::string describe(const std::vector<place_group>& groups) {
+    std::string text;
+    for (const place_group& each : groups)
+        text += fmt::format("{}{} in {}", text.empty() ? "" : ", ", describe_threads(each.threads), each.where);
+    return text;
+}
+
+} // namespace
+
+// Which threads are where, if some are in an operation.
+std::string block::describe_places() const {
+    const auto groups = group_by_place(fibers_);
+    if (std::none_of(groups.begin(), groups.end(), [](const place_group& each) { return each.is_operation; }))
+        return "";
+    return "; " + describe(groups);
+}
+
+// All threads have come to a barrier, but not to the same: an operation that only some of them call.
+std::string block::describe_parted() const {
+    const auto groups = group_by_place(fibers_);
+    if (groups.size() == 1)
+        return fmt::format(
+            "{}: the threads of the block have called {} with different arguments, or not equally often; "
+            "all must make the same calls, like __syncthreads()",
+            name(), groups.front().where);
+    const auto is_fewer = [](const place_group& a, const place_group& b) {
+        return a.is_operation != b.is_operation ? a.is_operation : a.threads.size() < b.threads.size();
+    };
+    const std::string fewest = std::min_element(groups.begin(), groups.end(), is_fewer)->where;
+    return fmt::format("{}: only some threads of the block have called {}: {}. All threads of a block must call every "
+                       "operation: take it out of the branch around it, such as if (threadIdx.x == 0)",
+                       name(), fewest, describe(groups));
+}
+
+void block::end_parted() {
+    report_failure(kernel_, describe_parted());
+    stop();
+    leave();
 }
 
 bool block::stopping() const { return stopped_ || kernel_.failed.load(std::memory_order_relaxed); }
@@ -285,6 +371,7 @@ bool block::unwinding() const { return exceptions_->uncaught != 0; }
 void block::stop() {
     stopped_ = true;
     arrived_ = 0;
+    parted_ = false;
     ready_.append(at_barrier_);
     for (fiber& f : fibers_) {
         if (f.state != fiber_state::in_warp_operation) continue;
@@ -327,8 +414,15 @@ void block::sync(exec::cpu::action first, exec::cpu::action second, void* data) 
     const pending_sync m{first, second, data};
     if (arrived_ != 0 && (pending_.first != first || pending_.second != second))
         check::threads_part(first != nullptr || second != nullptr);
-    if (++arrived_ == alive_) return complete(m);
+    if (arrived_ != 0 && !check::watches_threads() &&
+        (pending_.first != first || pending_.second != second || !are_in_same_operation(*current_, *last_arrived_)))
+        parted_ = true;
+    if (++arrived_ == alive_) {
+        if (parted_) end_parted();
+        return complete(m);
+    }
     pending_ = m;
+    last_arrived_ = current_;
     at_barrier_.push(*current_);
     wait(fiber_state::at_barrier);
     if (stopping()) leave();
@@ -353,6 +447,7 @@ void block::complete(const pending_sync& m) {
         ~opener() {
             order();
             b.arrived_ = 0;
+            b.parted_ = false;
             b.ready_.append(b.at_barrier_);
         }
     };
@@ -419,6 +514,14 @@ namespace dcuda::detail::exec {
 
 void cpu::sync(action first, action second, void* data) {
     detail::cpu::the_block("a collective operation").sync(first, second, data);
+}
+const char* cpu::enter_operation(const char* name) {
+    detail::cpu::block* const own = detail::cpu::block::current();
+    return own != nullptr ? own->enter_operation(name) : nullptr;
+}
+bool cpu::is_on_own_stack(const void* address) {
+    const detail::cpu::block* const own = detail::cpu::block::current();
+    return own != nullptr && own->is_on_current_stack(address);
 }
 void* cpu::dynamic_shared() { return detail::cpu::the_block("dynamic_shared").dynamic_shared(); }
 void exit_thread() { throw detail::cpu::thread_exit{}; }

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dcuda/detail/exec/exec_cpu.hpp"
@@ -33,6 +34,7 @@ struct fiber {
     uint3 index{};           // its threadIdx
     unsigned linear = 0;
     fiber_state state = fiber_state::ready;
+    const char* operation = nullptr; // of the library, that it is in
     exception_state exceptions;
     const char* stack_bottom = nullptr; // lowest address
     std::size_t stack_bytes = 0;
@@ -115,8 +117,13 @@ public:
     std::uint64_t warp_exchange(warp_operation operation, unsigned mask, std::uint64_t value, unsigned argument,
                                 int width);
     void yield(); // returns at once if no other fiber can run
+    const char* enter_operation(const char* name) { return std::exchange(current_->operation, name); }
     void* dynamic_shared() const { return shared_; }
     const stack_memory& stacks() const { return stacks_; }
+    bool is_on_current_stack(const void* address) const {
+        return reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(current_->stack_bottom) <
+               current_->stack_bytes;
+    }
     int rank() const { return kernel_.shape.first_rank + static_cast<int>(index_); }
     unsigned index() const { return index_; }
     std::string name() const; // "rank 5 (block 5)"
@@ -136,6 +143,10 @@ private:
     void wait(fiber_state state);
     void complete(const pending_sync& m);
     bool complete_warp(warp& w, unsigned mask);
+    static bool are_in_same_operation(const fiber& a, const fiber& b);
+    std::string describe_places() const;
+    std::string describe_parted() const;
+    [[noreturn]] void end_parted();
     void switch_to(fiber& next);
     fiber* next_ready();
     fiber& next_to_run();
@@ -157,7 +168,9 @@ private:
     fiber_list ready_, at_barrier_;
     std::uint64_t order_; // of the threads that can run, drawn anew at each switch; 0: they take turns
     unsigned alive_, arrived_ = 0;
-    pending_sync pending_; // of those at the barrier
+    pending_sync pending_;                // of those at the barrier,
+    const fiber* last_arrived_ = nullptr; // the last of whom this is,
+    bool parted_ = false;                 // and not all of whom are in the same operation
     unsigned votes_ = 0, vote_result_ = 0, vote_threads_ = 0;
     bool stopped_ = false;
     char barrier_in_ = 0, barrier_out_ = 0, end_ = 0; // ThreadSanitizer's clocks

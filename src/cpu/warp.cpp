@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "block.hpp"
+#include "dcuda/detail/ops/check.hpp"
 #include "dcuda/error.hpp"
 #include "sanitizer.hpp"
 
@@ -146,6 +147,14 @@ bool block::complete_warp(warp& w, unsigned mask) {
     bool same = true;
     each_lane(lanes, [&](unsigned lane) { same = same && w.mask[lane] == mask; });
     if (!same) return false;
+    fiber* of_lane = &fibers_[static_cast<std::size_t>(&w - warps_.data()) * warpSize];
+    const fiber& leader = of_lane[std::countr_zero(lanes)];
+    each_lane(lanes, [&](unsigned lane) { same = same && are_in_same_operation(of_lane[lane], leader); });
+    if (!same && !check::watches_threads()) {
+        report_failure(kernel_, describe_parted());
+        stop();
+        return false;
+    }
     const auto clock = static_cast<unsigned>(std::countr_zero(mask));
     sanitizer::acquire(&w.in[clock]);
     const auto first = static_cast<unsigned>(std::countr_zero(lanes));
@@ -157,7 +166,6 @@ bool block::complete_warp(warp& w, unsigned mask) {
     compute(w.operation[first], w, lanes);
     sanitizer::release(&w.out[clock]);
     w.arrived &= ~lanes;
-    fiber* of_lane = &fibers_[static_cast<std::size_t>(&w - warps_.data()) * warpSize];
     each_lane(lanes, [&](unsigned lane) {
         fiber& f = of_lane[lane];
         if (f.state != fiber_state::in_warp_operation) return; // the caller itself

@@ -124,6 +124,7 @@ settings resolve_settings(const options& requested, int* argc, char** argv) {
     result.tags = integer("tags", requested.tags, "DCUDA_TAGS", 1, detail::max_tags, detail::default_tags);
     result.max_windows = integer("max_windows", requested.max_windows, "DCUDA_MAX_WINDOWS", 1, detail::max_max_windows,
                                  detail::default_max_windows);
+    result.windows_may_fail = requested.windows_may_fail || support::env_flag("DCUDA_WINDOWS_MAY_FAIL").value_or(false);
     support::require(requested.wait_timeout.count() >= 0, error_code::invalid_argument,
                      "options::wait_timeout is {} ms: expected 0 (none) or more", requested.wait_timeout.count());
     result.wait_timeout = requested.wait_timeout;

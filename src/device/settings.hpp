@@ -17,6 +17,7 @@ struct settings {
     int ranks_per_device; // 0: as many as fit
     int tags;
     int max_windows;
+    bool windows_may_fail;                      // DCUDA_WINDOWS_MAY_FAIL: one too many is a false window, and no error
     std::chrono::nanoseconds wait_timeout;      // 0: none
     std::chrono::nanoseconds watchdog_interval; // DCUDA_WATCHDOG_INTERVAL, seconds; 0: no watchdog
     std::chrono::nanoseconds abort_grace;       // DCUDA_ABORT_GRACE, seconds: how long a kernel may take to end

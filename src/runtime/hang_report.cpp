@@ -385,7 +385,7 @@ std::string hang_report::describe_origins(std::uint32_t least_age_ms) const {
         if (idle == others.end()) continue;
         const std::string step = describe_step(rank, *idle).substr(std::string_view("waits ").size());
         by_reason[fmt::format("{}, which {}", step,
-                              !is_at_end(*idle)                ? "runs"
+                              !is_at_end(*idle) ? "runs, or hangs in a call that only some of its threads have made"
                               : state_of(*idle) == state::done ? "has finished"
                                                                : "has reached the end of the kernel")]
             .push_back(rank);

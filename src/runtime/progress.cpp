@@ -41,7 +41,8 @@ error as_error(const std::exception& thrown) {
 progress::progress(bootstrap::control& control, device_state& state, device_access& link, network_path* network,
                    live_view* live, profiler& profiler, signal_requests& signals, const settings& with)
     : control_(control), state_(state), link_(link), log_(static_cast<std::size_t>(state.ranks()), control.index()),
-      network_(network), live_(live), profiler_(profiler), signals_(signals), windows_(control, state, link, network),
+      network_(network), live_(live), profiler_(profiler), signals_(signals),
+      windows_(control, state, link, network, with.windows_may_fail),
       watchdog_(control, state, link, with.watchdog_interval), taken_(with.counter_start),
       reported_(with.counter_start) {}
 
@@ -204,10 +205,10 @@ void progress::serve(const command& cmd, const std::byte* payload) {
     case opcode::create_window:
         window_start_ns_ = clock_ns();
         window_slot_ = fields_of<create_window_fields>(cmd).slot;
-        windows_.begin(window_slot_);
+        windows_.begin(window_slot_, cmd.rank);
         break;
     case opcode::windows_full:
-        windows_.report_full();
+        windows_.report_full(cmd.rank, fields_of<windows_full_fields>(cmd).bytes);
         break;
     case opcode::unconsumed:
         if (ranks_with_unconsumed_ == 0 || cmd.rank < unconsumed_.rank) unconsumed_ = cmd;

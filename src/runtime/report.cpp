@@ -72,6 +72,11 @@ error describe_fault(const command& fault_command, std::uint32_t first_rank, std
         return device_fault(
             fmt::format(" on communicator {}: expected world (0) or device (1)", static_cast<std::int32_t>(at.target)));
     case fault::memory:
+        if (at.offset == 0)
+            return device_fault(
+                fmt::format(" over {} B at a null pointer: give it memory from cudaMalloc (did that fail?), "
+                            "or 0 bytes for a rank that receives nothing",
+                            at.bytes));
         return device_fault(
             fmt::format(" over {} B at {:#x}, which is shared or local memory of the block: other ranks "
                         "can reach global memory only",

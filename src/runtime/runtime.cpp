@@ -145,8 +145,7 @@ public:
     }
 
     double run(const detail::bound_kernel& kernel, const launch_config& config) {
-        support::require(!failed_, error_code::invalid_argument,
-                         "this runtime's last run failed; construct a new one in a new job");
+        require_good();
         ranks_ = agree(kernel.address, kernel.delivery_kernel,
                        config); // an error here is the same on all processes, which may try again
         try {
@@ -166,10 +165,42 @@ public:
 
     const run_energy& energy() const { return energy_.last(); }
 
+    void barrier() {
+        require_good();
+        control_.barrier("runtime::barrier");
+    }
+
+    // The sizes are part of the name: where they differ, the control server names both.
+    void broadcast(std::span<std::byte> bytes, int root) {
+        require_good();
+        const std::string subject = fmt::format("runtime::broadcast of {} B from process {}", bytes.size(), root);
+        support::require(root >= 0 && root < job_.count, error_code::invalid_argument,
+                         "{}: there are processes 0 to {}", subject, job_.count - 1);
+        const bool sends = root == job_.index;
+        const auto parts = control_.allgather(sends ? as_text(bytes) : std::string_view(), subject);
+        if (!sends && !bytes.empty())
+            std::memcpy(bytes.data(), parts.at(static_cast<std::size_t>(root)).data(), bytes.size());
+    }
+
+    std::vector<std::string> gather(std::span<const std::byte> bytes, int root, std::size_t element_bytes) {
+        require_good();
+        return control_.gather(as_text(bytes), root,
+                               fmt::format("runtime::gather of values of {} B to process {}", element_bytes, root));
+    }
+
     void* user_data = nullptr;
     std::vector<double> timings;
 
 private:
+    static std::string_view as_text(std::span<const std::byte> bytes) {
+        return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+    }
+
+    void require_good() const {
+        support::require(!failed_, error_code::invalid_argument,
+                         "this runtime's last run failed; construct a new one in a new job");
+    }
+
     // Every pair of processes needs a path between their devices: peer access, or else the network.
     void find_paths() {
         struct place {
@@ -448,7 +479,7 @@ private:
         std::fprintf(
             stderr,
             "dcuda: process %d: %s\ndcuda: process %d: the kernel did not end within %.3g s after that (a rank "
-            "is in a loop without dCUDA calls?); ending the process\n",
+            "is in a loop without dCUDA calls, or only some of its threads have made a call?); ending the process\n",
             job_.index, running.failure()->what(), job_.index,
             static_cast<double>(settings_.abort_grace.count()) * 1e-9);
         profiler_->save_alone(*state_, *link_, running.failure()->what());
@@ -496,6 +527,16 @@ runtime::~runtime() {
 
 double runtime::run(const detail::bound_kernel& kernel, const launch_config& config) {
     return implementation_->run(kernel, config);
+}
+
+void runtime::barrier() { implementation_->barrier(); }
+
+void runtime::broadcast_bytes(std::span<std::byte> bytes, int root) {
+    with_memory_errors([&] { implementation_->broadcast(bytes, root); });
+}
+
+std::vector<std::string> runtime::gather_bytes(std::span<const std::byte> bytes, int root, std::size_t element_bytes) {
+    return with_memory_errors([&] { return implementation_->gather(bytes, root, element_bytes); });
 }
 
 std::string runtime::network() const { return implementation_->network(); }

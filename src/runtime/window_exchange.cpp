@@ -23,8 +23,8 @@ struct shared_export {
 constexpr std::uint32_t no_allocation = UINT32_MAX;
 
 struct process_exports {
-    bool has_slot = true; // without one on some process, there is no window
-    std::string failure;  // why this process cannot offer; empty if it can
+    std::string no_slot; // why this process has none, and so there is no window; empty if it has
+    std::string failure; // why this process cannot offer; empty if it can
     std::vector<transport::exported_allocation> allocations;
     std::vector<shared_export> ranks;
 };
@@ -74,7 +74,7 @@ process_exports make_exports(const std::vector<window_entry>& entries, const dev
 
 std::string encode(const process_exports& offer) {
     support::wire_writer message;
-    message.put(offer.has_slot);
+    message.put(std::string_view(offer.no_slot));
     message.put(std::string_view(offer.failure));
     message.put(offer.allocations);
     message.put(offer.ranks);
@@ -84,7 +84,7 @@ std::string encode(const process_exports& offer) {
 process_exports decode(const bootstrap::blob& bytes) {
     support::wire_reader message(bytes);
     process_exports offer;
-    offer.has_slot = message.get<bool>();
+    offer.no_slot = message.get_text();
     offer.failure = message.get_text();
     offer.allocations = message.get_vector<transport::exported_allocation>();
     offer.ranks = message.get_vector<shared_export>();
@@ -93,25 +93,36 @@ process_exports decode(const bootstrap::blob& bytes) {
 
 } // namespace
 
-void window_exchange::begin(std::uint32_t slot) {
+void window_exchange::begin(std::uint32_t slot, std::uint32_t rank) {
     const detail::device_context& fields = state_.fields();
     slot_ = slot;
     process_exports offer;
+    std::vector<window_entry> entries(static_cast<std::size_t>(state_.ranks()));
+    link_.read(entries.data(), fields.exports, entries.size() * sizeof(window_entry));
     if (slot == fields.max_windows) {
-        offer.has_slot = false;
+        offer.no_slot = describe_full(rank, entries.at(rank).bytes());
     } else {
-        std::vector<window_entry> entries(static_cast<std::size_t>(state_.ranks()));
-        link_.read(entries.data(), fields.exports, entries.size() * sizeof(window_entry));
         offer = make_exports(entries, state_);
         if (network_ != nullptr) network_->open_window(slot, std::move(entries));
     }
     control_.start_gather(windows_++, encode(offer));
 }
 
-void window_exchange::report_full() const {
-    std::fprintf(stderr,
-                 "dcuda: process %d: create_window failed: %u windows exist already; DCUDA_MAX_WINDOWS raises that\n",
-                 control_.index(), state_.fields().max_windows);
+std::string window_exchange::describe_full(std::uint32_t rank, std::uint64_t bytes) const {
+    const std::uint32_t windows = state_.fields().max_windows;
+    return fmt::format(
+        "{}: create_window over {} B: {} windows exist already, and there may be no more; free those that "
+        "are not used any more (free_window), or raise DCUDA_MAX_WINDOWS={}",
+        name_rank(static_cast<std::uint32_t>(state_.first_rank()) + rank, static_cast<std::uint32_t>(state_.ranks())),
+        bytes, windows, windows);
+}
+
+void window_exchange::report_full(const std::string& sentence) const {
+    if (!may_fail_)
+        throw error(error_code::out_of_resources,
+                    sentence + "; with DCUDA_WINDOWS_MAY_FAIL=1 (options::windows_may_fail) this is no error, but a "
+                               "window that is false");
+    std::fprintf(stderr, "dcuda: %s\n", sentence.c_str());
 }
 
 void window_exchange::complete(const std::vector<bootstrap::blob>& exports) {
@@ -120,8 +131,8 @@ void window_exchange::complete(const std::vector<bootstrap::blob>& exports) {
     std::vector<window_entry> entries;
     for (int process = 0; process < control_.count(); ++process) {
         const process_exports offer = decode(exports[static_cast<std::size_t>(process)]);
-        if (!offer.has_slot) {
-            if (process == control_.index()) report_full();
+        if (!offer.no_slot.empty()) {
+            if (process == control_.index() || !may_fail_) report_full(offer.no_slot);
             return reply(0);
         }
         if (!offer.failure.empty()) throw error(error_code::no_path, offer.failure);

@@ -76,6 +76,7 @@ constexpr std::string_view known_variables[] = {
     "DCUDA_WAIT_TIMEOUT",
     "DCUDA_WATCHDOG_INTERVAL",
     "DCUDA_WATCH_LAUNCHER",
+    "DCUDA_WINDOWS_MAY_FAIL",
 };
 constexpr std::string_view foreign_prefixes[] = {"DCUDA_TEST_", "DCUDA_BUILD_",   "DCUDA_TRAFFIC_", "DCUDA_COMMIT",
                                                  "DCUDA_FUZZ_", "DCUDA_NVSHMEM_", "DCUDA_NCCL_"};

@@ -41,6 +41,7 @@ enum class wrong : int {
     barrier_communicator,
     negative_count,
     shared_memory,
+    null_window,
 };
 
 __global__ void contract(dcuda::context context, unsigned char* memory, wrong what, int culprit) {
@@ -108,6 +109,9 @@ __global__ void contract(dcuda::context context, unsigned char* memory, wrong wh
             break;
         case wrong::shared_memory:
             self.create_window(dcuda::device, shared, sizeof shared);
+            break;
+        case wrong::null_window:
+            self.create_window(dcuda::world, nullptr, 64);
             break;
         }
     self.wait_notifications(5, 1);
@@ -238,6 +242,31 @@ __global__ void deaf(dcuda::context context, int* go_on) {
 }
 
 #if DCUDA_BACKEND_CPU
+// Of rank 1 one thread alone calls an operation, or all but one do.
+enum class partly : int { put_notify, notify_twice, wait, barrier_against_syncthreads };
+
+__global__ void some_threads(dcuda::context context, unsigned char* memory, partly called) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const dcuda::window win = self.create_window(dcuda::world, memory, window_bytes);
+    const int next = (self.id() + 1) % self.size();
+    const bool is_wrong = self.id() == 1, is_first = threadIdx.x == 0;
+    if (!is_wrong) self.notify(next, dcuda::world, 5);
+    if (is_wrong && called == partly::put_notify && is_first) self.put_notify(win, next, 0, 4, memory + 8, 5);
+    if (is_wrong && called == partly::notify_twice) {
+        self.notify(next, dcuda::world, 5);
+        if (is_first) self.notify(next, dcuda::world, 5);
+    }
+    if (is_wrong && called == partly::wait && is_first) return;
+    if (is_wrong && called == partly::barrier_against_syncthreads) {
+        if (threadIdx.x < 6)
+            self.barrier(dcuda::device);
+        else
+            __syncthreads();
+    }
+    self.wait_notifications(5, 1);
+}
+
 __global__ void throwing(dcuda::context context) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
@@ -255,6 +284,17 @@ __global__ void window_over(dcuda::context context, unsigned char* memory, std::
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
     self.create_window(dcuda::world, memory, bytes);
+}
+
+// One window more than there may be; the first device has one already that is its own.
+__global__ void too_many_windows(dcuda::context context, unsigned char* memory, bool of_world) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const dcuda::communicator comm = of_world ? dcuda::world : dcuda::device;
+    if (self.id() == self.id(dcuda::device)) self.create_window(dcuda::device, memory, window_bytes);
+    for (int i = 0; i < 3; ++i) self.create_window(comm, memory, 8);
+    const dcuda::window last = self.create_window(comm, memory, 8);
+    if (!last) self.log() << "has no window";
 }
 
 dcuda::launch_config shape(int ranks_per_device = 2) {
@@ -294,7 +334,17 @@ const std::map<std::string, wrong> contracts = {
     {"barrier_communicator", wrong::barrier_communicator},
     {"negative_count", wrong::negative_count},
     {"shared_memory", wrong::shared_memory},
+    {"null_window", wrong::null_window},
 };
+
+#if DCUDA_BACKEND_CPU
+const std::map<std::string, partly> partly_called = {
+    {"one_thread_puts", partly::put_notify},
+    {"one_thread_notifies_twice", partly::notify_twice},
+    {"all_but_one_wait", partly::wait},
+    {"some_in_syncthreads", partly::barrier_against_syncthreads},
+};
+#endif
 
 void kill_yourself_soon() {
     std::thread([] {
@@ -335,9 +385,37 @@ void run(const std::string& which, dcuda::runtime& job) {
     } else if (which == "ends_before_run") {
         if (process == 1) std::exit(0);
         job.run(nothing, shape());
+    } else if (which == "ends_before_gather") {
+        if (process != 1) job.gather(process);
+    } else if (which == "killed_before_broadcast") {
+        if (process == 1) std::raise(SIGKILL);
+        int value = process;
+        job.broadcast(value, 1);
+    } else if (which == "killed_after_gather") {
+        job.gather(process, 2);
+        if (process == 1) std::raise(SIGKILL);
+        job.barrier();
+    } else if (which == "different_sizes") {
+        std::vector<std::byte> bytes(process == 0 ? 8 : 16);
+        job.broadcast(std::span(bytes));
+    } else if (which == "different_roots") {
+        job.gather(process, process % 2);
+    } else if (which == "barrier_against_run") {
+        if (process == 0)
+            job.barrier();
+        else
+            job.run(nothing, shape());
+    } else if (which == "gather_after_failure") {
+        try {
+            job.run(waits_for_ever, shape());
+        } catch (const dcuda::error&) {
+        }
+        job.gather(process);
     } else if (which == "deaf") {
         job.run(deaf, shape(), device_memory<int>(1, 1));
 #if DCUDA_BACKEND_CPU
+    } else if (const auto part = partly_called.find(which); part != partly_called.end()) {
+        job.run(some_threads, shape(), device_memory<unsigned char>(window_bytes, 0), part->second);
     } else if (which == "throwing") {
         job.run(throwing, shape());
 #endif
@@ -362,6 +440,8 @@ void run(const std::string& which, dcuda::runtime& job) {
         job.run(window_over, shape(), static_cast<unsigned char*>(memory), window_bytes);
     } else if (which == "beyond_the_allocation") {
         job.run(window_over, shape(), device_memory<unsigned char>(window_bytes, 0), window_bytes + 1);
+    } else if (which == "too_many_windows" || which == "too_many_windows_of_devices") {
+        job.run(too_many_windows, shape(), device_memory<unsigned char>(window_bytes, 0), which == "too_many_windows");
     } else if (which == "nothing") {
         job.run(nothing, shape(0));
         std::printf("%d ranks\n", job.info().rank_count);

@@ -42,6 +42,8 @@ CONTRACTS = {
     "flush_no_window": "flush " + NONE,
     "communicator": "notify on communicator 2: expected world (0) or device (1)",
     "barrier_communicator": "barrier on communicator -1: expected world (0) or device (1)",
+    "null_window": "create_window over 64 B at a null pointer: give it memory from cudaMalloc (did that fail?), or 0 bytes "
+                   "for a rank that receives nothing",
     "negative_count": "wait_notifications for tag 3 with count -2: expected 0 or more",
 }
 
@@ -119,6 +121,17 @@ class MisuseTest(unittest.TestCase):
         self.expect(2, "unusable_memory", "no_path: rank 0 (process 0, block 0): create_window over ", what)
         self.expect(2, "beyond_the_allocation",
                     "rank 0 (process 0, block 0): create_window over 1025 B at offset 0 of an allocation of 1024 B")
+
+    def test_too_many_windows(self):
+        full = (r"rank [01] \(process 0, block [01]\): create_window over 8 B: 4 windows exist already, and there may be no "
+                r"more; free those that are not used any more \(free_window\), or raise DCUDA_MAX_WINDOWS=4")
+        option = r"; with DCUDA_WINDOWS_MAY_FAIL=1 \(options::windows_may_fail\) this is no error, but a window that is false"
+        for processes in (1, 3):
+            for case in ("too_many_windows", "too_many_windows_of_devices"):
+                self.expect_lines(processes, case, "out_of_resources: " + full + option, DCUDA_MAX_WINDOWS=4)
+                output = self.expect(processes, case, "has no window", status=0, DCUDA_MAX_WINDOWS=4,
+                                     DCUDA_WINDOWS_MAY_FAIL=1) or ""
+                self.assertRegex(output, re.compile(f"^dcuda: {full}$", re.MULTILINE))
 
     # ---- waits that never end ----
 
@@ -232,6 +245,49 @@ class MisuseTest(unittest.TestCase):
     def test_process_that_ends_before_run(self):
         self.expect_lines(2, "ends_before_run", r"process_lost: process 1 .*")
 
+    # ---- collective calls of hosts ----
+
+    def test_host_collectives_without_a_process(self):
+        self.expect_lines(3, "ends_before_gather", r"process_lost: process 1 \(pid \d+\) finished while the others wait for it in "
+                          r"runtime::gather of values of 4 B to process 0")
+        for case in ("killed_before_broadcast", "killed_after_gather"):
+            output = self.expect(3, case, "was killed by signal 9 (SIGKILL)", status=128 + 9)
+            self.assertRegex(output or "", re.compile(r"^process_lost: process 1 \(pid \d+\) ended unexpectedly", re.MULTILINE))
+
+    def test_host_collectives_that_differ(self):
+        place = r"process (\d) \(pid \d+\) is in {} while process (\d) \(pid \d+\) is in {}: all processes must make the same "
+        for case, first, second in (
+                ("different_sizes", "runtime::broadcast of 8 B from process 0", "runtime::broadcast of 16 B from process 0"),
+                ("different_roots", "runtime::gather of values of 4 B to process 0",
+                 "runtime::gather of values of 4 B to process 1"),
+                ("barrier_against_run", "runtime::barrier", "agreeing on the number of ranks")):
+            output = self.expect(3, case, "invalid_argument: ") or ""
+            self.assertRegex(output, f"{place.format(first, second)}|{place.format(second, first)}")
+
+    def test_host_collective_after_a_failure(self):
+        self.expect(1, "gather_after_failure",
+                    "invalid_argument: this runtime's last run failed; construct a new one in a new job",
+                    DCUDA_WAIT_TIMEOUT=1)
+
+    # ---- threads of a block ----
+
+    @unittest.skipUnless(backend == "cpu", "on a GPU only their hang is seen")
+    def test_operation_of_some_threads(self):
+        first, others = "thread (0,0,0) is in {}", "7 threads (1,0,0) to (7,0,0) are in {}"
+        cases = {
+            "one_thread_puts": ("put_notify", first.format("put_notify"), others.format("wait_notifications")),
+            "one_thread_notifies_twice": ("notify", first.format("notify"), others.format("wait_notifications")),
+            "all_but_one_wait": ("finish (the end of the kernel)", first.format("finish (the end of the kernel)"),
+                                 others.format("wait_notifications")),
+            "some_in_syncthreads": ("barrier", "6 threads (0,0,0) to (5,0,0) are in barrier",
+                                    "2 threads (6,0,0) to (7,0,0) are in __syncthreads"),
+        }
+        for case, (called, *places) in cases.items():
+            for processes in (1, 2):
+                self.expect(processes, case, "kernel_failure: process 0: ", "rank 1 (block 1): only some threads of the block have "
+                            f"called {called}: {', '.join(places)}. All threads of a block must call every operation: take it "
+                            "out of the branch around it, such as if (threadIdx.x == 0)")
+
     @unittest.skipUnless(backend == "cpu", "a GPU kernel cannot throw")
     def test_kernel_that_throws(self):
         for processes in (1, 2):
@@ -242,7 +298,7 @@ class MisuseTest(unittest.TestCase):
         for processes in (1, 2):
             self.expect(processes, "deaf", "rank 0 (process 0, block 0): notify to rank -1: there are ranks 0 to ",
                         "dcuda: process 0: the kernel did not end within 1 s after that (a rank is in a loop without "
-                        "dCUDA calls?); ending the process", status=1, DCUDA_ABORT_GRACE=1)
+                        "dCUDA calls, or only some of its threads have made a call?); ending the process", status=1, DCUDA_ABORT_GRACE=1)
 
     # ---- notifications that nobody waits for ----
 

@@ -37,6 +37,19 @@ __device__ void read_early(setup at) {
     if (leads()) mine[0] = value;
 }
 
+// The same with values, which every thread has for itself: their variables are free at once.
+__device__ void value_read_early(setup at) {
+    auto& [self, win, mine, right] = at;
+    const dcuda::typed_window<double> values{win};
+    if (self.id() == 0)
+        for (int i = 0; i < 8; ++i) self.put_value_notify(values, 1, 8 + i, 0.5 * i, 3); // place: put
+    if (self.id() != 1) return;
+    if (right) self.wait_notifications(3, 8);
+    const double value = mine[15]; // place: read
+    if (!right) self.wait_notifications(3, 8);
+    if (leads()) mine[8] = value;
+}
+
 // The same; rank 1 writes there.
 __device__ void write_early(setup at) {
     auto& [self, win, mine, right] = at;
@@ -256,6 +269,7 @@ constexpr program programs[] = {
     {"one_is_missing", one_is_missing},
     {"threads_differ", threads_differ},
     {"thread_is_missing", thread_is_missing},
+    {"value_read_early", value_read_early},
     {"left_early", nullptr}, // a kernel of its own
 };
 

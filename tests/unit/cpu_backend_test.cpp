@@ -380,6 +380,17 @@ TEST_F(Failures, DeadlockInsideTheBlockIsReported) {
               "a call of the whole block, 64 in a warp operation, 0 have ended");
 }
 
+TEST_F(Failures, DeadlockInsideAnOperationNamesIt) {
+    const std::string failure = run(1, 64, [] {
+        const exec::operation_scope named(threadIdx.x < 32 ? "put" : nullptr);
+        threadIdx.x < 32 || threadIdx.x % 2 == 1 ? __syncthreads() : __syncwarp();
+    });
+    EXPECT_EQ(failure, "rank 0 (block 0): deadlock inside the block: 48 threads wait in __syncthreads or a call of the "
+                       "whole block, 16 in a warp operation, 0 have ended; 32 threads (0,0,0) to (31,0,0) are in put, "
+                       "16 threads (32,0,0) to (62,0,0), with gaps, are in a warp operation, "
+                       "16 threads (33,0,0) to (63,0,0), with gaps, are in __syncthreads");
+}
+
 TEST_F(Failures, WrongWarpCallsAreReported) {
     EXPECT_NE(run(1, 32, [] { __syncwarp(1); }).find("that is not in it"), std::string::npos);
     EXPECT_NE(run(1, 32, [] { __shfl_sync(full, 1, 0, 7); }).find("width 7"), std::string::npos);

@@ -48,6 +48,7 @@ void environment(std::string_view input) {
                                      "DCUDA_RANKS_PER_DEVICE",
                                      "DCUDA_TAGS",
                                      "DCUDA_MAX_WINDOWS",
+                                     "DCUDA_WINDOWS_MAY_FAIL",
                                      "DCUDA_WAIT_TIMEOUT",
                                      "DCUDA_WATCHDOG_INTERVAL",
                                      "DCUDA_ABORT_GRACE",

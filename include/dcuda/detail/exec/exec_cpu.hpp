@@ -38,11 +38,31 @@ void sync_and_run(const First& first, const Second& second) {
          &steps);
 }
 
+// The operation of the library that the calling thread is in from now on, for messages; null: none. Returns the one
+// before.
+const char* enter_operation(const char* name);
+
+// Whether the address is in a local variable of the calling thread.
+bool is_on_own_stack(const void* address);
+
 void* dynamic_shared();
 bool is_unwinding();
 void yield_core();
 
 } // namespace cpu
+
+// While it lives, the calling thread is in the operation of this name. Where some threads of a block call an operation
+// and others do not, the report names both.
+class operation_scope {
+public:
+    explicit operation_scope(const char* name) : before_(cpu::enter_operation(name)) {}
+    ~operation_scope() { cpu::enter_operation(before_); }
+    operation_scope(const operation_scope&) = delete;
+    operation_scope& operator=(const operation_scope&) = delete;
+
+private:
+    const char* before_;
+};
 
 // __syncthreads.
 inline void sync_block() { __syncthreads(); }
@@ -109,8 +129,8 @@ inline bool is_unwinding() { return cpu::is_unwinding(); }
 // In a loop of unsuccessful tests: other ranks need the core.
 inline void relax() { cpu::yield_core(); }
 
-// All memory of the process is global; what other processes can map is checked by the host.
-inline bool is_global_memory(const void*) { return true; }
+// All memory of the process but the stacks of its threads; what other processes can map is checked by the host.
+inline bool is_global_memory(const void* address) { return !cpu::is_on_own_stack(address); }
 
 // --- host side ---
 

@@ -44,6 +44,8 @@ void yield();
 // One thread comes to a meeting of the block's threads, an operation or __syncthreads, while others wait in another
 // one.
 void threads_part(bool by_operation);
+// Whether this rank is checked, so that the checker tells of that.
+bool watches_threads();
 
 // The thread of a rank ends, in an orderly way or not.
 void thread_ends();

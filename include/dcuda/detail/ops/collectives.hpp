@@ -383,6 +383,9 @@ DCUDA_COLD void start_rank(lone_thread leader, rank_state& state, context from_h
 }
 
 DCUDA_DEVICE void init(context from_host, rank_state& state) {
+#if DCUDA_BACKEND_CPU
+    const exec::operation_scope named("the constructor of dcuda::rank");
+#endif
     exec::leader_then_sync([&](lone_thread leader) { start_rank(leader, state, from_host); });
     cross_barrier(state, {operation::init, world});
     if (is_profiled(state)) end_operation<operation::init>(state, {.window = processor_number()});
@@ -400,6 +403,7 @@ DCUDA_COLD void finish(shared_state shared) {
     if (load_in_block(&state.ended) != 0 || exec::is_unwinding() || load_in_block(&state.finished) != 0) return;
     exec::converge_warp();
 #if DCUDA_BACKEND_CPU
+    const exec::operation_scope named("finish (the end of the kernel)");
     if (check::is_on(state)) check::enter(state, {operation::finish, world});
 #endif
     if (is_profiled(state)) begin_operation(state);

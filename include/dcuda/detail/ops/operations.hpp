@@ -213,6 +213,9 @@ DCUDA_COLD auto perform_profiled(shared_state shared, profiled_call, Arguments..
 // What each operation of either interface calls, in all threads of the rank. `is_profiled`: of the run (is_profiled).
 template <class Operation, class... Arguments>
 DCUDA_DEVICE auto perform(shared_state state, bool is_profiled, Arguments... arguments) {
+#if DCUDA_BACKEND_CPU
+    const exec::operation_scope named(traits_of(Operation::kind).name);
+#endif
     if (is_profiled) return exec::far(perform_profiled<Operation, Arguments...>)(state, {}, arguments...);
     return run_or_check<Operation>(state.get(), arguments...);
 }

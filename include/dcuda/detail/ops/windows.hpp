@@ -52,7 +52,9 @@ DCUDA_COLD bool open_window(lone_thread leader, shared_state shared, communicato
     bool opened = !full;
     // All processes ask, also those without a free slot: all get the window, or none does.
     if (ask_host && !open_on_host(leader, state, index, opened)) return false;
-    if (!ask_host && full) send_command(leader, state, make_command(state.device_rank, windows_full_fields{}));
+    if (!ask_host && full)
+        send_command(leader, state,
+                     make_command(state.device_rank, windows_full_fields{device.exports[state.device_rank].bytes()}));
     entries = !ask_host && !full ? device.ranks_per_device : 0;
     std::uint32_t id = 0;
     if (opened && !full) {
@@ -66,7 +68,7 @@ DCUDA_COLD bool open_window(lone_thread leader, shared_state shared, communicato
 // Whether the memory may be a window: other ranks must reach it. All threads of the rank.
 DCUDA_DEVICE void check_window_memory(rank_state& state, const void* base, std::size_t bytes) {
 #if DCUDA_CHECKS
-    if (bytes == 0 || exec::is_global_memory(base)) return;
+    if (bytes == 0 || (base != nullptr && exec::is_global_memory(base))) return;
     report_and_leave(state, fault::memory, operation::create_window, 0, 0,
                      static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(base)), bytes);
 #else

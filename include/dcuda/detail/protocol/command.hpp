@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 
 #include "dcuda/detail/exec/launch.hpp"
 #include "dcuda/detail/protocol/operation.hpp"
@@ -61,8 +60,10 @@ struct create_window_fields {
     static constexpr opcode code = opcode::create_window;
     std::uint32_t slot;
 };
+// That there is no slot for a window.
 struct windows_full_fields {
     static constexpr opcode code = opcode::windows_full;
+    std::uint64_t bytes; // of the window that was asked for
 };
 
 struct start_timer_fields {
@@ -139,7 +140,7 @@ template <class Fields>
 DCUDA_HOST_DEVICE command make_command(std::uint32_t rank, const Fields& fields) {
     static_assert(sizeof(Fields) <= sizeof(command::fields) && alignof(Fields) <= alignof(command));
     command result{Fields::code, rank, {}};
-    if constexpr (!std::is_empty_v<Fields>) __builtin_memcpy(result.fields, &fields, sizeof fields);
+    __builtin_memcpy(result.fields, &fields, sizeof fields);
     return result;
 }
 

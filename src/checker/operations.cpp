@@ -246,7 +246,7 @@ void checked_rank::put(window win, const window_slot& slot, std::uint32_t target
                        const void* source, bool is_value, std::uint32_t tag) {
     if (!going(turns_.next())) return;
     const window_entry& entry = slot.entries[target];
-    const std::uint32_t to = static_cast<communicator>(slot.comm) == world ? target : state_.device.first_rank + target;
+    const std::uint32_t to = state_.device.communicators[slot.comm].world_rank_of(target);
     ++m_.head().puts;
     ++m_.head().progress;
     put_record what{};
@@ -351,11 +351,11 @@ void notify(rank_state& state, int target, communicator comm, int tag) {
     check_communicator(state, comm, operation::notify);
     check_tag(state, operation::notify, tag, static_cast<std::uint32_t>(target));
     const auto rank = static_cast<std::uint32_t>(target);
-    const std::uint32_t ranks = comm == world ? state.device.world_size : state.device.ranks_per_device;
-    if (rank >= ranks) fail(state, fault::rank, operation::notify, 0, rank, 0, 0, ranks);
-    const std::uint32_t to = comm == world ? rank : state.device.first_rank + rank;
-    perform_all({operation::notify, {to, static_cast<std::uint32_t>(tag)}},
-                [&](checked_rank& self) { self.notify(to, static_cast<std::uint32_t>(tag)); });
+    const communicator_record& ranks = state.device.record_of(comm);
+    if (rank >= ranks.size) fail(state, fault::rank, operation::notify, 0, rank, 0, 0, ranks.size);
+    const std::uint32_t world_rank = ranks.world_rank_of(rank);
+    perform_all({operation::notify, {world_rank, static_cast<std::uint32_t>(tag)}},
+                [&](checked_rank& self) { self.notify(world_rank, static_cast<std::uint32_t>(tag)); });
 }
 
 void wait_notifications(rank_state& state, int tag, int count) {

@@ -91,6 +91,8 @@ device_state::device_state(bootstrap::control& control, const settings& with, st
     fields_.first_rank = static_cast<std::uint32_t>(first_rank());
     fields_.process_index = static_cast<std::uint32_t>(control_.index());
     fields_.process_count = static_cast<std::uint32_t>(processes);
+    fields_.communicators[static_cast<std::size_t>(world)] = {fields_.world_size, 0, fields_.process_count};
+    fields_.communicators[static_cast<std::size_t>(device)] = {fields_.ranks_per_device, fields_.first_rank, 1};
     fields_.tags = static_cast<std::uint32_t>(settings_.tags);
     fields_.max_windows = static_cast<std::uint32_t>(settings_.max_windows);
     fields_.counter_start = settings_.counter_start;

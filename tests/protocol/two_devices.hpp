@@ -36,6 +36,8 @@ public:
         fields_.first_rank = process * ranks_per_device;
         fields_.process_index = process;
         fields_.process_count = processes;
+        fields_.communicators[static_cast<std::size_t>(dcuda::world)] = {fields_.world_size, 0, processes};
+        fields_.communicators[static_cast<std::size_t>(dcuda::device)] = {ranks_per_device, fields_.first_rank, 1};
         fields_.tags = tags;
         fields_.max_windows = static_cast<std::uint32_t>(slots_.size());
         fields_.queues = queues;

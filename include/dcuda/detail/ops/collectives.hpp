@@ -307,7 +307,7 @@ DCUDA_COLD bool world_round(lead_warp warp, shared_state shared, collective wher
 // One round of a barrier. Whether there is more to do: messages to take, or the end of the run.
 DCUDA_COLD bool barrier_round(lead_warp warp, shared_state shared, collective where) {
     rank_state& state = shared.get();
-    if (where.comm == world && state.device.process_count > 1) return world_round(warp, state, where);
+    if (state.device.record_of(where.comm).processes > 1) return world_round(warp, state, where);
     sync(warp);
     return any(warp, warp.leads() && device_round(exec::lead_access::alone(), state, where));
 }
@@ -430,7 +430,7 @@ DCUDA_DEVICE void report_and_leave(rank_state& state, fault kind, operation wher
 // A communicator that does not exist ends the run. All threads of the rank.
 DCUDA_DEVICE void check_communicator(rank_state& state, communicator comm, operation where) {
 #if DCUDA_CHECKS
-    if (comm == world || comm == device) return;
+    if (static_cast<std::uint32_t>(comm) < communicator_count) return;
     report_and_leave(state, fault::communicator, where, 0, static_cast<std::uint32_t>(comm), 0, 0);
 #else
     (void)state, (void)comm, (void)where;

@@ -14,11 +14,11 @@
 namespace dcuda::detail {
 
 DCUDA_DEVICE int comm_rank(const rank_state& state, communicator comm) {
-    return static_cast<int>(comm == world ? state.world_rank : state.device_rank);
+    return static_cast<int>(state.device.record_of(comm).rank_of(state.world_rank));
 }
 
 DCUDA_DEVICE int comm_size(const rank_state& state, communicator comm) {
-    return static_cast<int>(comm == world ? state.device.world_size : state.device.ranks_per_device);
+    return static_cast<int>(state.device.record_of(comm).size);
 }
 
 DCUDA_DEVICE void* user_data(const rank_state& state) { return state.device.user_data; }

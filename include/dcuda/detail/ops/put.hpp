@@ -79,8 +79,8 @@ DCUDA_DEVICE fault find_fault(const rank_state& state, const send_request& reque
     if (request.notifies && request.tag >= state.device.tags) return fault::tag;
     if (request.is_notification()) {
         const std::uint32_t comm = request.window - notify_key;
-        if (comm > static_cast<std::uint32_t>(device)) return fault::communicator;
-        limit = comm == static_cast<std::uint32_t>(world) ? state.device.world_size : state.device.ranks_per_device;
+        if (comm >= communicator_count) return fault::communicator;
+        limit = state.device.communicators[comm].size;
         return request.rank >= limit ? fault::rank : fault::none;
     }
     limit = slot.rank_count;
@@ -119,8 +119,7 @@ DCUDA_COLD unsigned load_target(lead_warp warp, shared_state shared, const send_
 #endif
     const std::uint64_t key = target_key(request.window, request.rank);
     const std::uint32_t comm = request.is_notification() ? request.window - notify_key : slot.comm;
-    const std::uint32_t world_rank =
-        static_cast<communicator>(comm) == world ? request.rank : state.device.first_rank + request.rank;
+    const std::uint32_t world_rank = state.device.communicators[comm].world_rank_of(request.rank);
     const unsigned to = find_connection(warp, state, world_rank);
     const connection& path = own.connections[to];
     unsigned place = find_key(warp, own.target_keys, key);

@@ -14,7 +14,7 @@ DCUDA_DEVICE std::uint32_t take_window_slot(rank_state& state, communicator comm
         if (slot.id != 0) continue;
         ++slot.uses;
         slot.comm = static_cast<std::uint32_t>(comm);
-        slot.rank_count = comm == world ? state.device.world_size : state.device.ranks_per_device;
+        slot.rank_count = state.device.record_of(comm).size;
         return index;
     }
     return slots;
@@ -48,7 +48,7 @@ DCUDA_COLD bool open_window(lone_thread leader, shared_state shared, communicato
     // must see them too, so they are completed to the system before the command is sent.
     complete_writes();
     index = take_window_slot(state, comm);
-    const bool ask_host = comm == world && device.process_count > 1, full = index == device.max_windows;
+    const bool ask_host = device.record_of(comm).processes > 1, full = index == device.max_windows;
     bool opened = !full;
     // All processes ask, also those without a free slot: all get the window, or none does.
     if (ask_host && !open_on_host(leader, state, index, opened)) return false;

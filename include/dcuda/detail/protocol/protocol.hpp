@@ -47,6 +47,17 @@ struct window_slot {
     std::uint32_t uses;
 };
 
+// A group of ranks, as this device sees it: an entry of a table whose index is the group's number for programs. Its
+// members have consecutive world ranks. Where they meet: collective. home: the context.
+struct communicator_record {
+    std::uint32_t size;       // ranks in it
+    std::uint32_t first_rank; // world rank of its first
+    std::uint32_t processes;  // that its ranks belong to
+
+    DCUDA_HOST_DEVICE std::uint32_t rank_of(std::uint32_t world_rank) const { return world_rank - first_rank; }
+    DCUDA_HOST_DEVICE std::uint32_t world_rank_of(std::uint32_t rank) const { return first_rank + rank; }
+};
+
 // Meeting point of a device's ranks. home: device memory, a cache line each.
 struct alignas(128) collective_barrier {
     std::uint32_t arrived;    // writers: all ranks of the device, by atomic addition; the last resets it
@@ -314,6 +325,7 @@ struct device_context {
     std::uint32_t first_rank;       // world rank of block 0
     std::uint32_t process_index;
     std::uint32_t process_count;
+    communicator_record communicators[communicator_count];
     std::uint32_t tags;
     std::uint32_t max_windows;
     std::uint32_t counter_start;   // what all numbers that wrap around start from: tests of that set it
@@ -336,6 +348,9 @@ struct device_context {
     command_ring ring;
     profiler_view profiler;
     void* user_data;
+    DCUDA_HOST_DEVICE const communicator_record& record_of(communicator comm) const {
+        return communicators[static_cast<std::uint32_t>(comm)];
+    }
 #if DCUDA_BACKEND_CPU
     check::session* checker; // the process's own; null: this run is not checked
 #endif
@@ -348,12 +363,12 @@ constexpr std::uint64_t fingerprint_of(std::initializer_list<std::size_t> number
     return result;
 }
 inline constexpr std::uint64_t fingerprint = fingerprint_of(
-    {DCUDA_VERSION_MAJOR,    DCUDA_VERSION_MINOR,        DCUDA_VERSION_PATCH,   sizeof(window_entry),
-     sizeof(window_slot),    sizeof(collective_barrier), sizeof(barrier_shape), sizeof(queue_shape),
-     sizeof(mailbox_status), sizeof(mailbox_header),     sizeof(peer_view),     sizeof(connection_record),
-     sizeof(tag_record),     sizeof(wait_record),        sizeof(command),       sizeof(command_ring),
-     sizeof(delivery_task),  sizeof(network_view),       sizeof(trace_event),   sizeof(rank_counters),
-     sizeof(profiler_view),  sizeof(device_context)});
+    {DCUDA_VERSION_MAJOR,       DCUDA_VERSION_MINOR,         DCUDA_VERSION_PATCH,        sizeof(window_entry),
+     sizeof(window_slot),       sizeof(communicator_record), sizeof(collective_barrier), sizeof(barrier_shape),
+     sizeof(queue_shape),       sizeof(mailbox_status),      sizeof(mailbox_header),     sizeof(peer_view),
+     sizeof(connection_record), sizeof(tag_record),          sizeof(wait_record),        sizeof(command),
+     sizeof(command_ring),      sizeof(delivery_task),       sizeof(network_view),       sizeof(trace_event),
+     sizeof(rank_counters),     sizeof(profiler_view),       sizeof(device_context)});
 
 // The library defines it for the fingerprint of its own headers: a program that was compiled with others does not link,
 // instead of hanging when it runs. Programs refer to it in device.hpp.

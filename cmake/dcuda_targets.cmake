@@ -37,7 +37,7 @@ if(DCUDA_SANITIZE)
     target_link_options(dcuda_device INTERFACE "$<BUILD_INTERFACE:${sanitizer_options}>")
 endif()
 
-# dcuda::host: the library, from src/. The host compiler compiles it for both backends.
+# dcuda::host: the library, from src/. The host compiler compiles it for both backends, but for one kernel.
 add_library(dcuda_host STATIC)
 target_link_libraries(dcuda_host PUBLIC dcuda_device Threads::Threads)
 set_target_properties(dcuda_host PROPERTIES OUTPUT_NAME dcuda_${dcuda_backend} POSITION_INDEPENDENT_CODE ON)

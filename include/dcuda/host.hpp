@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstring>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <span>
@@ -17,9 +18,6 @@
 #include <vector>
 
 #include "dcuda/detail/exec/launch.hpp"
-#if defined(__CUDACC__)
-#include "dcuda/detail/delivery_kernel.cuh"
-#endif
 #include "dcuda/error.hpp"
 #include "dcuda/statistics.hpp"
 #include "dcuda/types.hpp"
@@ -68,6 +66,29 @@ struct launch_config {
 template <class Value>
 concept plain_value = std::is_trivially_copyable_v<Value> && !std::is_pointer_v<Value> && !detail::is_span<Value>;
 
+/// A kernel without its type, for callers that choose one at run time: frameworks, other languages, kernels that are
+/// loaded from a file. Its first parameter is a dcuda::context. Copies are the same kernel.
+class kernel_handle {
+public:
+    /// Of a kernel of this program. `is_profilable`: it was compiled with DCUDA_PROFILING=1.
+    template <class... Params>
+    explicit kernel_handle(void (*kernel)(context, Params...), bool is_profilable = DCUDA_PROFILING != 0)
+        : entry_(detail::entry_of(kernel, is_profilable)) {
+        static_assert((std::is_trivially_copyable_v<Params> && ...), "kernel arguments must be trivially copyable");
+    }
+#if DCUDA_BACKEND_CUDA
+    /// Of a kernel that cudaLibraryGetKernel has found.
+    explicit kernel_handle(cudaKernel_t loaded, bool is_profilable = false) {
+        entry_.address = reinterpret_cast<const void*>(loaded);
+        entry_.is_profilable = is_profilable;
+    }
+#endif
+
+private:
+    friend class runtime;
+    detail::kernel_entry entry_;
+};
+
 /// A process's part in a job: the connections to the other processes, and the device. One object at a time; the thread
 /// that constructs it makes all calls. Functions that are collective are called by all processes of the job, in the
 /// same order.
@@ -92,17 +113,50 @@ public:
     /// after a failure the runtime serves no further run.
     template <class... Params, class... Args>
     double run(void (*kernel)(context, Params...), const launch_config& config, Args&&... arguments) {
-        static_assert((std::is_trivially_copyable_v<Params> && ...), "kernel arguments must be trivially copyable");
         static_assert(sizeof...(Params) == sizeof...(Args), "as many arguments as the kernel takes after its context");
-        return run(detail::bind_kernel(kernel, std::forward<Args>(arguments)...), config);
+        std::tuple<Params...> values(static_cast<Params>(std::forward<Args>(arguments))...);
+        return std::apply(
+            [&](Params&... params) {
+                return run(kernel_handle(kernel), config, std::vector<void*>{static_cast<void*>(&params)...});
+            },
+            values);
     }
+
+    /// The same for a kernel without its type: each of `arguments` points to the value of a parameter behind the
+    /// context, in order. They are read before the kernel starts. Throws dcuda::error (invalid_argument) if their
+    /// number is not the kernel's, where that is known.
+    double run(const kernel_handle& kernel, const launch_config& config, const std::vector<void*>& arguments);
+
+    /// Starts such a run behind the work that is in `stream` already, on the runtime's device, and returns: the
+    /// kernel's work is in the stream then. The run is served by a thread of the library until the future is ready,
+    /// which holds what run() returns or throws. To prepare the run, the call waits for what the device does at the
+    /// time. Until the future is ready, no other function of this runtime may be called; a run
+    /// that is started nevertheless throws dcuda::error (invalid_argument). The future's destructor waits. Throws
+    /// itself what is wrong before the kernel is in the stream.
+    template <class... Params, class... Args>
+    std::future<double> run_async(cudaStream_t stream, void (*kernel)(context, Params...), const launch_config& config,
+                                  Args&&... arguments) {
+        static_assert(sizeof...(Params) == sizeof...(Args), "as many arguments as the kernel takes after its context");
+        std::tuple<Params...> values(static_cast<Params>(std::forward<Args>(arguments))...);
+        return std::apply(
+            [&](Params&... params) {
+                return run_async(stream, kernel_handle(kernel), config,
+                                 std::vector<void*>{static_cast<void*>(&params)...});
+            },
+            values);
+    }
+    /// The same for a kernel without its type.
+    std::future<double> run_async(cudaStream_t stream, const kernel_handle& kernel, const launch_config& config,
+                                  const std::vector<void*>& arguments);
 
     /// How many ranks a run of this kernel would have, and where. Collective over the processes. Throws dcuda::error
     /// (out_of_resources) if more ranks were asked for than fit, naming the limit and the largest number that fits.
     template <class... Params>
     rank_info plan(void (*kernel)(context, Params...), const launch_config& config) {
-        return plan(detail::kernel_address(kernel), detail::delivery_kernel_address(), config);
+        return plan(kernel_handle(kernel), config);
     }
+    /// The same for a kernel without its type.
+    rank_info plan(const kernel_handle& kernel, const launch_config& config);
 
     /// Waits until all processes of the job have called it. Collective over the processes, outside of run. Orders what
     /// hosts do, such as files that one writes and another reads; a run needs no barrier before or after it. Throws
@@ -171,8 +225,6 @@ public:
     struct statistics statistics() const;
 
 private:
-    double run(const detail::bound_kernel& kernel, const launch_config& config);
-    rank_info plan(const void* kernel, const void* delivery_kernel, const launch_config& config);
     void broadcast_bytes(std::span<std::byte> bytes, int root);
     std::vector<std::string> gather_bytes(std::span<const std::byte> bytes, int root, std::size_t element_bytes);
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "device/occupancy.hpp"
 
+#include "device/delivery_kernel.hpp"
+
 #include "support/cuda.hpp"
 
 #include <algorithm>
@@ -34,13 +36,12 @@ footprint footprint_of(const cudaFuncAttributes& kernel, int threads, std::size_
 
 // Blocks that have to be left out so that the delivery kernel finds room: it starts after them, and what they leave may
 // lie on different multiprocessors.
-int blocks_for_delivery_kernel(const footprint& block, const void* delivery_kernel, int threads,
-                               const cudaDeviceProp& gpu) {
-    if (delivery_kernel == nullptr) return 0;
+int blocks_for_delivery_kernel(const footprint& block, int threads, const cudaDeviceProp& gpu) {
     cudaFuncAttributes attributes{};
-    cuda::check(cudaFuncGetAttributes(&attributes, delivery_kernel), "asking for the delivery kernel's resources");
+    cuda::check(cudaFuncGetAttributes(&attributes, delivery_kernel_address()),
+                "asking for the delivery kernel's resources");
     const footprint other =
-        footprint_of(attributes, static_cast<int>(detail::delivery_threads(static_cast<unsigned>(threads))), 0);
+        footprint_of(attributes, static_cast<int>(delivery_threads(static_cast<unsigned>(threads))), 0);
     const auto blocks = [](std::size_t needed, std::size_t of_block) {
         return static_cast<int>((needed + of_block - 1) / std::max<std::size_t>(1, of_block));
     };
@@ -72,7 +73,7 @@ resource tightest_resource(const cudaFuncAttributes& kernel, int threads, std::s
 
 } // namespace
 
-rank_limit find_rank_limit(const void* kernel, const void* delivery_kernel, const launch_config& config) {
+rank_limit find_rank_limit(const void* kernel, bool with_network, const launch_config& config) {
     int current = 0;
     cuda::check(cudaGetDevice(&current), "asking for the device");
     cudaDeviceProp properties{};
@@ -102,7 +103,7 @@ rank_limit find_rank_limit(const void* kernel, const void* delivery_kernel, cons
         "asking for the kernel's occupancy");
     const resource limit = tightest_resource(attributes, static_cast<int>(threads), config.shared_bytes, properties);
     const footprint block = footprint_of(attributes, static_cast<int>(threads), config.shared_bytes);
-    const int places = blocks_for_delivery_kernel(block, delivery_kernel, static_cast<int>(threads), properties);
+    const int places = with_network ? blocks_for_delivery_kernel(block, static_cast<int>(threads), properties) : 0;
     return {std::max(0, blocks * properties.multiProcessorCount - places),
             fmt::format("{} per multiprocessor by {}, {} multiprocessors of {}{}", blocks, limit.name,
                         properties.multiProcessorCount, properties.name,
@@ -131,7 +132,7 @@ detail::staging_shape shape_staging(std::size_t offset, std::size_t available) {
 
 } // namespace
 
-shared_memory::shared_memory(const void* kernel, const void* delivery_kernel, const launch_config& config, int ranks)
+shared_memory::shared_memory(const void* kernel, bool with_network, const launch_config& config, int ranks)
     : bytes_(config.shared_bytes) {
     int current = 0;
     cuda::check(cudaGetDevice(&current), "asking for the device");
@@ -142,16 +143,16 @@ shared_memory::shared_memory(const void* kernel, const void* delivery_kernel, co
     const int neighbours = (ranks + gpu.multiProcessorCount - 1) / gpu.multiProcessorCount; // on a multiprocessor
     const bool has_engine =
         gpu.major * 10 + gpu.minor >= first_with_engine && attributes.ptxVersion >= first_with_engine;
-    if (has_engine) add_staging(kernel, attributes, delivery_kernel != nullptr, config, neighbours, gpu);
+    if (has_engine) add_staging(kernel, attributes, with_network, config, neighbours, gpu);
 
     // Left alone, the driver makes room for as many blocks as would fit, at the cost of the L1 cache. And the delivery
     // kernel, which is there first, leaves a multiprocessor its split of shared memory and L1 cache as long as it is
     // there: blocks that want another never start (H200, driver 580). So both kernels say the same.
     if (attributes.preferredShmemCarveout == cudaSharedmemCarveoutDefault &&
-        (staging_.stage_count != 0 || delivery_kernel != nullptr)) {
+        (staging_.stage_count != 0 || with_network)) {
         const std::size_t needed =
             static_cast<std::size_t>(neighbours) * (attributes.sharedSizeBytes + bytes_ + reserved_shared_bytes) +
-            (delivery_kernel != nullptr ? delivery_shared_bytes : 0);
+            (with_network ? delivery_shared_bytes : 0);
         const std::size_t all = gpu.sharedMemPerMultiprocessor;
         attributes.preferredShmemCarveout =
             static_cast<int>(std::min<std::size_t>(100, (needed * 100 + all - 1) / all));
@@ -160,16 +161,16 @@ shared_memory::shared_memory(const void* kernel, const void* delivery_kernel, co
                     "asking for L1 cache");
         preferring_kernel_ = kernel;
     }
-    if (delivery_kernel != nullptr)
-        cuda::check(cudaFuncSetAttribute(delivery_kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+    if (with_network)
+        cuda::check(cudaFuncSetAttribute(delivery_kernel_address(), cudaFuncAttributePreferredSharedMemoryCarveout,
                                          attributes.preferredShmemCarveout),
                     "preparing the delivery kernel");
 }
 
-void shared_memory::add_staging(const void* kernel, const cudaFuncAttributes& attributes, bool has_delivery_kernel,
+void shared_memory::add_staging(const void* kernel, const cudaFuncAttributes& attributes, bool with_network,
                                 const launch_config& config, int neighbours, const cudaDeviceProp& gpu) {
     // All sizes are those of one rank.
-    const std::size_t all = gpu.sharedMemPerMultiprocessor - (has_delivery_kernel ? delivery_shared_bytes : 0);
+    const std::size_t all = gpu.sharedMemPerMultiprocessor - (with_network ? delivery_shared_bytes : 0);
     const std::size_t usable = config.staging_bytes ? all : all / 2;
     const std::size_t share = usable / static_cast<std::size_t>(neighbours);
     const std::size_t offset = config.shared_bytes, with_alignment = offset + stage_alignment;
@@ -200,15 +201,14 @@ shared_memory::~shared_memory() {
 
 #else
 
-rank_limit find_rank_limit(const void*, const void*, const launch_config& config) {
+rank_limit find_rank_limit(const void*, bool, const launch_config& config) {
     const auto limit = detail::exec::limit(config.threads, config.shared_bytes);
     return {limit.max_blocks, limit.reason};
 }
 
 int default_ranks(const rank_limit& limit) { return std::min(8, limit.ranks); }
 
-shared_memory::shared_memory(const void*, const void*, const launch_config& config, int)
-    : bytes_(config.shared_bytes) {}
+shared_memory::shared_memory(const void*, bool, const launch_config& config, int) : bytes_(config.shared_bytes) {}
 
 shared_memory::~shared_memory() = default;
 

@@ -14,8 +14,8 @@ struct rank_limit {
     std::string reason; // "16 per multiprocessor by threads (2048 / 128), 132 multiprocessors"
 };
 
-// `delivery kernel`: a kernel of one block that runs at the same time, or null.
-rank_limit find_rank_limit(const void* kernel, const void* delivery_kernel, const launch_config& config);
+// `with_network`: the delivery kernel, of one block, runs at the same time.
+rank_limit find_rank_limit(const void* kernel, bool with_network, const launch_config& config);
 
 // The number of ranks per device if the user asks for none, given the limit.
 int default_ranks(const rank_limit& limit);
@@ -25,7 +25,7 @@ int default_ranks(const rank_limit& limit);
 // delivery kernel, if there is one, prefers the same.
 class shared_memory {
 public:
-    shared_memory(const void* kernel, const void* delivery_kernel, const launch_config& config, int ranks);
+    shared_memory(const void* kernel, bool with_network, const launch_config& config, int ranks);
     ~shared_memory();
     shared_memory(const shared_memory&) = delete;
     shared_memory& operator=(const shared_memory&) = delete;
@@ -35,7 +35,7 @@ public:
 
 private:
 #if DCUDA_BACKEND_CUDA
-    void add_staging(const void* kernel, const cudaFuncAttributes& attributes, bool has_delivery_kernel,
+    void add_staging(const void* kernel, const cudaFuncAttributes& attributes, bool with_network,
                      const launch_config& config, int neighbours, const cudaDeviceProp& gpu);
 #endif
 

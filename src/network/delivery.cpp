@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "network/delivery.hpp"
 
+#include "device/delivery_kernel.hpp"
+
 #include <cstring>
 
 namespace dcuda {
@@ -17,15 +19,11 @@ device_delivery::device_delivery(device_state& state)
     words_[0] = words_[1] = 0;
 }
 
-void device_delivery::start(const void* delivery_kernel, unsigned threads_of_rank) {
-    support::require(
-        delivery_kernel != nullptr, error_code::invalid_argument,
-        "runtime::run over a network has to be called in a file that nvcc compiles: the delivery kernel, a kernel of "
-        "dCUDA's headers, comes from there");
+void device_delivery::start(unsigned threads_of_rank) {
     delivery_task task{ring_.get(), words_.get(), words_.get() + 1, state_.inbox().counters, state_.fields().tags};
     void* arguments[] = {&task};
-    cuda::check(cudaLaunchKernel(delivery_kernel, dim3(1), dim3(delivery_threads(threads_of_rank)), arguments, 0,
-                                 stream_.get()),
+    cuda::check(cudaLaunchKernel(delivery_kernel_address(), dim3(1), dim3(delivery_threads(threads_of_rank)), arguments,
+                                 0, stream_.get()),
                 "starting the delivery kernel");
     running_ = true;
 }
@@ -114,7 +112,7 @@ std::uint64_t device_delivery::done() {
 #else
 
 device_delivery::device_delivery(device_state& state) : state_(state) {}
-void device_delivery::start(const void*, unsigned) {}
+void device_delivery::start(unsigned) {}
 bool device_delivery::has_started() const { return true; }
 device_delivery::~device_delivery() = default;
 

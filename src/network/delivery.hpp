@@ -47,10 +47,10 @@ class device_delivery final : public delivery {
 public:
     explicit device_delivery(device_state& state);
 
-    // Starts the delivery kernel, the kernel that came with the user's, after the ranks' kernel, which has left room
+    // Starts the delivery kernel after the ranks' kernel, which has left room
     // for it. One that is there first keeps the driver from giving the ranks' kernel the local memory that it needs:
     // that kernel then waits for ever (H200, driver 580: 527 blocks with 824 B of stack).
-    void start(const void* delivery_kernel, unsigned threads_of_rank);
+    void start(unsigned threads_of_rank);
     bool has_started() const;
 
     // Waits for the delivery kernel's end.

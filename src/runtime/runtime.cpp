@@ -7,6 +7,7 @@
 #include "device/occupancy.hpp"
 #include "device/settings.hpp"
 #include "energy/job_energy.hpp"
+#include "runtime/agreement.hpp"
 #include "runtime/progress.hpp"
 #include "runtime/report.hpp"
 #include "support/env.hpp"
@@ -18,6 +19,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <future>
 #include <mutex>
 #include <new>
 #include <thread>
@@ -37,20 +39,6 @@ constexpr const char* backend = "cuda";
 #else
 constexpr const char* backend = "cpu";
 #endif
-
-// What each process brings to the agreement on a run.
-struct proposal {
-    int limit;
-    int requested;
-    unsigned threads[3];
-    std::size_t shared_bytes;
-    int tags;
-    int max_windows;
-    int mailbox_packets;
-    int small_put_bytes;
-    std::int64_t wait_timeout_ns;
-    int profiled;
-};
 
 // Chooses this process's device. Returns how many devices it sees.
 int choose_device(const bootstrap::job& job) {
@@ -131,6 +119,10 @@ public:
         if (settings_.live_view) live_ = std::make_unique<live_view>(job_, name_device());
     }
 
+    ~implementation() {
+        if (server_.joinable()) server_.join();
+    }
+
     rank_info info() const {
         const int ranks = ranks_;
         return {ranks * job_.count, ranks,       ranks * job_.index, job_.local_count, job_.local_index,
@@ -139,24 +131,38 @@ public:
 
     std::string network() const { return network_ ? network_->describe() : std::string(); }
 
-    rank_info plan(const void* kernel, const void* delivery_kernel, const launch_config& config) {
-        ranks_ = agree(kernel, delivery_kernel, config);
+    rank_info plan(const detail::kernel_entry& kernel, const launch_config& config) {
+        require_idle();
+        ranks_ = agree(kernel, config);
         return info();
     }
 
-    double run(const detail::bound_kernel& kernel, const launch_config& config) {
-        require_good();
-        ranks_ = agree(kernel.address, kernel.delivery_kernel,
-                       config); // an error here is the same on all processes, which may try again
-        try {
-            const signal_requests::during_run handled;
-            return with_memory_errors([&] { return run_agreed(kernel, config); });
-        } catch (const error& problem) {
-            failed_ = true;
-            control_.abort(static_cast<int>(problem.code()), problem.what());
-            profiler_->end_run(*state_, *link_, 0, problem.what());
-            throw;
-        }
+    double run(const detail::kernel_entry& kernel, const launch_config& config, const std::vector<void*>& arguments) {
+        begin(kernel, config, arguments, nullptr);
+        return finish();
+    }
+
+    std::future<double> run_async(cudaStream_t stream, const detail::kernel_entry& kernel, const launch_config& config,
+                                  const std::vector<void*>& arguments) {
+        begin(kernel, config, arguments, &stream);
+        int device_in_use = 0;
+        cuda::check(cudaGetDevice(&device_in_use), "asking for the device");
+        std::promise<double> result;
+        std::promise<void> served; // first: who has the result may start the next run
+        std::future<double> future = result.get_future();
+        served_ = served.get_future();
+        server_ = std::thread([this, device_in_use, result = std::move(result), served = std::move(served)]() mutable {
+            try {
+                cuda::check(cudaSetDevice(device_in_use), "choosing the device");
+                const double elapsed_ms = finish();
+                served.set_value();
+                result.set_value(elapsed_ms);
+            } catch (...) {
+                served.set_value();
+                result.set_exception(std::current_exception());
+            }
+        });
+        return future;
     }
 
     struct statistics statistics() const {
@@ -167,12 +173,14 @@ public:
 
     void barrier() {
         require_good();
+        require_idle();
         control_.barrier("runtime::barrier");
     }
 
     // The sizes are part of the name: where they differ, the control server names both.
     void broadcast(std::span<std::byte> bytes, int root) {
         require_good();
+        require_idle();
         const std::string subject = fmt::format("runtime::broadcast of {} B from process {}", bytes.size(), root);
         support::require(root >= 0 && root < job_.count, error_code::invalid_argument,
                          "{}: there are processes 0 to {}", subject, job_.count - 1);
@@ -184,6 +192,7 @@ public:
 
     std::vector<std::string> gather(std::span<const std::byte> bytes, int root, std::size_t element_bytes) {
         require_good();
+        require_idle();
         return control_.gather(as_text(bytes), root,
                                fmt::format("runtime::gather of values of {} B to process {}", element_bytes, root));
     }
@@ -271,106 +280,125 @@ private:
         control_.barrier("opening the network");
     }
 
-    // The number of ranks per device for this kernel, the same on all processes, or the same error on all.
-    int agree(const void* kernel, const void* delivery_kernel, const launch_config& config) {
-        const int requested = config.ranks_per_device != 0 ? config.ranks_per_device : settings_.ranks_per_device;
-        rank_limit limit{0, ""};
-        std::string failure;
-        if (config.ranks_per_device < 0 || config.threads.x == 0 || config.threads.y == 0 || config.threads.z == 0)
-            failure =
-                "launch_config: ranks_per_device must not be negative, threads must be at least 1 in each dimension";
-        else
-            try {
-                limit = find_rank_limit(kernel, network_ ? delivery_kernel : nullptr, config);
-            } catch (const error& problem) {
-                failure = problem.what();
-            }
-        support::wire_writer message;
-        message.put(proposal{limit.ranks,
-                             requested,
-                             {config.threads.x, config.threads.y, config.threads.z},
-                             config.shared_bytes,
-                             settings_.tags,
-                             settings_.max_windows,
-                             settings_.mailbox_packets,
-                             settings_.small_put_bytes,
-                             settings_.wait_timeout.count(),
-                             config.profiled ? 1 : 0});
-        message.put(std::string_view(limit.reason));
-        message.put(std::string_view(failure));
-        const auto proposals = control_.allgather(message.bytes(), "agreeing on the number of ranks");
-
-        int ranks = 0;
-        proposal first{};
-        for (int process = 0; process < job_.count; ++process) {
-            support::wire_reader reader(proposals[static_cast<std::size_t>(process)]);
-            const auto theirs = reader.get<proposal>();
-            const std::string reason = reader.get_text(), problem = reader.get_text();
-            if (!problem.empty())
-                throw error(error_code::invalid_argument, fmt::format("process {}: {}", process, problem));
-            if (process == 0) first = theirs;
-            const bool same =
-                theirs.requested == first.requested && std::equal(theirs.threads, theirs.threads + 3, first.threads) &&
-                theirs.tags == first.tags && theirs.max_windows == first.max_windows &&
-                theirs.mailbox_packets == first.mailbox_packets && theirs.small_put_bytes == first.small_put_bytes &&
-                theirs.wait_timeout_ns == first.wait_timeout_ns && theirs.shared_bytes == first.shared_bytes &&
-                theirs.profiled == first.profiled;
-            support::require(
-                same, error_code::invalid_argument,
-                "processes 0 and {} disagree on the launch: ranks per device {} / {}, threads {}x{}x{} / "
-                "{}x{}x{}, shared bytes {} / {}, tags {} / {}, windows {} / {}, packets of a mailbox {} / {}, small "
-                "puts up to {} / {} B, wait timeout {} / {} ns, profiled {} / {}",
-                process, first.requested, theirs.requested, first.threads[0], first.threads[1], first.threads[2],
-                theirs.threads[0], theirs.threads[1], theirs.threads[2], first.shared_bytes, theirs.shared_bytes,
-                first.tags, theirs.tags, first.max_windows, theirs.max_windows, first.mailbox_packets,
-                theirs.mailbox_packets, first.small_put_bytes, theirs.small_put_bytes, first.wait_timeout_ns,
-                theirs.wait_timeout_ns, first.profiled, theirs.profiled);
-            support::require(theirs.limit > 0, error_code::out_of_resources,
-                             "not even one rank of {} threads fits on process {}'s device: {}",
-                             theirs.threads[0] * theirs.threads[1] * theirs.threads[2], process, reason);
-            support::require(theirs.limit >= theirs.requested, error_code::out_of_resources,
-                             "{} ranks of {} threads were asked for, but at most {} are co-resident on process {}'s "
-                             "device: {}",
-                             theirs.requested, theirs.threads[0] * theirs.threads[1] * theirs.threads[2], theirs.limit,
-                             process, reason);
-            const int fit = theirs.requested != 0 ? theirs.requested : default_ranks({theirs.limit, reason});
-            ranks = process == 0 ? fit : std::min(ranks, fit);
-        }
-        return ranks;
+    // A run that has not ended keeps the control plane, the device's state and the network to itself.
+    void require_idle() const {
+        support::require(!served_.valid() || served_.wait_for(std::chrono::seconds(0)) == std::future_status::ready,
+                         error_code::invalid_argument,
+                         "a run of this runtime has not ended: wait for the future of run_async first");
     }
 
-    double run_agreed(const detail::bound_kernel& kernel, const launch_config& config) {
+    // Runs an action of a run; what it throws ends the run and, for all processes, this runtime's use.
+    template <class Action>
+    auto as_part_of_run(const Action& action) {
+        try {
+            return with_memory_errors(action);
+        } catch (const error& problem) {
+            active_.reset();
+            failed_ = true;
+            control_.abort(static_cast<int>(problem.code()), problem.what());
+            profiler_->end_run(*state_, *link_, 0, problem.what());
+            throw;
+        }
+    }
+
+    int agree(const detail::kernel_entry& kernel, const launch_config& config) {
+        return agree_on_ranks(control_, settings_, network_ != nullptr, kernel.address, config);
+    }
+
+    // Puts the kernel into the stream, or into one of its own.
+    void begin(const detail::kernel_entry& kernel, const launch_config& config, const std::vector<void*>& arguments,
+               const cudaStream_t* stream) {
+        require_good();
+        require_idle();
+        support::require(kernel.parameters < 0 || arguments.size() == static_cast<std::size_t>(kernel.parameters),
+                         error_code::invalid_argument,
+                         "the kernel takes {} arguments behind its context, and {} were given", kernel.parameters,
+                         arguments.size());
+        if (server_.joinable()) server_.join(); // of the run before, which has ended
+        ranks_ = agree(kernel, config);         // an error here is the same on all processes, which may try again
+        as_part_of_run([&] { begin_agreed(kernel, config, arguments, stream); });
+    }
+
+    double finish() {
+        return as_part_of_run([&] {
+            const double elapsed_ms = finish_agreed();
+            active_.reset();
+            return elapsed_ms;
+        });
+    }
+
+    // A kernel that runs, and what serves it. Members go in the reverse order.
+    struct active_run {
+        active_run(implementation& owner, const detail::kernel_entry& kernel, const launch_config& config,
+                   const cudaStream_t* given_stream)
+            : shared(kernel.address, owner.network_ != nullptr, config, owner.ranks_),
+              threads(config.threads.x * config.threads.y * config.threads.z),
+              stream_of_its_own(given_stream == nullptr ? std::make_unique<cuda::stream>() : nullptr),
+              stream(given_stream == nullptr ? stream_of_its_own->get() : *given_stream) {}
+
+        signal_requests::during_run handled;
+        shared_memory shared;
+        unsigned threads; // of a rank
+        std::unique_ptr<cuda::stream> stream_of_its_own;
+        cudaStream_t stream;
+        cuda::event start, stop;
+        std::optional<bootstrap::control::attention> serving;
+        std::optional<device_delivery> arrivals;
+        std::optional<progress> running;
+    };
+
+    static cudaError_t start_kernel(const detail::kernel_entry& kernel, const std::vector<void*>& arguments,
+                                    const detail::exec::launch_shape& shape, cudaStream_t stream, context from_host) {
+#if DCUDA_BACKEND_CUDA
+        std::vector<void*> pointers{&from_host};
+        pointers.insert(pointers.end(), arguments.begin(), arguments.end());
+        return cudaLaunchCooperativeKernel(kernel.address, dim3(shape.blocks), shape.threads, pointers.data(),
+                                           shape.shared_bytes, stream);
+#else
+        detail::exec::launch(shape, stream,
+                             [call = kernel.bind(kernel.address, arguments.data()), from_host] { call(from_host); });
+        return cudaSuccess;
+#endif
+    }
+
+    void begin_agreed(const detail::kernel_entry& kernel, const launch_config& config,
+                      const std::vector<void*>& arguments, const cudaStream_t* stream) {
         if (!state_ || state_->ranks() != ranks_) {
             state_.reset();
             control_.barrier("changing the number of ranks"); // nobody maps what is freed
             state_ = std::make_unique<device_state>(control_, settings_, is_remote_, network_ != nullptr, ranks_);
         }
         timings.clear();
-        const shared_memory shared(kernel.address, network_ ? kernel.delivery_kernel : nullptr, config, ranks_);
+        active_run& run = *(active_ = std::make_unique<active_run>(*this, kernel, config, stream));
 #if DCUDA_BACKEND_CPU
         state_->check_by(checker_ ? checker_->begin_run(ranks_) : nullptr);
 #endif
-        state_->reset(user_data, shared.staging(), profiler_->prepare(ranks_, config.profiled && kernel.is_profilable));
+        state_->reset(user_data, run.shared.staging(),
+                      profiler_->prepare(ranks_, config.profiled && kernel.is_profilable));
         if (config.profiled && !kernel.is_profilable) report_unprofiled_ranks();
         energy_.begin_run();
-        bootstrap::control::attention serving(control_);
+        run.serving.emplace(control_);
         control_.barrier("starting the kernel"); // nobody notifies before everybody is reset
 
-        cuda::stream stream;
-        cuda::event start, stop;
-        std::optional<device_delivery> arrivals;
-        if (network_) network_->begin(*state_, arrivals.emplace(*state_), profiler_->host());
+        if (network_) network_->begin(*state_, run.arrivals.emplace(*state_), profiler_->host());
         if (live_) live_->begin_run(ranks_);
-        progress running(control_, *state_, *link_, network_.get(), live_.get(), *profiler_, signals_, settings_);
+        run.running.emplace(control_, *state_, *link_, network_.get(), live_.get(), *profiler_, signals_, settings_);
         if (state_->fields().profiler.counters != nullptr) profiler_->begin_run();
-        start.record(stream);
-        const cudaError_t launched =
-            kernel.start({config.threads, static_cast<unsigned>(ranks_), shared.bytes(), state_->first_rank()},
-                         stream.get(), state_->context());
-        cuda::check(launched, "starting the kernel");
-        stop.record(stream);
-        if (arrivals) arrivals->start(kernel.delivery_kernel, config.threads.x * config.threads.y * config.threads.z);
-        wait_for_kernel(stream, running, arrivals ? &*arrivals : nullptr);
+        run.start.record(run.stream);
+        cuda::check(
+            start_kernel(kernel, arguments,
+                         {config.threads, static_cast<unsigned>(ranks_), run.shared.bytes(), state_->first_rank()},
+                         run.stream, state_->context()),
+            "starting the kernel");
+        run.stop.record(run.stream);
+        if (run.arrivals) run.arrivals->start(run.threads);
+    }
+
+    // Serves the run until its kernel, and those of the other processes, have ended.
+    double finish_agreed() {
+        active_run& run = *active_;
+        progress& running = *run.running;
+        wait_for_kernel(run);
         if (!running.failure()) running.end_network();
         energy_.end_run();
         profiler_->note_energy(energy_.last(), energy_.power_samples());
@@ -380,11 +408,11 @@ private:
 #if DCUDA_BACKEND_CPU
         if (checker_) checker_->end_run();
 #endif
-        if (running.failure()) throw *running.failure();
+        if (running.failure()) throw error(*running.failure());
         timings = running.timings();
-        const double elapsed_ms = milliseconds(start, stop);
+        const double elapsed_ms = milliseconds(run.start, run.stop);
         energy_.add_up(control_, node_index_, node_count_); // our memory may be freed now: nobody's kernel runs
-        serving.end();                                      // what was profiled may take long to write
+        run.serving->end();                                 // what was profiled may take long to write
         profiler_->end_run(*state_, *link_, elapsed_ms);
         return elapsed_ms;
     }
@@ -409,7 +437,9 @@ private:
                              "-DDCUDA_PROFILING=1\n");
     }
 
-    void wait_for_kernel(const cuda::stream& stream, progress& running, const device_delivery* arrivals) {
+    void wait_for_kernel(active_run& run) {
+        progress& running = *run.running;
+        const device_delivery* const arrivals = run.arrivals ? &*run.arrivals : nullptr;
         const auto begin = clock::now();
         unsigned idle = 0;
         auto next_poll = clock::now();
@@ -427,7 +457,7 @@ private:
             }
             busy = running.poll_rest() || busy;
             energy_.poll();
-            const cudaError_t state = cudaStreamQuery(stream.get());
+            const cudaError_t state = run.stop.query(); // there may be other work behind the kernel in its stream
             if (state == cudaSuccess) return;
             if (state != cudaErrorNotReady) {
                 running.fail(error(error_code::kernel_failure, fmt::format("process {}: the kernel failed: {}",
@@ -503,6 +533,9 @@ private:
 #if DCUDA_BACKEND_CPU
     std::unique_ptr<checker> checker_; // null: runs are not checked
 #endif
+    std::unique_ptr<active_run> active_; // null: no kernel runs
+    std::thread server_;                 // of a run of run_async, or of none
+    std::future<void> served_;           // ready when that run has ended
     int ranks_ = 0;
     bool failed_ = false;
     bool unprofiled_told_ = false; // that ranks are not profiled
@@ -525,8 +558,13 @@ runtime::~runtime() {
             fmt::format("what this program prints cannot be written to standard output: {}", std::strerror(problem)));
 }
 
-double runtime::run(const detail::bound_kernel& kernel, const launch_config& config) {
-    return implementation_->run(kernel, config);
+double runtime::run(const kernel_handle& kernel, const launch_config& config, const std::vector<void*>& arguments) {
+    return implementation_->run(kernel.entry_, config, arguments);
+}
+
+std::future<double> runtime::run_async(cudaStream_t stream, const kernel_handle& kernel, const launch_config& config,
+                                       const std::vector<void*>& arguments) {
+    return implementation_->run_async(stream, kernel.entry_, config, arguments);
 }
 
 void runtime::barrier() { implementation_->barrier(); }
@@ -543,8 +581,8 @@ std::string runtime::network() const { return implementation_->network(); }
 
 run_energy runtime::energy() const { return implementation_->energy(); }
 
-rank_info runtime::plan(const void* kernel, const void* delivery_kernel, const launch_config& config) {
-    return with_memory_errors([&] { return implementation_->plan(kernel, delivery_kernel, config); });
+rank_info runtime::plan(const kernel_handle& kernel, const launch_config& config) {
+    return with_memory_errors([&] { return implementation_->plan(kernel.entry_, config); });
 }
 
 rank_info runtime::info() const { return implementation_->info(); }

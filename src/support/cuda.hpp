@@ -91,13 +91,15 @@ public:
     ~event() { cudaEventDestroy(event_); }
     event(const event&) = delete;
     event& operator=(const event&) = delete;
-    // Whether all work before record() has ended.
+    // cudaSuccess if all work before record() has ended, cudaErrorNotReady if not.
+    cudaError_t query() const { return cudaEventQuery(event_); }
     bool is_over() const {
-        const cudaError_t state = cudaEventQuery(event_);
+        const cudaError_t state = query();
         if (state != cudaErrorNotReady) check(state, "asking for an event");
         return state == cudaSuccess;
     }
-    void record(const stream& target) { check(cudaEventRecord(event_, target.get()), "recording an event"); }
+    void record(cudaStream_t target) { check(cudaEventRecord(event_, target), "recording an event"); }
+    void record(const stream& target) { record(target.get()); }
     friend double milliseconds(const event& begin, const event& end) {
         float elapsed = 0;
         check(cudaEventElapsedTime(&elapsed, begin.event_, end.event_), "reading the kernel's time");

@@ -2,10 +2,13 @@
 // Runs: shapes of blocks, several runs and runtimes, arguments, user data, timings, plan, and the log.
 #include "device_test.hpp"
 
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <sstream>
 #include <unistd.h>
 
@@ -234,6 +237,133 @@ TEST_F(Launch, ThreadsMayLeaveInDifferentPlaces) {
         EXPECT_EQ(seen[i], 499'500u);
         EXPECT_EQ(seen[4 + i], 1u);
     }
+}
+
+// --- Kernels without their type, and runs that the caller does not wait for ------------------------------------------
+
+__global__ void add_in_ring(dcuda::context context, unsigned* sums, unsigned first, unsigned second) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    self.notify((self.id() + 1) % self.size(), dcuda::world, 0);
+    self.wait_notifications(0, 1);
+    if (dcuda::detail::exec::thread_index() == 0) sums[self.id(dcuda::device)] += first + second;
+}
+
+class KernelHandle : public Launch {
+protected:
+    void run(const dcuda::kernel_handle& kernel, std::vector<void*> arguments) {
+        job().run(kernel, shape(4, dim3(32)), arguments);
+    }
+    device_vector<unsigned> sums{4};
+    unsigned* memory = sums.get();
+    unsigned first = 3, second = 4;
+};
+
+TEST_F(KernelHandle, ArgumentsByAddress) {
+    const dcuda::kernel_handle kernel(add_in_ring);
+    EXPECT_EQ(job().plan(kernel, shape(4, dim3(32))).rank_responsible, 4);
+    run(kernel, {&memory, &first, &second});
+    EXPECT_EQ(sums.read(), std::vector<unsigned>(4, 7));
+}
+
+TEST_F(KernelHandle, WrongNumberOfArguments) {
+    try {
+        run(dcuda::kernel_handle(add_in_ring), {&memory, &first});
+        ADD_FAILURE() << "no error";
+    } catch (const dcuda::error& problem) {
+        EXPECT_EQ(problem.code(), dcuda::error_code::invalid_argument);
+        EXPECT_STREQ(problem.what(), "the kernel takes 3 arguments behind its context, and 2 were given");
+    }
+    run(dcuda::kernel_handle(add_in_ring), {&memory, &first, &second}); // nothing is broken
+    EXPECT_EQ(sums.read(), std::vector<unsigned>(4, 7));
+}
+
+#if DCUDA_BACKEND_CUDA
+TEST_F(KernelHandle, OfALoadedKernel) {
+    cudaKernel_t loaded = nullptr;
+    require_cuda(cudaGetKernel(&loaded, reinterpret_cast<const void*>(&add_in_ring)));
+    run(dcuda::kernel_handle(loaded), {&memory, &first, &second});
+    EXPECT_EQ(sums.read(), std::vector<unsigned>(4, 7));
+}
+#endif
+
+class AsynchronousRun : public KernelHandle {
+protected:
+    AsynchronousRun() { require_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking)); }
+    ~AsynchronousRun() override { cudaStreamDestroy(stream); }
+    std::future<double> start() {
+        return job().run_async(stream, add_in_ring, shape(4, dim3(32)), memory, first, second);
+    }
+    cudaStream_t stream = nullptr;
+};
+
+TEST_F(AsynchronousRun, InTheOrderOfItsStream) {
+    const std::vector<unsigned> tens(4, 10);
+    std::vector<unsigned> seen(4);
+    require_cuda(cudaMemcpyAsync(memory, tens.data(), sums.size_bytes(), cudaMemcpyHostToDevice, stream));
+    std::future<double> run = start();
+    require_cuda(cudaMemcpyAsync(seen.data(), memory, sums.size_bytes(), cudaMemcpyDeviceToHost, stream));
+    EXPECT_GE(run.get(), 0);
+    require_cuda(cudaStreamSynchronize(stream));
+    EXPECT_EQ(seen, std::vector<unsigned>(4, 17));
+    start().get(); // the runtime is free again
+    job().run(add_in_ring, shape(4, dim3(32)), memory, first, second);
+    EXPECT_EQ(sums.read(), std::vector<unsigned>(4, 31));
+}
+
+__global__ void wait_for_word(dcuda::context context, const unsigned* word) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    while (dcuda::detail::load_relaxed(word) == 0) {
+    }
+    __syncthreads();
+}
+
+TEST_F(AsynchronousRun, OneAtATime) {
+    unsigned* word = nullptr;
+    require_cuda(cudaMallocHost(reinterpret_cast<void**>(&word), sizeof *word));
+    *word = 0;
+    std::future<double> run = job().run_async(stream, wait_for_word, shape(2, dim3(32)), word);
+    EXPECT_EQ(run.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+    for (const bool asynchronous : {false, true}) {
+        try {
+            if (asynchronous)
+                start();
+            else
+                job().run(add_in_ring, shape(4, dim3(32)), memory, first, second);
+            ADD_FAILURE() << "no error";
+        } catch (const dcuda::error& problem) {
+            EXPECT_EQ(problem.code(), dcuda::error_code::invalid_argument);
+        }
+    }
+    std::atomic_ref(*word).store(1);
+    run.get();
+    require_cuda(cudaFreeHost(word));
+}
+
+TEST_F(AsynchronousRun, RuntimeThatGoesWaits) {
+    std::future<double> run = start();
+    end_job();
+    EXPECT_EQ(run.wait_for(std::chrono::seconds(0)), std::future_status::ready);
+    run.get();
+    EXPECT_EQ(sums.read(), std::vector<unsigned>(4, 7));
+}
+
+__global__ void send_too_far(dcuda::context context) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    self.notify(self.size(), dcuda::world, 0);
+}
+
+TEST_F(AsynchronousRun, ErrorsComeWithTheFuture) {
+    std::future<double> run = job().run_async(stream, send_too_far, shape(2, dim3(32)));
+    try {
+        run.get();
+        ADD_FAILURE() << "no error";
+    } catch (const dcuda::error& problem) {
+        EXPECT_EQ(problem.code(), dcuda::error_code::device_fault);
+    }
+    end_job();
 }
 
 } // namespace

@@ -53,62 +53,43 @@ struct staging_shape {
     std::uint32_t stage_bytes;
 };
 
-struct delivery_task;
-inline constexpr unsigned most_delivery_threads = 256;
-// It takes the place of one rank, so it has no more threads than a rank.
-inline unsigned delivery_threads(unsigned threads_of_rank) {
-    const unsigned whole_warps = threads_of_rank / 32 * 32;
-    return whole_warps < 32 ? 32 : whole_warps < most_delivery_threads ? whole_warps : most_delivery_threads;
-}
-#if defined(__CUDACC__)
-template <class>
-__global__ void delivery_kernel(delivery_task); // delivery_kernel.cuh
+// What a kernel is started with: its address, and what the backend needs to call it.
+struct kernel_entry {
+    const void* address = nullptr; // for the resources it needs
+    int parameters = -1;           // behind the context; -1: not known
+#if DCUDA_BACKEND_CPU
+    // A call of the kernel with copies of the arguments.
+    std::function<void(context)> (*bind)(const void* address, void* const* arguments) = nullptr;
 #endif
-
-// The kernel that makes deliveries beside the user's if some processes are reached over a network. It has to come from
-// the program, which nvcc compiles. Null where nvcc does not.
-static inline const void* delivery_kernel_address() {
-#if defined(__CUDACC__)
-    return reinterpret_cast<const void*>(&delivery_kernel<void>);
-#else
-    return nullptr;
-#endif
-}
-
-// A kernel with its arguments.
-struct bound_kernel {
-    const void* address;                                                                // for the resources it needs
-    std::function<cudaError_t(const exec::launch_shape&, cudaStream_t, context)> start; // does not wait for the kernel
-    const void* delivery_kernel =
-        nullptr; // a kernel that runs beside it if there is a network: detail/delivery_kernel.cuh
-    bool is_profilable = DCUDA_PROFILING != 0; // as it was compiled
+    bool is_profilable = false; // as it was compiled
 };
 
-template <class... Params>
-const void* kernel_address(void (*kernel)(context, Params...)) {
-    return reinterpret_cast<const void*>(kernel);
-}
-
-template <class... Params, class... Args>
-bound_kernel bind_kernel(void (*kernel)(context, Params...), Args&&... arguments) {
-    std::tuple<Params...> values(static_cast<Params>(std::forward<Args>(arguments))...);
-    auto start = [kernel, values](const exec::launch_shape& shape, cudaStream_t stream, context ctx) mutable {
-#if DCUDA_BACKEND_CUDA
-        return std::apply(
-            [&](Params&... params) {
-                void* pointers[] = {static_cast<void*>(&ctx), static_cast<void*>(&params)...};
-                return cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(kernel), dim3(shape.blocks),
-                                                   shape.threads, pointers, shape.shared_bytes, stream);
-            },
-            values);
-#else
-        exec::launch(shape, stream, [kernel, values, ctx] {
-            std::apply([&](const Params&... params) { kernel(ctx, params...); }, values);
-        });
-        return cudaSuccess;
-#endif
+#if DCUDA_BACKEND_CPU
+template <class... Params, std::size_t... Index>
+std::function<void(context)> bind_arguments(void (*kernel)(context, Params...), void* const* arguments,
+                                            std::index_sequence<Index...>) {
+    (void)arguments; // of a kernel without parameters
+    return [kernel, values = std::tuple<Params...>(*static_cast<const Params*>(arguments[Index])...)](context ctx) {
+        std::apply([&](const Params&... params) { kernel(ctx, params...); }, values);
     };
-    return {kernel_address(kernel), std::move(start), delivery_kernel_address()};
+}
+template <class... Params>
+std::function<void(context)> bind_kernel(const void* address, void* const* arguments) {
+    return bind_arguments(reinterpret_cast<void (*)(context, Params...)>(const_cast<void*>(address)), arguments,
+                          std::index_sequence_for<Params...>());
+}
+#endif
+
+template <class... Params>
+kernel_entry entry_of(void (*kernel)(context, Params...), bool is_profilable) {
+    kernel_entry entry;
+    entry.address = reinterpret_cast<const void*>(kernel);
+    entry.parameters = static_cast<int>(sizeof...(Params));
+#if DCUDA_BACKEND_CPU
+    entry.bind = &bind_kernel<Params...>;
+#endif
+    entry.is_profilable = is_profilable;
+    return entry;
 }
 
 } // namespace dcuda::detail

@@ -2,13 +2,14 @@
 // The delivery kernel: a small kernel beside the user's that makes deliveries in device memory for the host
 // (network/delivery.hpp). The host cannot do that itself while a kernel runs: a copy by the driver takes 5 us, and
 // ranks that polled host memory would all have to cross PCIe for every poll.
-#pragma once
-
 #include "dcuda/detail/ops/mailbox.hpp"
+#include "device/delivery_kernel.hpp"
 
-namespace dcuda::detail {
+namespace dcuda {
 
-#if defined(__CUDACC__)
+using namespace detail;
+
+namespace {
 
 inline constexpr unsigned commands_of_warp = 32 / packets_per_command; // a packet per lane
 inline constexpr unsigned commands_of_look = 2 * commands_of_warp;
@@ -188,8 +189,6 @@ DCUDA_DEVICE void make_copies(const delivery_state& state) {
     }
 }
 
-// Templates are kernels without a home, as a header needs it.
-template <class>
 __global__ void __launch_bounds__(most_delivery_threads) delivery_kernel(delivery_task task) {
     __shared__ delivery_state state;
     if (threadIdx.x == 0) {
@@ -209,6 +208,8 @@ __global__ void __launch_bounds__(most_delivery_threads) delivery_kernel(deliver
     if (threadIdx.x == 0) store_release<order_tag::slot_free>(scope::system, task.done, state.next);
 }
 
-#endif
+} // namespace
 
-} // namespace dcuda::detail
+const void* delivery_kernel_address() { return reinterpret_cast<const void*>(&delivery_kernel); }
+
+} // namespace dcuda

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "runtime/agreement.hpp"
+
+#include "device/occupancy.hpp"
+#include "support/check.hpp"
+#include "support/wire.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+namespace dcuda {
+
+namespace {
+
+// What each process brings to the agreement on a run.
+struct proposal {
+    int limit;
+    int requested;
+    unsigned threads[3];
+    std::size_t shared_bytes;
+    int tags;
+    int max_windows;
+    int mailbox_packets;
+    int small_put_bytes;
+    std::int64_t wait_timeout_ns;
+    int profiled;
+};
+
+} // namespace
+
+int agree_on_ranks(bootstrap::control& control, const settings& with, bool with_network, const void* kernel,
+                   const launch_config& config) {
+    const int requested = config.ranks_per_device != 0 ? config.ranks_per_device : with.ranks_per_device;
+    rank_limit limit{0, ""};
+    std::string failure;
+    if (config.ranks_per_device < 0 || config.threads.x == 0 || config.threads.y == 0 || config.threads.z == 0)
+        failure = "launch_config: ranks_per_device must not be negative, threads must be at least 1 in each dimension";
+    else
+        try {
+            limit = find_rank_limit(kernel, with_network, config);
+        } catch (const error& problem) {
+            failure = problem.what();
+        }
+    support::wire_writer message;
+    message.put(proposal{limit.ranks,
+                         requested,
+                         {config.threads.x, config.threads.y, config.threads.z},
+                         config.shared_bytes,
+                         with.tags,
+                         with.max_windows,
+                         with.mailbox_packets,
+                         with.small_put_bytes,
+                         with.wait_timeout.count(),
+                         config.profiled ? 1 : 0});
+    message.put(std::string_view(limit.reason));
+    message.put(std::string_view(failure));
+    const auto proposals = control.allgather(message.bytes(), "agreeing on the number of ranks");
+
+    int ranks = 0;
+    proposal first{};
+    for (int process = 0; process < control.count(); ++process) {
+        support::wire_reader reader(proposals[static_cast<std::size_t>(process)]);
+        const auto theirs = reader.get<proposal>();
+        const std::string reason = reader.get_text(), problem = reader.get_text();
+        if (!problem.empty())
+            throw error(error_code::invalid_argument, fmt::format("process {}: {}", process, problem));
+        if (process == 0) first = theirs;
+        const bool same = theirs.requested == first.requested &&
+                          std::equal(theirs.threads, theirs.threads + 3, first.threads) && theirs.tags == first.tags &&
+                          theirs.max_windows == first.max_windows && theirs.mailbox_packets == first.mailbox_packets &&
+                          theirs.small_put_bytes == first.small_put_bytes &&
+                          theirs.wait_timeout_ns == first.wait_timeout_ns &&
+                          theirs.shared_bytes == first.shared_bytes && theirs.profiled == first.profiled;
+        support::require(
+            same, error_code::invalid_argument,
+            "processes 0 and {} disagree on the launch: ranks per device {} / {}, threads {}x{}x{} / "
+            "{}x{}x{}, shared bytes {} / {}, tags {} / {}, windows {} / {}, packets of a mailbox {} / {}, small "
+            "puts up to {} / {} B, wait timeout {} / {} ns, profiled {} / {}",
+            process, first.requested, theirs.requested, first.threads[0], first.threads[1], first.threads[2],
+            theirs.threads[0], theirs.threads[1], theirs.threads[2], first.shared_bytes, theirs.shared_bytes,
+            first.tags, theirs.tags, first.max_windows, theirs.max_windows, first.mailbox_packets,
+            theirs.mailbox_packets, first.small_put_bytes, theirs.small_put_bytes, first.wait_timeout_ns,
+            theirs.wait_timeout_ns, first.profiled, theirs.profiled);
+        support::require(theirs.limit > 0, error_code::out_of_resources,
+                         "not even one rank of {} threads fits on process {}'s device: {}",
+                         theirs.threads[0] * theirs.threads[1] * theirs.threads[2], process, reason);
+        support::require(theirs.limit >= theirs.requested, error_code::out_of_resources,
+                         "{} ranks of {} threads were asked for, but at most {} are co-resident on process {}'s "
+                         "device: {}",
+                         theirs.requested, theirs.threads[0] * theirs.threads[1] * theirs.threads[2], theirs.limit,
+                         process, reason);
+        const int fit = theirs.requested != 0 ? theirs.requested : default_ranks({theirs.limit, reason});
+        ranks = process == 0 ? fit : std::min(ranks, fit);
+    }
+    return ranks;
+}
+
+} // namespace dcuda

@@ -241,7 +241,8 @@ std::string format_table(const record& results, const options& chosen) {
         const auto next = std::find_if(results.rows.begin() + static_cast<std::ptrdiff_t>(i) + 1, results.rows.end(),
                                        [](const row& later) { return later.measured(); });
         if (next != results.rows.end() && next->benchmark == one.benchmark) continue;
-        text += "\n" + in_columns(one.benchmark, lines);
+        text += '\n';
+        text += in_columns(one.benchmark, lines);
         lines.clear();
     }
     if (!missing.empty()) text += "\n";

@@ -85,6 +85,8 @@ DCUDA_DEVICE void arrive_and_run(rank_state& state, collective where, const Acti
 // scope: what a later message of it releases there is then released by this rank itself.
 // PERF: 132 ranks 1.1 us (one row), 2112 ranks 2.3 us; grid.sync 0.99 and 4.8 us. H200, 2026-11-21.
 
+// `meeting`: a place to meet, by collective::index().
+
 struct barrier_words {
     std::uint64_t* base;
     barrier_shape shape;
@@ -95,38 +97,38 @@ struct barrier_words {
 };
 
 // Where the words of the barrier with this number are in those of a device.
-DCUDA_DEVICE std::uint32_t barrier_offset(const barrier_shape& shape, collective where, std::uint32_t epoch) {
-    return (2 * where.index() + epoch % 2) * shape.words() * barrier_line;
+DCUDA_DEVICE std::uint32_t barrier_offset(const barrier_shape& shape, std::uint32_t meeting, std::uint32_t epoch) {
+    return (2 * meeting + epoch % 2) * shape.words() * barrier_line;
 }
 
 // How often all arrivals of a word have been counted when the next barrier at this place is over: a number that wraps
 // around, like the words themselves. The leader.
-DCUDA_DEVICE std::uint32_t next_fill(const endpoint& own, collective where, std::uint32_t epoch) {
-    return own.barrier_fills[where.index()][epoch % 2] + 1;
+DCUDA_DEVICE std::uint32_t next_fill(const endpoint& own, std::uint32_t meeting, std::uint32_t epoch) {
+    return own.barrier_fills[meeting][epoch % 2] + 1;
 }
-DCUDA_DEVICE void end_epoch(endpoint& own, collective where, std::uint32_t epoch) {
-    ++own.barrier_fills[where.index()][epoch % 2];
-    own.epoch[where.index()] = epoch;
+DCUDA_DEVICE void end_epoch(endpoint& own, std::uint32_t meeting, std::uint32_t epoch) {
+    ++own.barrier_fills[meeting][epoch % 2];
+    own.epoch[meeting] = epoch;
 }
 
-DCUDA_DEVICE barrier_words words_of(const rank_state& state, collective where, std::uint32_t epoch,
+DCUDA_DEVICE barrier_words words_of(const rank_state& state, std::uint32_t meeting, std::uint32_t epoch,
                                     std::uint32_t process) {
     const barrier_shape& shape = state.device.barriers;
     std::uint64_t* const base =
         process < near_processes ? state.near_barriers[process] : state.device.peers[process].barriers;
-    return {base + barrier_offset(shape, where, epoch), shape};
+    return {base + barrier_offset(shape, meeting, epoch), shape};
 }
 
-DCUDA_DEVICE barrier_words words_of_device(const rank_state& state, collective where, std::uint32_t epoch) {
+DCUDA_DEVICE barrier_words words_of_device(const rank_state& state, std::uint32_t meeting, std::uint32_t epoch) {
     const barrier_shape& shape = state.device.barriers;
-    return {state.inbox.barriers + barrier_offset(shape, where, epoch), shape};
+    return {state.inbox.barriers + barrier_offset(shape, meeting, epoch), shape};
 }
 
 // Waits until `arrivals` have been counted in the word, over all barriers; the lower half of the word wraps around, and
 // then one message too many is counted in the upper half, which does no harm. What arrivals have added there since
 // `seen` is then in `unread`. False if the run ended. The leader.
 template <order_tag Tag>
-DCUDA_DEVICE bool await_arrivals(lone_thread leader, rank_state& state, scope reach, collective where,
+DCUDA_DEVICE bool await_arrivals(lone_thread leader, rank_state& state, scope reach, std::uint32_t meeting,
                                  const std::uint64_t* word, std::uint32_t arrivals, std::uint32_t& seen,
                                  std::uint32_t& unread) {
     return wait_for_word<Tag>(
@@ -137,8 +139,8 @@ DCUDA_DEVICE bool await_arrivals(lone_thread leader, rank_state& state, scope re
             seen = unread_of(value);
             return true;
         },
-        reach == scope::device ? waiting::collective : waiting::other_devices, where.kind,
-        static_cast<std::uint32_t>(where.comm));
+        reach == scope::device ? waiting::collective : waiting::other_devices, collective::at(meeting).kind,
+        static_cast<std::uint32_t>(collective::at(meeting).comm));
 }
 
 // By how much more messages this rank has sent than taken since the start, between ranks of the device or, by
@@ -178,21 +180,20 @@ DCUDA_DEVICE void arrive(rank_state& state, endpoint& own, scope reach, std::uin
 
 // A barrier of the device. True if any rank's messages were unread, and then for all ranks; or if the run has ended.
 // The leader, after the block's barrier.
-DCUDA_COLD bool device_round(lone_thread leader, shared_state shared, collective where) {
+DCUDA_COLD bool device_round(lone_thread leader, shared_state shared, std::uint32_t meeting) {
     rank_state& state = shared.get();
     endpoint& own = state.own.of(leader);
     exec::complete_copies(state.staging);
-    const std::uint32_t index = where.index();
-    const std::uint32_t epoch = own.epoch[index] + 1;
-    const barrier_words words = words_of_device(state, where, epoch);
+    const std::uint32_t epoch = own.epoch[meeting] + 1;
+    const barrier_words words = words_of_device(state, meeting, epoch);
     const auto [row, place, members] = state.row;
     const std::uint32_t rows = words.shape.rows, row_size = words.shape.row_size;
-    const std::uint32_t fill = next_fill(own, where, epoch);
-    auto& seen = own.unread_seen[index][epoch % 2];
+    const std::uint32_t fill = next_fill(own, meeting, epoch);
+    auto& seen = own.unread_seen[meeting][epoch % 2];
     std::uint32_t unread = 0;
     arrive(state, own, scope::device, words.row(row));
-    if (!await_arrivals<order_tag::barrier_observe>(leader, state, scope::device, where, words.row(row), fill * members,
-                                                    seen[0], unread))
+    if (!await_arrivals<order_tag::barrier_observe>(leader, state, scope::device, meeting, words.row(row),
+                                                    fill * members, seen[0], unread))
         return true;
     if (rows > 1) {
         const std::uint64_t arrival = barrier_word(1, unread);
@@ -200,11 +201,11 @@ DCUDA_COLD bool device_round(lone_thread leader, shared_state shared, collective
         // A short last row speaks also in the columns where it has no rank.
         for (std::uint32_t other = place + members; other < row_size; other += members)
             add_release<order_tag::barrier_arrive>(scope::device, words.column(other), arrival);
-        if (!await_arrivals<order_tag::barrier_observe>(leader, state, scope::device, where, words.column(place),
+        if (!await_arrivals<order_tag::barrier_observe>(leader, state, scope::device, meeting, words.column(place),
                                                         fill * rows, seen[1], unread))
             return true;
     }
-    end_epoch(own, where, epoch);
+    end_epoch(own, meeting, epoch);
     // What went to other devices is released by a barrier of the world.
     own.unreleased &= ~bit_of(scope::device);
     return unread != 0;
@@ -217,23 +218,23 @@ DCUDA_COLD bool device_round(lone_thread leader, shared_state shared, collective
 // ORDER host-barrier: what this thread has profiled is completed to the system before its host learns of the arrival
 // (command-publish); the host makes sure that what the device has sent over the network has arrived; the reply comes
 // after that of all processes (reply-publish), and is released to the rows.
-DCUDA_COLD std::uint32_t arrive_through_host(lone_thread leader, shared_state shared, collective where,
+DCUDA_COLD std::uint32_t arrive_through_host(lone_thread leader, shared_state shared, std::uint32_t meeting,
                                              std::uint32_t number, std::uint32_t& unread) {
     rank_state& state = shared.get();
     const device_context& device = state.device;
-    const std::uint32_t index = where.index();
     complete_writes();
     if (!send_command(leader, state,
-                      make_command(state.device_rank, barrier_fields{number, index, unread != 0 ? 1u : 0u})))
+                      make_command(state.device_rank, barrier_fields{number, meeting, unread != 0 ? 1u : 0u})))
         return 0;
     std::uint32_t reply = 0;
     if (!wait_for_word<order_tag::reply_observe>(
-            leader, state, scope::system, device.network.met + index,
+            leader, state, scope::system, device.network.met + meeting,
             [&](std::uint32_t value) {
                 reply = value;
                 return value >> 1 == (number & 0x7fff'ffff);
             },
-            waiting::other_devices, where.kind, static_cast<std::uint32_t>(where.comm)))
+            waiting::other_devices, collective::at(meeting).kind,
+            static_cast<std::uint32_t>(collective::at(meeting).comm)))
         return 0;
     fence_release<order_tag::device_arrive>(scope::device);
     unread = reply & 1;
@@ -241,7 +242,7 @@ DCUDA_COLD std::uint32_t arrive_through_host(lone_thread leader, shared_state sh
 }
 
 // What rank 0 of a device tells the rows of all devices. The lead warp.
-DCUDA_DEVICE void announce_device(const lead_warp& warp, rank_state& state, collective where, std::uint32_t epoch,
+DCUDA_DEVICE void announce_device(const lead_warp& warp, rank_state& state, std::uint32_t meeting, std::uint32_t epoch,
                                   bool going, std::uint32_t unread) {
     const device_context& device = state.device;
     std::uint32_t arrivals = 0;
@@ -250,7 +251,7 @@ DCUDA_DEVICE void announce_device(const lead_warp& warp, rank_state& state, coll
         fence_release<order_tag::device_arrive>(scope::system);
         // What the hosts of all processes have met for, all devices at once.
         if (device.network.in_use != 0)
-            arrivals = exec::far(arrive_through_host)(exec::lead_access::alone(), state, where, epoch, unread);
+            arrivals = exec::far(arrive_through_host)(exec::lead_access::alone(), state, meeting, epoch, unread);
     }
     const std::uint64_t arrival = barrier_word(broadcast(warp, arrivals, 0), broadcast(warp, unread, 0));
     sync(warp);
@@ -258,22 +259,21 @@ DCUDA_DEVICE void announce_device(const lead_warp& warp, rank_state& state, coll
     for (std::uint32_t i = 0; i < processes && arrivals_of(arrival) != 0; ++i) {
         const std::uint32_t process = device.network.in_use != 0 ? device.process_index : i;
         for (std::uint32_t row = warp.index; row < device.barriers.rows; row += warp.count)
-            add_after_fence<order_tag::device_arrive>(words_of(state, where, epoch, process).release(row), arrival);
+            add_after_fence<order_tag::device_arrive>(words_of(state, meeting, epoch, process).release(row), arrival);
     }
 }
 
 // A barrier of the world. True if any rank's messages were unread, or if the run has ended. The first rank of a row,
 // and rank 0, do the work of others. The lead warp, after the block's barrier.
-DCUDA_COLD bool world_round(lead_warp warp, shared_state shared, collective where) {
+DCUDA_COLD bool world_round(lead_warp warp, shared_state shared, std::uint32_t meeting) {
     rank_state& state = shared.get();
     endpoint& own = state.own.of(warp);
-    const std::uint32_t index = where.index();
-    const std::uint32_t epoch = own.epoch[index] + 1;
-    const barrier_words words = words_of_device(state, where, epoch);
+    const std::uint32_t epoch = own.epoch[meeting] + 1;
+    const barrier_words words = words_of_device(state, meeting, epoch);
     const std::uint32_t rows = words.shape.rows;
     const auto [row, place, members] = state.row;
-    const std::uint32_t fill = next_fill(own, where, epoch);
-    auto& seen = own.unread_seen[index][epoch % 2];
+    const std::uint32_t fill = next_fill(own, meeting, epoch);
+    auto& seen = own.unread_seen[meeting][epoch % 2];
     std::uint32_t unread = 0;
     bool going = true;
     sync(warp);
@@ -282,45 +282,47 @@ DCUDA_COLD bool world_round(lead_warp warp, shared_state shared, collective wher
         exec::complete_copies(state.staging);
         arrive(state, own, scope::system, words.row(row));
         if (place == 0) {
-            going = await_arrivals<order_tag::barrier_observe>(leader, state, scope::device, where, words.row(row),
+            going = await_arrivals<order_tag::barrier_observe>(leader, state, scope::device, meeting, words.row(row),
                                                                fill * members, seen[0], unread);
             if (going && rows > 1)
                 add_release<order_tag::barrier_arrive>(scope::device, words.root(), barrier_word(1, unread));
             if (going && rows > 1 && state.device_rank == 0)
-                going = await_arrivals<order_tag::barrier_observe>(leader, state, scope::device, where, words.root(),
+                going = await_arrivals<order_tag::barrier_observe>(leader, state, scope::device, meeting, words.root(),
                                                                    fill * rows, seen[2], unread);
         }
     }
-    if (state.device_rank == 0) announce_device(warp, state, where, epoch, going, unread);
+    if (state.device_rank == 0) announce_device(warp, state, meeting, epoch, going, unread);
     bool more = false;
     if (warp.leads()) {
         more = !going || !await_arrivals<order_tag::device_observe>(exec::lead_access::alone(), state, scope::system,
-                                                                    where, words.release(row),
+                                                                    meeting, words.release(row),
                                                                     fill * state.device.process_count, seen[1], unread);
         more = more || unread != 0;
-        end_epoch(own, where, epoch);
+        end_epoch(own, meeting, epoch);
         own.unreleased = 0;
     }
     return any(warp, more);
 }
 
 // One round of a barrier. Whether there is more to do: messages to take, or the end of the run.
-DCUDA_COLD bool barrier_round(lead_warp warp, shared_state shared, collective where) {
+DCUDA_COLD bool barrier_round(lead_warp warp, shared_state shared, std::uint32_t meeting) {
     rank_state& state = shared.get();
-    if (state.device.record_of(where.comm).processes > 1) return world_round(warp, state, where);
+    // PERF: with one process there is nothing to look up.
+    if (state.device.process_count > 1 && state.device.record_of(collective::at(meeting).comm).processes > 1)
+        return world_round(warp, state, meeting);
     sync(warp);
-    return any(warp, warp.leads() && device_round(exec::lead_access::alone(), state, where));
+    return any(warp, warp.leads() && device_round(exec::lead_access::alone(), state, meeting));
 }
 
 // All ranks of the device, or of the world: none returns before all have called it. Then all messages that were sent
 // before have been taken: if some were unread, the ranks take them and go through another round.
-DCUDA_DEVICE void cross_barrier(rank_state& state, collective where) {
+DCUDA_DEVICE void cross_barrier(rank_state& state, std::uint32_t meeting) {
     exec::sync_block();
     leave(exec::decide(state.decision, [&](const lead_warp& warp) {
-        if (!barrier_round(warp, state, where)) return 1u;
+        if (!barrier_round(warp, state, meeting)) return 1u;
         exec::far(answer_sources<lead_warp>)(warp, state);
         // What the second round counts is what the first has found unread, taken.
-        if (load_in_block(&state.ended) == 0) barrier_round(warp, state, where);
+        if (load_in_block(&state.ended) == 0) barrier_round(warp, state, meeting);
         return load_in_block(&state.ended) == 0 ? 1u : 0u;
     }));
 }
@@ -387,7 +389,7 @@ DCUDA_DEVICE void init(context from_host, rank_state& state) {
     const exec::operation_scope named("the constructor of dcuda::rank");
 #endif
     exec::leader_then_sync([&](lone_thread leader) { start_rank(leader, state, from_host); });
-    cross_barrier(state, {operation::init, world});
+    cross_barrier(state, collective{operation::init, world}.index());
     if (is_profiled(state)) end_operation<operation::init>(state, {.window = processor_number()});
 #if DCUDA_BACKEND_CPU
     if (check::is_on(state)) check::begin(state);
@@ -407,7 +409,7 @@ DCUDA_COLD void finish(shared_state shared) {
     if (check::is_on(state)) check::enter(state, {operation::finish, world});
 #endif
     if (is_profiled(state)) begin_operation(state);
-    cross_barrier(state, {operation::finish, world});
+    cross_barrier(state, collective{operation::finish, world}.index());
     exec::decide(state.decision, [&](const lead_warp& warp) {
         if (load_in_block(&state.ended) == 0) exec::far(report_unconsumed)(warp, state);
         return 0u;
@@ -439,7 +441,7 @@ DCUDA_DEVICE void check_communicator(rank_state& state, communicator comm, opera
 
 DCUDA_DEVICE void barrier(rank_state& state, communicator comm) {
     check_communicator(state, comm, operation::barrier);
-    cross_barrier(state, {operation::barrier, comm});
+    cross_barrier(state, collective{operation::barrier, comm}.index());
 }
 
 } // namespace dcuda::detail

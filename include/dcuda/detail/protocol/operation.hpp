@@ -101,6 +101,16 @@ struct collective {
                    ? barriers + 2
                    : 2 + 2 * static_cast<std::uint32_t>(comm) + (kind == operation::free_window ? 1 : 0);
     }
+    // The other way. PERF: ranks hand the index on, and decode it only if they wait for long.
+    DCUDA_HOST_DEVICE static constexpr collective at(std::uint32_t index) {
+        return index == 0              ? collective{operation::init, communicator::world}
+               : index == 1            ? collective{operation::finish, communicator::world}
+               : index == barriers     ? collective{operation::create_window, communicator::device}
+               : index == barriers + 1 ? collective{operation::start_timer, communicator::device}
+               : index == barriers + 2 ? collective{operation::stop_timer, communicator::device}
+                                       : collective{index % 2 == 0 ? operation::barrier : operation::free_window,
+                                                    static_cast<communicator>(index / 2 - 1)};
+    }
     friend bool operator==(const collective&, const collective&) = default;
 };
 

@@ -239,12 +239,10 @@ void block::end_fiber() {
     // Those that wait for this thread alone need not wait any longer.
     try {
         if (arrived_ != 0 && arrived_ == alive_) {
-            if (parted_) {
-                report_failure(kernel_, describe_parted());
-                stop();
-            } else {
+            if (parted_)
+                fail_parted();
+            else
                 complete(pending_);
-            }
         }
         for (unsigned lane = 0; w.arrived != 0 && lane < warpSize; ++lane)
             if (w.arrived >> lane & 1) complete_warp(w, w.mask[lane]);
@@ -356,10 +354,9 @@ std::string block::describe_parted() const {
                        name(), fewest, describe(groups));
 }
 
-void block::end_parted() {
+void block::fail_parted() {
     report_failure(kernel_, describe_parted());
     stop();
-    leave();
 }
 
 bool block::stopping() const { return stopped_ || kernel_.failed.load(std::memory_order_relaxed); }
@@ -418,8 +415,9 @@ void block::sync(exec::cpu::action first, exec::cpu::action second, void* data) 
         (pending_.first != first || pending_.second != second || !are_in_same_operation(*current_, *last_arrived_)))
         parted_ = true;
     if (++arrived_ == alive_) {
-        if (parted_) end_parted();
-        return complete(m);
+        if (!parted_) return complete(m);
+        fail_parted();
+        leave();
     }
     pending_ = m;
     last_arrived_ = current_;

@@ -146,7 +146,7 @@ private:
     static bool are_in_same_operation(const fiber& a, const fiber& b);
     std::string describe_places() const;
     std::string describe_parted() const;
-    [[noreturn]] void end_parted();
+    void fail_parted();
     void switch_to(fiber& next);
     fiber* next_ready();
     fiber& next_to_run();

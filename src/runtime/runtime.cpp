@@ -144,9 +144,9 @@ public:
 
     std::future<double> run_async(cudaStream_t stream, const detail::kernel_entry& kernel, const launch_config& config,
                                   const std::vector<void*>& arguments) {
-        begin(kernel, config, arguments, &stream);
         int device_in_use = 0;
         cuda::check(cudaGetDevice(&device_in_use), "asking for the device");
+        begin(kernel, config, arguments, &stream);
         std::promise<double> result;
         std::promise<void> served; // first: who has the result may start the next run
         std::future<double> future = result.get_future();
@@ -172,15 +172,13 @@ public:
     const run_energy& energy() const { return energy_.last(); }
 
     void barrier() {
-        require_good();
-        require_idle();
+        require_ready();
         control_.barrier("runtime::barrier");
     }
 
     // The sizes are part of the name: where they differ, the control server names both.
     void broadcast(std::span<std::byte> bytes, int root) {
-        require_good();
-        require_idle();
+        require_ready();
         const std::string subject = fmt::format("runtime::broadcast of {} B from process {}", bytes.size(), root);
         support::require(root >= 0 && root < job_.count, error_code::invalid_argument,
                          "{}: there are processes 0 to {}", subject, job_.count - 1);
@@ -191,8 +189,7 @@ public:
     }
 
     std::vector<std::string> gather(std::span<const std::byte> bytes, int root, std::size_t element_bytes) {
-        require_good();
-        require_idle();
+        require_ready();
         return control_.gather(as_text(bytes), root,
                                fmt::format("runtime::gather of values of {} B to process {}", element_bytes, root));
     }
@@ -205,9 +202,11 @@ private:
         return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
     }
 
-    void require_good() const {
+    // For another run, or for what processes do between runs.
+    void require_ready() const {
         support::require(!failed_, error_code::invalid_argument,
                          "this runtime's last run failed; construct a new one in a new job");
+        require_idle();
     }
 
     // Every pair of processes needs a path between their devices: peer access, or else the network.
@@ -308,8 +307,7 @@ private:
     // Puts the kernel into the stream, or into one of its own.
     void begin(const detail::kernel_entry& kernel, const launch_config& config, const std::vector<void*>& arguments,
                const cudaStream_t* stream) {
-        require_good();
-        require_idle();
+        require_ready();
         support::require(kernel.parameters < 0 || arguments.size() == static_cast<std::size_t>(kernel.parameters),
                          error_code::invalid_argument,
                          "the kernel takes {} arguments behind its context, and {} were given", kernel.parameters,

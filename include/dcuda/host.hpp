@@ -158,6 +158,20 @@ public:
     /// The same for a kernel without its type.
     rank_info plan(const kernel_handle& kernel, const launch_config& config);
 
+    /// Makes a window of all ranks that exists in every following run, whatever its number of ranks: each rank of this
+    /// process offers the same `bytes` bytes of this process's memory at `memory`. Collective over the processes,
+    /// outside of run; addresses and sizes may differ, bytes may be 0. The memory is cudaMalloc memory of the runtime's
+    /// device (CPU backend: from its cudaMalloc), stays the caller's, and keeps its content from run to run. Give the
+    /// window, which is the same value in all processes, to kernels as an argument: operations of ranks take it as one
+    /// of their own, but free_window. Where ranks of a device put for each other into the same bytes, what window_kind
+    /// says of overlapping windows holds. Throws dcuda::error on all processes: no_path if one of them offers memory
+    /// that the others cannot map, out_of_resources if there are options::max_windows of them.
+    window create_window(void* memory, std::size_t bytes, window_kind kind = window_kind::usual);
+
+    /// Closes such a window. Collective over the processes, outside of run. On return no process maps the memory any
+    /// more, which may be freed. Throws dcuda::error (invalid_argument) if there is no such window.
+    void free_window(window win);
+
     /// Waits until all processes of the job have called it. Collective over the processes, outside of run. Orders what
     /// hosts do, such as files that one writes and another reads; a run needs no barrier before or after it. Throws
     /// dcuda::error: process_lost if a process has ended, invalid_argument if another makes a different collective

@@ -27,7 +27,7 @@ checker::~checker() {
     std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
-check::session* checker::begin_run(int ranks_per_device) {
+check::session* checker::begin_run(int ranks_per_device, const std::vector<host_window>& windows) {
     const int ranks = ranks_per_device * control_.count();
     support::require(ranks <= static_cast<int>(check::most_ranks), error_code::out_of_resources,
                      "DCUDA_CHECK: {} ranks; the protocol checker follows at most {}: run with fewer ranks per device "
@@ -52,7 +52,8 @@ check::session* checker::begin_run(int ranks_per_device) {
             memory_ = others_.open(0, support::wire_reader(exports.front()).get<transport::exported_allocation>());
         ranks_ = ranks;
     }
-    session_->begin_run(memory_, static_cast<std::uint32_t>(ranks), static_cast<std::uint32_t>(ranks_per_device), tags);
+    session_->begin_run(memory_, static_cast<std::uint32_t>(ranks), static_cast<std::uint32_t>(ranks_per_device), tags,
+                        windows);
     return session_.get();
 }
 

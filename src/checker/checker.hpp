@@ -4,11 +4,13 @@
 
 #include "bootstrap/control.hpp"
 #include "dcuda/detail/protocol/protocol.hpp"
+#include "device/host_window.hpp"
 #include "device/settings.hpp"
 #include "support/cuda.hpp"
 #include "transport/peer.hpp"
 
 #include <memory>
+#include <vector>
 
 namespace dcuda {
 
@@ -20,8 +22,8 @@ public:
     checker(bootstrap::control& control, const settings& with, bool maps_all);
     ~checker();
 
-    // Collective over the processes. No rank may begin before all processes have returned.
-    detail::check::session* begin_run(int ranks_per_device);
+    // Collective over the processes. No rank may begin before all processes have returned. `windows` exist already.
+    detail::check::session* begin_run(int ranks_per_device, const std::vector<host_window>& windows);
     // After the kernel of this process has ended: says what was found, if it has not ended the run.
     void end_run();
 

@@ -57,6 +57,7 @@ public:
         const cpu::arena& mine = cpu::arena::mine();
         arena_ = {reinterpret_cast<std::uint64_t>(mine.base()), mine.bytes()};
         m_.head().arenas[all_.process()] = {arena_.base, arena_.bytes}; // all ranks of the process write the same
+        for (std::uint32_t i = 0; i < run_.of_host.size(); ++i) offer(i, run_.of_host[i].home, run_.of_host[i].bytes());
     }
 
     // What a thread brings to an operation; the last to come runs it: begin() to end().
@@ -165,6 +166,21 @@ public:
     void enter(const collective& where, window win);
     void leave();
     void created(window made, const void* base, std::size_t bytes);
+    // This rank's part of a window of the table.
+    void offer(std::uint32_t window, const void* base, std::size_t bytes) {
+        m_.window(window).parts[rank_] = {place_of(all_.process(), base), bytes};
+    }
+    // What is done with this part is followed from now on.
+    void track(std::uint32_t window) {
+        const window_part& part = m_.window(window).parts[rank_];
+        run_.happened.track(part.base, part.bytes);
+        if (part.bytes != 0 && (part.base & private_memory) != 0) ++run_.private_pages;
+    }
+    // The turn is this rank's for the first time. Windows of the host are tracked before any rank of the process may
+    // use them.
+    void start() {
+        for (std::uint32_t i = 0; i < run_.of_host.size(); ++i) track(i);
+    }
     void finish();
 
     std::uint32_t window_of(window win) const {
@@ -421,17 +437,18 @@ void checked_rank::created(window made, const void* base, std::size_t bytes) {
     if (!going(turns_.from_native()) || !made || mine().window == most_windows) return;
     window_record& record = m_.window(mine().window);
     if (record.number == none) record.number = (made.id & 0xffff) - 1;
-    record.parts[rank_] = {place_of(all_.process(), base), bytes};
+    offer(mine().window, base, bytes);
     run_.windows[made.id] = mine().window;
-    run_.happened.track(record.parts[rank_].base, bytes);
-    if (bytes != 0 && (record.parts[rank_].base & private_memory) != 0) ++run_.private_pages;
+    track(mine().window);
 }
 
 void begin(rank_state& state) {
     exec::run_then_sync([&] {
         this_rank = new checked_rank(state);
         this_rank->run().happened.start(state.world_rank);
-        if (this_rank->going(this_rank->turn().begin())) this_rank->end();
+        if (!this_rank->going(this_rank->turn().begin())) return;
+        this_rank->start();
+        this_rank->end();
     });
     leave_if_ended(state);
 }

@@ -9,9 +9,14 @@ namespace dcuda::detail::check {
 
 bool sees_loads_and_stores = false;
 
-void session::begin_run(std::byte* shared, std::uint32_t ranks, std::uint32_t ranks_per_process, std::uint32_t tags) {
+void session::begin_run(std::byte* shared, std::uint32_t ranks, std::uint32_t ranks_per_process, std::uint32_t tags,
+                        const std::vector<host_window>& windows) {
     const memory m(shared, ranks, tags);
     state_ = std::make_unique<run_state>(m);
+    for (const host_window& each : windows) {
+        state_->windows[each.id] = static_cast<std::uint32_t>(state_->of_host.size());
+        state_->of_host.push_back(each.entries.at(process_));
+    }
     ++runs_;
     if (process_ != 0) return;
     if (runs_ == 1 && !sees_loads_and_stores)
@@ -28,6 +33,7 @@ void session::begin_run(std::byte* shared, std::uint32_t ranks, std::uint32_t ra
     head.tags = tags;
     head.free_notice = head.free_access = none;
     head.stop = stop_ ? 1 : 0;
+    for (const host_window& each : windows) m.window(head.windows++) = {each.slot(), none, none, {}};
     for (std::uint32_t r = 0; r < ranks; ++r) {
         rank_record& rank = m.rank(r);
         rank.process = r / ranks_per_process;

@@ -7,8 +7,10 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "checker/findings.hpp"
+#include "device/host_window.hpp"
 
 namespace dcuda::detail::check {
 
@@ -23,7 +25,9 @@ public:
 
     // `shared` is mapped by all processes. Process 0 sets it to its state before a run; the others may use it only
     // after.
-    void begin_run(std::byte* shared, std::uint32_t ranks, std::uint32_t ranks_per_process, std::uint32_t tags);
+    // `windows` exist already.
+    void begin_run(std::byte* shared, std::uint32_t ranks, std::uint32_t ranks_per_process, std::uint32_t tags,
+                   const std::vector<host_window>& windows);
     // Of process 0, when all ranks have ended: what was found and not said yet, line by line.
     std::string end_run();
     // What has ended the run.
@@ -40,6 +44,7 @@ public:
         findings found;
         model happened;
         std::map<std::uint32_t, std::uint32_t> windows; // by the program's id: their places in the table
+        std::vector<window_entry> of_host;              // this process's part of the table's first windows
         std::uint64_t private_pages = 0;                // tracked, outside of device memory
         std::unordered_map<const void*, std::vector<std::uint32_t>>
             atomics; // clocks of words that kernels use atomically

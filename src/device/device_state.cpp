@@ -221,7 +221,25 @@ void device_state::start_from(std::uint32_t start) {
     upload(fields_.ring.head, &start, 1);
 }
 
-void device_state::reset(void* user_data, const staging_shape& staging, const profiler_view& profiler) {
+// All slots are free but those of these windows.
+void device_state::open_windows(const std::vector<host_window>& windows) {
+    std::vector<window_slot> slots(static_cast<std::size_t>(settings_.max_windows));
+    for (std::size_t i = 0; i < slots.size(); ++i) slots[i].entries = window_entries(static_cast<std::uint32_t>(i));
+    std::vector<window_entry> by_rank;
+    for (const host_window& each : windows) {
+        window_slot& slot = slots.at(each.slot());
+        slot.id = each.id;
+        slot.comm = static_cast<std::uint32_t>(world);
+        slot.rank_count = fields_.world_size;
+        by_rank.clear();
+        for (const window_entry& entry : each.entries) by_rank.insert(by_rank.end(), fields_.ranks_per_device, entry);
+        upload(slot.entries, by_rank.data(), by_rank.size());
+    }
+    upload(slots_.get(), slots.data(), slots.size());
+}
+
+void device_state::reset(void* user_data, const std::vector<host_window>& windows, const staging_shape& staging,
+                         const profiler_view& profiler) {
     clear(inbox_, layout().end);
     clear(tag_records_, counter_count());
     clear(waits_, static_cast<std::size_t>(ranks_));
@@ -230,9 +248,7 @@ void device_state::reset(void* user_data, const staging_shape& staging, const pr
     clear(flushed_, static_cast<std::size_t>(ranks_));
     clear(met_, collective::barriers);
     if (settings_.counter_start != 0) start_from(settings_.counter_start);
-    std::vector<window_slot> slots(static_cast<std::size_t>(settings_.max_windows));
-    for (std::size_t i = 0; i < slots.size(); ++i) slots[i].entries = window_entries(static_cast<std::uint32_t>(i));
-    upload(slots_.get(), slots.data(), slots.size());
+    open_windows(windows);
     // No command has this number at first.
     for (std::size_t i = 0; i < ring_packets; ++i) ring_[i] = packet{{}, settings_.counter_start};
     fields_.user_data = user_data;

@@ -4,6 +4,7 @@
 
 #include "bootstrap/control.hpp"
 #include "dcuda/detail/protocol/protocol.hpp"
+#include "device/host_window.hpp"
 #include "device/settings.hpp"
 #include "support/cuda.hpp"
 #include "transport/peer.hpp"
@@ -20,8 +21,10 @@ public:
     device_state(bootstrap::control& control, const settings& with, std::vector<bool> is_remote, bool has_network,
                  int ranks_per_device);
 
-    // Sets everything to its state before a run. No kernel may be running that uses it, here or elsewhere.
-    void reset(void* user_data, const detail::staging_shape& staging, const detail::profiler_view& profiler);
+    // Sets everything to its state before a run, in which there are these windows already. No kernel may be running
+    // that uses it, here or elsewhere.
+    void reset(void* user_data, const std::vector<host_window>& windows, const detail::staging_shape& staging,
+               const detail::profiler_view& profiler);
 
 #if DCUDA_BACKEND_CPU
     // Before reset: the next run is checked. Null: it is not.
@@ -57,6 +60,7 @@ private:
     std::size_t counter_count() const { return std::size_t(ranks_) * static_cast<std::size_t>(settings_.tags); }
     std::uint32_t agree_on_queues(int requested) const;
     void share_inbox();
+    void open_windows(const std::vector<host_window>& windows);
     void fill_barriers(std::uint32_t fills, std::vector<std::uint64_t>& words) const;
     void start_from(std::uint32_t start);
 

@@ -72,11 +72,16 @@ std::string network_path::describe() const {
     return text;
 }
 
-void network_path::begin(device_state& state, delivery& into, host_track& track) {
+void network_path::begin(device_state& state, delivery& into, host_track& track,
+                         const std::vector<host_window>& windows) {
     state_ = &state;
     delivery_ = &into;
     check_.begin_run(static_cast<std::uint32_t>(state.ranks()), state.fields().tags,
                      static_cast<std::uint32_t>(barriers_.front().arrivals.size()));
+    for (const host_window& each : windows)
+        open_window(each.slot(),
+                    std::vector<window_entry>(static_cast<std::size_t>(state.ranks()),
+                                              each.entries.at(static_cast<std::size_t>(control_.index()))));
     track_ = track.is_on() ? &track : nullptr;
 }
 

@@ -27,7 +27,8 @@ public:
 
     // Between these two a kernel runs. end() is called when it has ended everywhere. What happens is noted on the
     // track.
-    void begin(device_state& state, delivery& into, host_track& track);
+    // `windows` exist already.
+    void begin(device_state& state, delivery& into, host_track& track, const std::vector<host_window>& windows);
     void end();
 
     // The ranks of this device have offered memory for the window in this slot: puts may come there.

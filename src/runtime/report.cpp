@@ -65,6 +65,9 @@ error describe_fault(const command& fault_command, std::uint32_t first_rank, std
         return device_fault(
             fmt::format(" on {}, which does not exist (any more): it was freed, or belongs to another run",
                         name_window(at.window)));
+    case fault::host_window:
+        return device_fault(
+            fmt::format(" on {}, which the host has made: only runtime::free_window frees it", name_window(at.window)));
     case fault::count:
         return device_fault(fmt::format(" for tag {} with count {}: expected 0 or more", at.target,
                                         static_cast<std::int32_t>(at.offset)));

@@ -8,12 +8,15 @@
 #include "device/settings.hpp"
 #include "energy/job_energy.hpp"
 #include "runtime/agreement.hpp"
+#include "runtime/device_paths.hpp"
+#include "runtime/host_windows.hpp"
 #include "runtime/progress.hpp"
 #include "runtime/report.hpp"
 #include "support/env.hpp"
 #include "support/host.hpp"
 #include "support/losses.hpp"
 #include "support/wire.hpp"
+#include "transport/network.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -85,7 +88,8 @@ void warn_of_unknown_variables(const bootstrap::job& who) {
     static std::once_flag done;
     if (who.index != 0) return;
     std::call_once(done, [] {
-        for (const std::string& sentence : support::unknown_variables()) fmt::print(stderr, "dcuda: {}\n", sentence);
+        for (const std::string& sentence : support::unknown_variables())
+            std::fprintf(stderr, "dcuda: %s\n", sentence.c_str()); // fmt::print would throw if nobody can be told
     });
 }
 
@@ -110,8 +114,9 @@ public:
           energy_(settings_, find_bus_id()) {
         warn_of_unknown_variables(job_);
         link_ = std::make_unique<device_access>();
-        find_paths();
-        profiler_ = std::make_unique<profiler>(control_, settings_, node_count_ > 1);
+        paths_ = find_device_paths(control_, job_, settings_, devices_);
+        open_network();
+        profiler_ = std::make_unique<profiler>(control_, settings_, paths_.node_count > 1);
 #if DCUDA_BACKEND_CPU
         if (settings_.check != check_mode::off)
             checker_ = std::make_unique<checker>(control_, settings_, network_ == nullptr);
@@ -125,8 +130,9 @@ public:
 
     rank_info info() const {
         const int ranks = ranks_;
-        return {ranks * job_.count, ranks,       ranks * job_.index, job_.local_count, job_.local_index,
-                node_count_,        node_index_, job_.count,         job_.index};
+        return {
+            ranks * job_.count, ranks,      ranks * job_.index, job_.local_count, job_.local_index, paths_.node_count,
+            paths_.node_index,  job_.count, job_.index};
     }
 
     std::string network() const { return network_ ? network_->describe() : std::string(); }
@@ -188,6 +194,16 @@ public:
             std::memcpy(bytes.data(), parts.at(static_cast<std::size_t>(root)).data(), bytes.size());
     }
 
+    window create_window(void* memory, std::size_t bytes, window_kind kind) {
+        require_ready();
+        return windows_.create(memory, bytes, kind);
+    }
+
+    void free_window(window win) {
+        require_ready();
+        windows_.free(win);
+    }
+
     std::vector<std::string> gather(std::span<const std::byte> bytes, int root, std::size_t element_bytes) {
         require_ready();
         return control_.gather(as_text(bytes), root,
@@ -209,74 +225,20 @@ private:
         require_idle();
     }
 
-    // Every pair of processes needs a path between their devices: peer access, or else the network.
-    void find_paths() {
-        struct place {
-            int device;
-            int visible_devices;
-            int peer_allowed;
-            check_mode check;
-            long check_seed;
-            char bus_id[32];
-            char host[128];
-        };
-        is_remote_.assign(static_cast<std::size_t>(job_.count), false);
-        if (job_.count == 1) return;
-        std::vector<bool> is_near(is_remote_.size());
-        std::vector<std::string> nodes;
-        place mine{};
-        support::host_identity().copy(mine.host, sizeof mine.host - 1);
-        mine.visible_devices = devices_;
-        mine.peer_allowed = settings_.peer_allowed ? 1 : 0;
-        mine.check = settings_.check;
-        mine.check_seed = settings_.check_seed;
-        cuda::check(cudaGetDevice(&mine.device), "asking for the device");
-#if DCUDA_BACKEND_CUDA
-        cuda::check(cudaDeviceGetPCIBusId(mine.bus_id, sizeof mine.bus_id, mine.device),
-                    "asking for the device's bus id");
-#endif
-        support::wire_writer message;
-        message.put(mine);
-        const auto all = control_.allgather(message.bytes(), "finding paths between devices");
-        for (int process = 0; process < job_.count; ++process) {
-            const auto other = support::wire_reader(all[static_cast<std::size_t>(process)]).get<place>();
-            support::require(other.check == mine.check && other.check_seed == mine.check_seed,
-                             error_code::invalid_argument,
-                             "processes {} and {} disagree on DCUDA_CHECK or DCUDA_CHECK_SEED", job_.index, process);
-            const auto node = std::find(nodes.begin(), nodes.end(), other.host);
-            if (process == job_.index) node_index_ = static_cast<int>(node - nodes.begin());
-            if (node == nodes.end()) nodes.emplace_back(other.host); // a new one
-            if (process == job_.index) continue;
-            const auto index = static_cast<std::size_t>(process);
-            is_near[index] = std::string_view(mine.host) == other.host;
-            if (!is_near[index] || other.peer_allowed == 0 || mine.peer_allowed == 0) {
-                is_remote_[index] = true;
-                continue;
-            }
-#if DCUDA_BACKEND_CUDA
-            int other_device = -1;
-            if (cudaDeviceGetByPCIBusId(&other_device, other.bus_id) != cudaSuccess) {
-                cudaGetLastError(); // not visible to this process; opening its memory will tell
-                continue;
-            }
-            is_remote_[index] = transport::path_between(mine.device, other_device) == transport::path::none;
-            if (process < job_.index && other_device == mine.device && process % devices_ == 0 &&
-                job_.index == process + devices_)
-                std::fprintf(stderr, "dcuda: %d processes share %d devices; their kernels take turns, which is slow\n",
-                             job_.local_count, devices_);
-#endif
-        }
-        node_count_ = static_cast<int>(nodes.size());
-        // All processes have networks or none: those of one host may have peer access, but not to the other hosts.
-        support::wire_writer needs;
-        needs.put(std::find(is_remote_.begin(), is_remote_.end(), true) != is_remote_.end());
-        bool any = false;
-        for (const auto& theirs : control_.allgather(needs.bytes(), "looking for processes without peer access"))
-            any = support::wire_reader(theirs).get<bool>() || any;
-        if (!any) return;
-        network_ =
-            std::make_unique<network_path>(control_, *link_, settings_, is_remote_, is_near, control_.local_address());
+    // Of all processes or of none: those of one host may have peer access, but not to the other hosts.
+    void open_network() {
+        if (!paths_.needs_network) return warn_of_unknown_transport();
+        network_ = std::make_unique<network_path>(control_, *link_, settings_, paths_.is_remote, paths_.is_near,
+                                                  control_.local_address());
         control_.barrier("opening the network");
+    }
+
+    // A job that needs it would have ended with an error.
+    void warn_of_unknown_transport() const {
+        const std::string name = settings_.transport.substr(0, settings_.transport.find(':'));
+        if (job_.index != 0 || name == "auto" || transport::has_network(name)) return;
+        std::fprintf(stderr, "dcuda: DCUDA_TRANSPORT=%s: there is no such transport here; this job needs none\n",
+                     settings_.transport.c_str());
     }
 
     // A run that has not ended keeps the control plane, the device's state and the network to itself.
@@ -364,21 +326,21 @@ private:
         if (!state_ || state_->ranks() != ranks_) {
             state_.reset();
             control_.barrier("changing the number of ranks"); // nobody maps what is freed
-            state_ = std::make_unique<device_state>(control_, settings_, is_remote_, network_ != nullptr, ranks_);
+            state_ = std::make_unique<device_state>(control_, settings_, paths_.is_remote, network_ != nullptr, ranks_);
         }
         timings.clear();
         active_run& run = *(active_ = std::make_unique<active_run>(*this, kernel, config, stream));
 #if DCUDA_BACKEND_CPU
-        state_->check_by(checker_ ? checker_->begin_run(ranks_) : nullptr);
+        state_->check_by(checker_ ? checker_->begin_run(ranks_, windows_.all()) : nullptr);
 #endif
-        state_->reset(user_data, run.shared.staging(),
+        state_->reset(user_data, windows_.all(), run.shared.staging(),
                       profiler_->prepare(ranks_, config.profiled && kernel.is_profilable));
         if (config.profiled && !kernel.is_profilable) report_unprofiled_ranks();
         energy_.begin_run();
         run.serving.emplace(control_);
         control_.barrier("starting the kernel"); // nobody notifies before everybody is reset
 
-        if (network_) network_->begin(*state_, run.arrivals.emplace(*state_), profiler_->host());
+        if (network_) network_->begin(*state_, run.arrivals.emplace(*state_), profiler_->host(), windows_.all());
         if (live_) live_->begin_run(ranks_);
         run.running.emplace(control_, *state_, *link_, network_.get(), live_.get(), *profiler_, signals_, settings_);
         if (state_->fields().profiler.counters != nullptr) profiler_->begin_run();
@@ -409,8 +371,9 @@ private:
         if (running.failure()) throw error(*running.failure());
         timings = running.timings();
         const double elapsed_ms = milliseconds(run.start, run.stop);
-        energy_.add_up(control_, node_index_, node_count_); // our memory may be freed now: nobody's kernel runs
-        run.serving->end();                                 // what was profiled may take long to write
+        energy_.add_up(control_, paths_.node_index,
+                       paths_.node_count); // our memory may be freed now: nobody's kernel runs
+        run.serving->end();                // what was profiled may take long to write
         profiler_->end_run(*state_, *link_, elapsed_ms);
         return elapsed_ms;
     }
@@ -521,10 +484,10 @@ private:
     bootstrap::control control_;
     job_energy energy_;
     std::unique_ptr<device_access> link_;
-    std::vector<bool> is_remote_; // by process: reached over the network only
-    int node_count_ = 1, node_index_ = 0;
+    device_paths paths_;
     std::unique_ptr<network_path> network_; // null: all processes map each other's memory
-    std::unique_ptr<live_view> live_;       // null: DCUDA_TOP=0
+    host_windows windows_{control_, settings_.max_windows, paths_.is_remote};
+    std::unique_ptr<live_view> live_; // null: DCUDA_TOP=0
     signal_requests signals_;
     std::unique_ptr<device_state> state_;
     std::unique_ptr<profiler> profiler_;
@@ -564,6 +527,12 @@ std::future<double> runtime::run_async(cudaStream_t stream, const kernel_handle&
                                        const std::vector<void*>& arguments) {
     return implementation_->run_async(stream, kernel.entry_, config, arguments);
 }
+
+window runtime::create_window(void* memory, std::size_t bytes, window_kind kind) {
+    return with_memory_errors([&] { return implementation_->create_window(memory, bytes, kind); });
+}
+
+void runtime::free_window(window win) { implementation_->free_window(win); }
 
 void runtime::barrier() { implementation_->barrier(); }
 

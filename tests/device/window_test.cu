@@ -3,6 +3,7 @@
 #include "device_test.hpp"
 
 #include <algorithm>
+#include <type_traits>
 
 using namespace dcuda::test;
 
@@ -78,6 +79,139 @@ TEST_F(Windows, FreedInARow) {
     const device_vector<unsigned> memory(4 * 4);
     check(free_in_a_row, shape(4), memory.get(), 500, dcuda::world);
     check(free_in_a_row, shape(4), memory.get(), 500, dcuda::device);
+}
+
+// --- windows that the host makes ---
+
+__global__ void use_no_window(dcuda::context context, findings*) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+}
+
+constexpr int host_part = 5; // words of a rank; odd, so that parts begin at all addresses
+
+// Each rank puts its number of the round into its neighbour's part of the memory that the neighbour's device has, and
+// finds what the round before left there. Small puts and large ones, and a window of the kernel's own beside it.
+__global__ void use_host_window(dcuda::context context, findings* found, dcuda::window win, unsigned* memory,
+                                unsigned round, int ranks_before, int threads_before) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int next = (self.id() + 1) % self.size(), previous = (self.id() + self.size() - 1) % self.size();
+    const auto device_size = static_cast<std::size_t>(self.size(dcuda::device));
+    unsigned* const part = memory + static_cast<std::size_t>(self.id(dcuda::device)) * host_part;
+    unsigned* const outbox = memory + device_size * host_part + self.id(dcuda::device) * host_part;
+    if (self.id(dcuda::device) < ranks_before)
+        EXPECT_SAME(part[0], 1000 * (round - 1) + static_cast<unsigned>(threads_before));
+    const dcuda::window own = self.create_window(dcuda::world, part, host_part * sizeof(unsigned));
+    EXPECT_SAME(own != win, true);
+    for_each_thread(host_part, [&](std::size_t i) {
+        outbox[i] = 1000 * round + static_cast<unsigned>(i == 0 ? blockDim.x : self.id());
+    });
+    const std::size_t offset = static_cast<std::size_t>(next) % device_size * host_part * sizeof(unsigned);
+    self.put_notify(win, next, offset, host_part * sizeof(unsigned), outbox, 3);
+    self.wait_notifications(3, 1);
+    EXPECT_SAME(part[0], 1000 * round + blockDim.x);
+    for (int i = 1; i < host_part; ++i) EXPECT_SAME(part[i], 1000 * round + static_cast<unsigned>(previous));
+    self.flush(win);
+    self.free_window(own);
+}
+
+// Runs with different numbers of ranks, and a runtime that has made windows before.
+TEST_F(Windows, OfTheHostOutliveRuns) {
+    const std::size_t most_ranks = 7;
+    for (const dcuda::window_kind kind : {dcuda::window_kind::usual, dcuda::window_kind::direct}) {
+        const device_vector<unsigned> memory(2 * most_ranks * host_part), other(1);
+        const dcuda::window unused = job().create_window(other.get(), sizeof(unsigned), kind);
+        const dcuda::window win = job().create_window(memory.get(), most_ranks * host_part * sizeof(unsigned), kind);
+        EXPECT_TRUE(win && unused && win != unused);
+        job().free_window(unused);
+        int ranks_before = 0, threads_before = 0;
+        unsigned round = 0;
+        for (const int ranks : {3, 3, 7, 1}) {
+            const int threads = 32 << (round % 2);
+            check(use_host_window, shape(ranks, dim3(static_cast<unsigned>(threads))), win, memory.get(), round++,
+                  ranks_before, threads_before);
+            ranks_before = ranks;
+            threads_before = threads;
+        }
+        job().free_window(win);
+    }
+}
+
+__global__ void put_into(dcuda::context context, findings*, dcuda::window win, unsigned* memory) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    self.put(win, 0, 0, sizeof(unsigned), memory + 1);
+}
+
+__global__ void free_it(dcuda::context context, findings*, dcuda::window win) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    self.free_window(win);
+}
+
+template <class... Params>
+std::string error_of(dcuda::runtime& job, void (*kernel)(dcuda::context, findings*, Params...),
+                     const dcuda::launch_config& config, std::type_identity_t<Params>... arguments) {
+    try {
+        job.run(kernel, config, nullptr, arguments...);
+    } catch (const dcuda::error& problem) {
+        return problem.what();
+    }
+    return {};
+}
+
+TEST_F(Windows, OfTheHostAreFreedByTheHost) {
+    const device_vector<unsigned> memory(4);
+    const dcuda::window win = job().create_window(memory.get(), 2 * sizeof(unsigned));
+    const std::string problem = error_of(job(), free_it, shape(2), win);
+    EXPECT_NE(problem.find("free_window on window 63, which the host has made: only runtime::free_window frees it"),
+              problem.npos)
+        << problem;
+}
+
+TEST_F(Windows, OfTheHostAreNoneWhenFreed) {
+    const device_vector<unsigned> memory(4);
+    const dcuda::window freed = job().create_window(memory.get(), 2 * sizeof(unsigned));
+    job().free_window(freed);
+    EXPECT_THROW(job().free_window(freed), dcuda::error);
+    // Another one in its place is another one.
+    const dcuda::window win = job().create_window(memory.get(), 2 * sizeof(unsigned));
+    EXPECT_TRUE(win != freed);
+    const std::string problem = error_of(job(), put_into, shape(2), freed, memory.get());
+    EXPECT_NE(problem.find("which does not exist (any more)"), problem.npos) << problem;
+}
+
+TEST_F(Windows, OfTheHostHaveBounds) {
+    const device_vector<unsigned> memory(4);
+    const dcuda::window win = job().create_window(memory.get(), 1);
+    const std::string problem = error_of(job(), put_into, shape(2), win, memory.get());
+    EXPECT_NE(problem.find("put of 4 B at offset 0 exceeds window 63 of rank 0 (1 B)"), problem.npos) << problem;
+}
+
+TEST_F(Windows, OfTheHostAreRefusedOnAllProcessesOrOnNone) {
+    requested.max_windows = 2;
+    const device_vector<unsigned> memory(4);
+    const bool is_last = job().info().process_index + 1 == job().info().process_count;
+    const auto refusal = [&](void* base, std::size_t bytes) -> std::string {
+        try {
+            job().create_window(base, bytes);
+        } catch (const dcuda::error& problem) {
+            return problem.what();
+        }
+        return {};
+    };
+    unsigned on_the_stack[2] = {};
+    EXPECT_NE(refusal(is_last ? on_the_stack : memory.get(), 8).find("no memory from cudaMalloc"), std::string::npos);
+    EXPECT_NE(refusal(is_last ? nullptr : memory.get(), 8).find("null pointer"), std::string::npos);
+    EXPECT_NE(refusal(memory.get(), is_last ? std::size_t{1} << 40 : 8).find("at offset 0 of an allocation of "),
+              std::string::npos);
+    // Nothing of these is left, and the runtime goes on.
+    const dcuda::window first = job().create_window(nullptr, 0), second = job().create_window(memory.get(), 8);
+    EXPECT_NE(refusal(memory.get(), 8).find("2 windows of the host exist already"), std::string::npos);
+    job().free_window(first);
+    check(use_no_window, shape(2));
+    job().free_window(second);
 }
 
 __global__ void too_many(dcuda::context context, findings* found, unsigned* memory, int most,

@@ -59,7 +59,7 @@ DCUDA_COLD bool open_window(lone_thread leader, shared_state shared, communicato
     std::uint32_t id = 0;
     if (opened && !full) {
         window_slot& slot = device.windows[index];
-        id = slot.id = (slot.uses & 0xffff) << 16 | (index + 1);
+        id = slot.id = window_id(index, slot.uses);
     }
     *device.created = id;
     return true;
@@ -109,6 +109,8 @@ DCUDA_COLD void free_window(shared_state shared, window win) {
     const window_slot slot = find_window(state, win);
 #if DCUDA_CHECKS
     if (!win || slot.id != win.id) report_and_leave(state, fault::window, operation::free_window, win.id, 0, 0, 0);
+    if ((win.id & window_is_of_host) != 0)
+        report_and_leave(state, fault::host_window, operation::free_window, win.id, 0, 0, 0);
 #endif
     exec::leader_then_sync([&](lone_thread leader) {
         for (std::uint64_t& key : state.own.of(leader).target_keys)

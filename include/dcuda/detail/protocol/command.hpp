@@ -41,7 +41,19 @@ static_assert(sizeof(command) == command_bytes);
 // --- The fields of each command -------------------------------------------------------------------------------------
 // They follow a head of 8 bytes, so 64-bit fields are aligned there as they are here.
 
-enum class fault : std::uint32_t { none, bounds, rank, tag, window, count, communicator, memory, timeout, protocol };
+enum class fault : std::uint32_t {
+    none,
+    bounds,
+    rank,
+    tag,
+    window,
+    host_window,
+    count,
+    communicator,
+    memory,
+    timeout,
+    protocol
+};
 
 // A rank broke a rule, or its bound on waits was reached: the run ends.
 struct fault_fields {

@@ -37,11 +37,18 @@ struct window_entry {
     DCUDA_HOST_DEVICE bool is_direct() const { return (size & window_is_direct) != 0; }
 };
 
+// A window's id: in the low 16 bits its slot's number + 1; in the next 15 how often there was a window; and whether the
+// host has made it, so that it exists in all runs until the host frees it.
+inline constexpr std::uint32_t window_is_of_host = 1u << 31;
+DCUDA_HOST_DEVICE constexpr std::uint32_t window_id(std::uint32_t slot, std::uint32_t uses) {
+    return (uses & 0x7fff) << 16 | (slot + 1);
+}
+
 // A window as one device sees it. writer: the last rank to arrive in create_window or free_window, or the host in
-// between; readers: the device's ranks; home: device memory.
+// between or before the run; readers: the device's ranks; home: device memory.
 struct window_slot {
     window_entry* entries; // one per rank of the communicator; allocated once by the host
-    std::uint32_t id;      // 0: free. Low 16 bits: slot number + 1; high 16 bits: how often the slot was used
+    std::uint32_t id;      // window_id; 0: free
     std::uint32_t comm;
     std::uint32_t rank_count;
     std::uint32_t uses;

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "runtime/host_windows.hpp"
+
+#include "support/check.hpp"
+#include "support/wire.hpp"
+
+#include <algorithm>
+
+namespace dcuda {
+
+using detail::window_entry;
+
+namespace {
+
+// What a process offers, as the others need it.
+struct offered_memory {
+    std::string failure; // why there is none; empty: there is
+    transport::exported_allocation allocation{};
+    std::uint64_t offset = 0; // in the allocation, bytes
+    window_entry entry{};     // as the process itself has it
+};
+
+std::string encode(const offered_memory& offer) {
+    support::wire_writer message;
+    message.put(std::string_view(offer.failure));
+    message.put(offer.allocation);
+    message.put(offer.offset);
+    message.put(offer.entry);
+    return message.bytes();
+}
+
+offered_memory decode(const bootstrap::blob& bytes) {
+    support::wire_reader message(bytes);
+    offered_memory offer;
+    offer.failure = message.get_text();
+    offer.allocation = message.get<transport::exported_allocation>();
+    offer.offset = message.get<std::uint64_t>();
+    offer.entry = message.get<window_entry>();
+    return offer;
+}
+
+// `is_mapped`: another process will map the memory.
+offered_memory offer_memory(void* memory, std::size_t bytes, window_kind kind, bool is_mapped) {
+    offered_memory offer;
+    auto* const base = static_cast<std::byte*>(memory);
+    offer.entry = {base, bytes | (kind == window_kind::direct ? detail::window_is_direct : 0), base};
+    if (bytes == 0) return offer;
+    const auto found = transport::find_allocation(memory);
+    if (!found) {
+        offer.failure =
+            fmt::format("{} is {}", static_cast<const void*>(memory),
+                        memory == nullptr ? "a null pointer: give it memory from cudaMalloc (did that fail?)"
+                                          : transport::describe_foreign_memory(memory));
+        return offer;
+    }
+    offer.offset = static_cast<std::uint64_t>(base - found->base);
+    if (bytes > found->bytes - offer.offset) {
+        offer.failure = fmt::format("they begin at offset {} of an allocation of {} B", offer.offset, found->bytes);
+        return offer;
+    }
+    try {
+        if (is_mapped) offer.allocation = transport::export_allocation(*found);
+    } catch (const error& problem) {
+        offer.failure = problem.what();
+    }
+    return offer;
+}
+
+} // namespace
+
+window host_windows::create(void* memory, std::size_t bytes, window_kind kind) {
+    const std::uint32_t slot = find_slot(bytes); // the same on all processes, and so is an error
+    const bool is_mapped = std::count(is_remote_.begin(), is_remote_.end(), false) > 1; // by us, and others
+    const auto offers =
+        control_.allgather(encode(offer_memory(memory, bytes, kind, is_mapped)), "runtime::create_window");
+    for (std::size_t process = 0; process < offers.size(); ++process) {
+        const offered_memory offer = decode(offers[process]);
+        support::require(offer.failure.empty(), error_code::no_path,
+                         "runtime::create_window over {} B in process {}: {}", offer.entry.bytes(), process,
+                         offer.failure);
+    }
+
+    open_window made;
+    made.seen.id = detail::window_id(slot, ++made_) | detail::window_is_of_host;
+    made.mappings = std::make_unique<transport::peer_mappings>();
+    for (std::size_t process = 0; process < offers.size(); ++process) {
+        const offered_memory offer = decode(offers[process]);
+        window_entry entry = offer.entry;
+        if (static_cast<int>(process) != control_.index()) {
+            const bool has_memory = !is_remote_[process] && entry.bytes() != 0;
+            entry.base =
+                has_memory ? made.mappings->open(static_cast<int>(process), offer.allocation) + offer.offset : nullptr;
+        }
+        made.seen.entries.push_back(entry);
+    }
+    open_.push_back(std::move(made));
+    return window{open_.back().seen.id};
+}
+
+void host_windows::free(window win) {
+    const auto found =
+        std::find_if(open_.begin(), open_.end(), [&](const open_window& each) { return each.seen.id == win.id; });
+    support::require(found != open_.end(), error_code::invalid_argument,
+                     "runtime::free_window on a window that the host has not made, or has freed already");
+    control_.barrier(fmt::format("runtime::free_window of window {}", found->seen.slot()));
+    open_.erase(found);
+    control_.barrier("unmapping a window"); // its memory may be freed when nobody maps it
+}
+
+std::vector<host_window> host_windows::all() const {
+    std::vector<host_window> windows;
+    for (const open_window& each : open_) windows.push_back(each.seen);
+    return windows;
+}
+
+std::uint32_t host_windows::find_slot(std::size_t bytes) const {
+    const auto is_taken = [&](std::uint32_t slot) {
+        return std::any_of(open_.begin(), open_.end(),
+                           [&](const open_window& each) { return each.seen.slot() == slot; });
+    };
+    for (std::uint32_t slot = most_; slot-- > 0;)
+        if (!is_taken(slot)) return slot;
+    support::fail(error_code::out_of_resources,
+                  "runtime::create_window over {} B: {} windows of the host exist already, and there may be no more; "
+                  "free those that are not used any more (runtime::free_window), or raise DCUDA_MAX_WINDOWS={}",
+                  bytes, most_, most_);
+}
+
+} // namespace dcuda

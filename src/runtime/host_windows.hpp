@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The windows that the host makes: they exist in every run until the host frees them.
+#pragma once
+
+#include "bootstrap/control.hpp"
+#include "dcuda/types.hpp"
+#include "device/host_window.hpp"
+#include "transport/peer.hpp"
+
+#include <memory>
+#include <vector>
+
+namespace dcuda {
+
+class host_windows {
+public:
+    // At most `most`. `is_remote`, by process: reached over a network only.
+    host_windows(bootstrap::control& control, int most, const std::vector<bool>& is_remote)
+        : control_(control), most_(static_cast<std::uint32_t>(most)), is_remote_(is_remote) {}
+
+    // Both are collective over the processes, while no kernel runs; what one process cannot do throws on all of them.
+    window create(void* memory, std::size_t bytes, window_kind kind);
+    void free(window win);
+
+    // For the next run.
+    std::vector<host_window> all() const;
+
+private:
+    struct open_window {
+        host_window seen;
+        std::unique_ptr<transport::peer_mappings> mappings; // of the other processes' memory
+    };
+
+    // Highest slot that none of them has: ranks take the lowest. Throws error(out_of_resources).
+    std::uint32_t find_slot(std::size_t bytes) const;
+
+    bootstrap::control& control_;
+    std::uint32_t most_;
+    const std::vector<bool>& is_remote_;
+    std::vector<open_window> open_;
+    std::uint32_t made_ = 0; // so far
+};
+
+} // namespace dcuda

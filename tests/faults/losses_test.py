@@ -71,6 +71,11 @@ class LossesTest(unittest.TestCase):
             result = run('"$@" >&-', *arguments)
             self.assertEqual((result.returncode, result.stderr), (0, ""))
 
+    def test_warnings_that_cannot_be_written(self):
+        for variable in ("DCUDA_NO_SUCH_VARIABLE=1", "DCUDA_TRANSPORT=foo"):
+            result = run(variable + ' "$1" 2> /dev/full', ring)
+            self.assertEqual(result.returncode, 0, result.stdout)
+
     # ---- files ----
 
     @needs_small_disk

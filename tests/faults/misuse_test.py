@@ -418,6 +418,10 @@ class MisuseTest(unittest.TestCase):
                 self.expect(1, "nothing", f"invalid_argument: {variable}={value}: expected {expected}",
                             **{variable: value})
 
+    def test_unknown_transport(self):
+        self.expect(2, "nothing", "dcuda: DCUDA_TRANSPORT=foo:tcp: there is no such transport here; this job needs none\n",
+                    status=0, DCUDA_TRANSPORT="foo:tcp")
+
     def test_unknown_variables(self):
         output = self.expect(2, "nothing", "dcuda: the environment variable DCUDA_RANK_PER_DEVICE is none of dCUDA's; is "
                              "DCUDA_RANKS_PER_DEVICE meant?\n", status=0, DCUDA_RANK_PER_DEVICE=3) or ""

@@ -192,7 +192,7 @@ int call_launcher(const options& job) {
         fmt::print("{}\n", text);
         return std::fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
     }
-    fmt::print(stderr, "dcuda-run: calls {}\n", text);
+    std::fprintf(stderr, "dcuda-run: calls %s\n", text.c_str());
     std::vector<char*> arguments;
     for (auto& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);

@@ -104,11 +104,15 @@ ORDER = re.compile(
 ORDER_EXCEPTIONS = {
     "include/dcuda/cpu/": "the CPU stand-in for CUDA's own atomics, which user kernels may call",
     "include/dcuda/detail/exec/bulk_copy.cuh": "the copy engine's instructions, with their own proxy and completion rules",
-    "include/dcuda/detail/exec/exec_cuda.cuh": "ends a thread by the PTX instruction exit; orders nothing",
+    "include/dcuda/detail/exec/exec_cuda.cuh": "ends a thread, and has the barriers at which a part of a block meets",
     "src/checker/": "sees the atomics of programs, and its processes share memory; the protocol's order is not made there",
     "src/cpu/": "switches fibers and threads; the order of the protocol is not made there",
 }
 ORDER_CHECKED = ("include/", "src/", "tools/", "examples/")
+
+# Which threads execute an operation, the rank's state says (rank_state::group); how, detail/exec.
+OF_THE_BLOCK = re.compile(r"\b(?:__syncthreads\w*|(?:thread|block)Idx|blockDim|exec::(?:sync_block|is_leader|thread_index|block_threads))\b")
+OPERATIONS = "include/dcuda/detail/ops/"
 
 SUFFIXES = {".hpp", ".cpp", ".h", ".cuh", ".cu"}
 COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
@@ -186,6 +190,9 @@ def check(root):
             ):
                 errors.append(f"{where}: '{found[0]}' belongs into {ORDER_HOME}")
 
+            if path.startswith(OPERATIONS) and (found := OF_THE_BLOCK.search(line)):
+                errors.append(f"{where}: '{found[0]}' assumes that the block executes the operation; ask rank_state::group()")
+
     for pattern, users in single_users.items():
         for path, where in users.items():
             if not path.startswith(SINGLE_USER[pattern]):
@@ -210,6 +217,7 @@ def self_test():
         ({"include/dcuda/device.hpp": "__threadfence_system();\n"}, "'__threadfence' belongs"),
         ({"src/runtime/a.cpp": "int volatile* flag;\n"}, "'volatile' belongs"),
         ({"include/dcuda/detail/ops/a.hpp": 'asm volatile("membar.gl;");\n'}, "'asm' belongs"),
+        ({"include/dcuda/detail/ops/a.hpp": "exec::sync_block();\n"}, "assumes that the block"),
         ({"src/network/a.cpp": '#include "runtime/b.hpp"\n', "src/runtime/b.hpp": ""}, "not below it"),
         ({"tools/dcuda_top/a.cpp": '#include "runtime/b.hpp"\n', "src/runtime/b.hpp": ""}, "not below it"),
         ({"tools/dcuda_run/a.cpp": '#include "bootstrap/b.hpp"\n', "src/bootstrap/b.hpp": ""}, "not below it"),

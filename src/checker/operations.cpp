@@ -222,7 +222,7 @@ void perform(const call& what, const Act& act) {
         throw error(error_code::device_fault, fmt::format("{} after the rank has finished", traits_of(what.what).name));
     checked_rank& self = *this_rank;
     self.arrive(what);
-    exec::run_then_sync([&] {
+    exec::run_then_sync(rank_state::group(), [&] {
         if (self.begin(what)) act(self);
     });
     leave_if_ended(self.state());
@@ -443,7 +443,7 @@ void checked_rank::created(window made, const void* base, std::size_t bytes) {
 }
 
 void begin(rank_state& state) {
-    exec::run_then_sync([&] {
+    exec::run_then_sync(rank_state::group(), [&] {
         this_rank = new checked_rank(state);
         this_rank->run().happened.start(state.world_rank);
         if (!this_rank->going(this_rank->turn().begin())) return;
@@ -468,7 +468,7 @@ void enter_with(const collective& where, window win) {
 
 void enter(rank_state&, collective where) {
     enter_with(where, {});
-    if (where.kind == operation::finish) exec::run_then_sync([] { thread_ends(); });
+    if (where.kind == operation::finish) exec::run_then_sync(rank_state::group(), [] { thread_ends(); });
 }
 
 void enter_free(rank_state& state, window win) {
@@ -477,7 +477,7 @@ void enter_free(rank_state& state, window win) {
 }
 
 void leave(rank_state& state) {
-    exec::run_then_sync([] {
+    exec::run_then_sync(rank_state::group(), [] {
         this_rank->leave();
         this_rank->end();
     });
@@ -485,7 +485,7 @@ void leave(rank_state& state) {
 }
 
 void leave(rank_state& state, window made, const void* base, std::size_t bytes) {
-    exec::run_then_sync([&] {
+    exec::run_then_sync(rank_state::group(), [&] {
         this_rank->created(made, base, bytes);
         this_rank->end();
     });

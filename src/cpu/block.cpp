@@ -238,11 +238,12 @@ void block::end_fiber() {
     w.alive &= ~(1u << self.linear % warpSize);
     // Those that wait for this thread alone need not wait any longer.
     try {
-        if (arrived_ != 0 && arrived_ == alive_) {
-            if (parted_)
+        meeting& of_all = meetings_.front();
+        if (of_all.arrived != 0 && of_all.arrived == alive_) {
+            if (of_all.parted)
                 fail_parted();
             else
-                complete(pending_);
+                complete(of_all, of_all.pending);
         }
         for (unsigned lane = 0; w.arrived != 0 && lane < warpSize; ++lane)
             if (w.arrived >> lane & 1) complete_warp(w, w.mask[lane]);
@@ -272,11 +273,11 @@ fiber& block::next_to_run() {
     if (fiber* f = next_ready()) return *f;
     if (alive_ == 0) return main_;
     if (!stopping()) {
-        const auto in_warp = std::count_if(fibers_.begin(), fibers_.end(),
-                                           [](const fiber& f) { return f.state == fiber_state::in_warp_operation; });
+        const auto in_warp = static_cast<unsigned>(std::count_if(
+            fibers_.begin(), fibers_.end(), [](const fiber& f) { return f.state == fiber_state::in_warp_operation; }));
         report_failure(kernel_, fmt::format("{}: deadlock inside the block: {} threads wait in __syncthreads or a call "
                                             "of the whole block, {} in a warp operation, {} have ended{}",
-                                            name(), arrived_, in_warp, threads_ - alive_, describe_places()));
+                                            name(), alive_ - in_warp, in_warp, threads_ - alive_, describe_places()));
     }
     stop();
     return *next_ready();
@@ -367,9 +368,11 @@ bool block::unwinding() const { return exceptions_->uncaught != 0; }
 // Wakes all that wait, to leave.
 void block::stop() {
     stopped_ = true;
-    arrived_ = 0;
-    parted_ = false;
-    ready_.append(at_barrier_);
+    for (meeting& each : meetings_) {
+        each.arrived = 0;
+        each.parted = false;
+        ready_.append(each.waiting);
+    }
     for (fiber& f : fibers_) {
         if (f.state != fiber_state::in_warp_operation) continue;
         f.state = fiber_state::ready;
@@ -403,57 +406,60 @@ void block::yield() {
     switch_to(*next);
 }
 
-void block::sync(exec::cpu::action first, exec::cpu::action second, void* data) {
+void block::sync(exec::cpu::meeting_place place, exec::cpu::action first, exec::cpu::action second, void* data) {
     sanitizer::unobserved guard;
     if (unwinding()) return;
     if (stopping()) leave();
-    sanitizer::release(&barrier_in_);
+    meeting& at = meetings_.at(place.number);
+    sanitizer::release(&at.in);
     const pending_sync m{first, second, data};
-    if (arrived_ != 0 && (pending_.first != first || pending_.second != second))
-        check::threads_part(first != nullptr || second != nullptr);
-    if (arrived_ != 0 && !check::watches_threads() &&
-        (pending_.first != first || pending_.second != second || !are_in_same_operation(*current_, *last_arrived_)))
-        parted_ = true;
-    if (++arrived_ == alive_) {
-        if (!parted_) return complete(m);
+    const bool differs = at.arrived != 0 && (at.pending.first != first || at.pending.second != second);
+    if (differs) check::threads_part(first != nullptr || second != nullptr);
+    if (at.arrived != 0 && !check::watches_threads() &&
+        (differs || !are_in_same_operation(*current_, *at.last_arrived)))
+        at.parted = true;
+    if (++at.arrived == (place.number == 0 ? alive_ : place.threads)) {
+        if (!at.parted) return complete(at, m);
         fail_parted();
         leave();
     }
-    pending_ = m;
-    last_arrived_ = current_;
-    at_barrier_.push(*current_);
+    at.pending = m;
+    at.last_arrived = current_;
+    at.waiting.push(*current_);
     wait(fiber_state::at_barrier);
     if (stopping()) leave();
-    sanitizer::acquire(&barrier_out_);
+    sanitizer::acquire(&at.out);
 }
 
-int block::sync_and_count(bool vote, unsigned& participants) {
+int block::sync_and_count(exec::cpu::meeting_place place, bool vote, unsigned& participants) {
     sanitizer::unobserved guard;
-    votes_ += vote;
-    sync(nullptr, nullptr, nullptr);
-    participants = vote_threads_;
-    return static_cast<int>(vote_result_);
+    meeting& at = meetings_.at(place.number);
+    at.votes += vote;
+    sync(place, nullptr, nullptr, nullptr);
+    participants = at.vote_threads;
+    return static_cast<int>(at.vote_result);
 }
 
-void block::complete(const pending_sync& m) {
+void block::complete(meeting& at, const pending_sync& m) {
     struct opener { // also when an action throws
         block& b;
+        meeting& at;
         bool ordered = false;
         void order() {
-            if (!std::exchange(ordered, true)) sanitizer::release(&b.barrier_out_);
+            if (!std::exchange(ordered, true)) sanitizer::release(&at.out);
         }
         ~opener() {
             order();
-            b.arrived_ = 0;
-            b.parted_ = false;
-            b.ready_.append(b.at_barrier_);
+            at.arrived = 0;
+            at.parted = false;
+            b.ready_.append(at.waiting);
         }
     };
-    sanitizer::acquire(&barrier_in_);
-    vote_result_ = votes_;
-    vote_threads_ = arrived_;
-    votes_ = 0;
-    opener open{*this};
+    sanitizer::acquire(&at.in);
+    at.vote_result = at.votes;
+    at.vote_threads = at.arrived;
+    at.votes = 0;
+    opener open{*this, at};
     const auto run = [&](exec::cpu::action act) {
         if (act == nullptr || stopping()) return;
         struct observed {
@@ -510,8 +516,12 @@ std::uint64_t warp_exchange(warp_operation operation, unsigned mask, std::uint64
 
 namespace dcuda::detail::exec {
 
-void cpu::sync(action first, action second, void* data) {
-    detail::cpu::the_block("a collective operation").sync(first, second, data);
+void cpu::sync(meeting_place place, action first, action second, void* data) {
+    detail::cpu::the_block("a collective operation").sync(place, first, second, data);
+}
+unsigned cpu::sync_and_count(meeting_place place, bool yes) {
+    unsigned threads = 0;
+    return static_cast<unsigned>(detail::cpu::the_block("a collective operation").sync_and_count(place, yes, threads));
 }
 const char* cpu::enter_operation(const char* name) {
     detail::cpu::block* const own = detail::cpu::block::current();
@@ -533,18 +543,18 @@ void cpu::yield_core() {
 
 void __syncthreads() {
     using namespace dcuda::detail;
-    cpu::the_block("__syncthreads").sync(nullptr, nullptr, nullptr);
+    cpu::the_block("__syncthreads").sync({}, nullptr, nullptr, nullptr);
 }
 int __syncthreads_count(int predicate) {
     unsigned threads = 0;
-    return dcuda::detail::cpu::the_block("__syncthreads_count").sync_and_count(predicate != 0, threads);
+    return dcuda::detail::cpu::the_block("__syncthreads_count").sync_and_count({}, predicate != 0, threads);
 }
 int __syncthreads_and(int predicate) {
     unsigned threads = 0;
-    const int yes = dcuda::detail::cpu::the_block("__syncthreads_and").sync_and_count(predicate != 0, threads);
+    const int yes = dcuda::detail::cpu::the_block("__syncthreads_and").sync_and_count({}, predicate != 0, threads);
     return static_cast<unsigned>(yes) == threads;
 }
 int __syncthreads_or(int predicate) {
     unsigned threads = 0;
-    return dcuda::detail::cpu::the_block("__syncthreads_or").sync_and_count(predicate != 0, threads) != 0;
+    return dcuda::detail::cpu::the_block("__syncthreads_or").sync_and_count({}, predicate != 0, threads) != 0;
 }

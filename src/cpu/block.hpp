@@ -112,8 +112,8 @@ public:
     void run();
 
     // The operations of the running fiber.
-    void sync(exec::cpu::action first, exec::cpu::action second, void* data);
-    int sync_and_count(bool vote, unsigned& participants);
+    void sync(exec::cpu::meeting_place place, exec::cpu::action first, exec::cpu::action second, void* data);
+    int sync_and_count(exec::cpu::meeting_place place, bool vote, unsigned& participants);
     std::uint64_t warp_exchange(warp_operation operation, unsigned mask, std::uint64_t value, unsigned argument,
                                 int width);
     void yield(); // returns at once if no other fiber can run
@@ -137,11 +137,21 @@ private:
         exec::cpu::action first = nullptr, second = nullptr;
         void* data = nullptr;
     };
+    // Where threads meet.
+    struct meeting {
+        unsigned arrived = 0;
+        pending_sync pending;                // of those that wait here,
+        const fiber* last_arrived = nullptr; // the last of whom this is,
+        bool parted = false;                 // and not all of whom are in the same operation
+        fiber_list waiting;
+        unsigned votes = 0, vote_result = 0, vote_threads = 0;
+        char in = 0, out = 0; // ThreadSanitizer's clocks
+    };
 
     void run_body();
     [[noreturn]] void end_fiber();
     void wait(fiber_state state);
-    void complete(const pending_sync& m);
+    void complete(meeting& at, const pending_sync& m);
     bool complete_warp(warp& w, unsigned mask);
     static bool are_in_same_operation(const fiber& a, const fiber& b);
     std::string describe_places() const;
@@ -165,15 +175,12 @@ private:
     fiber main_; // the OS thread's own stack
     fiber* current_ = nullptr;
     exception_state* exceptions_ = nullptr;
-    fiber_list ready_, at_barrier_;
+    fiber_list ready_;
     std::uint64_t order_; // of the threads that can run, drawn anew at each switch; 0: they take turns
-    unsigned alive_, arrived_ = 0;
-    pending_sync pending_;                // of those at the barrier,
-    const fiber* last_arrived_ = nullptr; // the last of whom this is,
-    bool parted_ = false;                 // and not all of whom are in the same operation
-    unsigned votes_ = 0, vote_result_ = 0, vote_threads_ = 0;
+    unsigned alive_;
+    std::array<meeting, 16> meetings_; // the first: of all threads
     bool stopped_ = false;
-    char barrier_in_ = 0, barrier_out_ = 0, end_ = 0; // ThreadSanitizer's clocks
+    char end_ = 0; // ThreadSanitizer's clock
 };
 
 } // namespace dcuda::detail::cpu

@@ -12,7 +12,7 @@ static std::atomic<bool> never{false};
 __global__ void stencil(double* field, int rows) {
     const int halo_row = rows + 40 + static_cast<int>(blockIdx.x);
     if (threadIdx.x == 0) field[blockIdx.x] = halo_row;
-    dcuda::detail::exec::run_then_sync([&] {
+    dcuda::detail::exec::run_then_sync(dcuda::detail::exec::whole_block{}, [&] {
         while (!never) pause();
     });
     if (threadIdx.x == 0) field[blockIdx.x] = halo_row;

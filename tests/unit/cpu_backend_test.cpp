@@ -96,7 +96,7 @@ TEST(Blocks, OneThread) {
                   [&] {
                       __syncthreads();
                       __syncwarp();
-                      exec::run_then_sync([&] { sum += 1 + blockIdx.x; });
+                      exec::run_then_sync(exec::whole_block{}, [&] { sum += 1 + blockIdx.x; });
                       sum += __ballot_sync(full, 1);
                   }),
               "");
@@ -295,12 +295,13 @@ TEST(Collectives, RunOnceInOrder) {
                       for (int round = 1; round <= 100; ++round) {
                           source[threadIdx.x] = round;
                           exec::sync_block();
-                          exec::copy_bytes(reinterpret_cast<std::byte*>(target.data()),
+                          exec::copy_bytes(exec::whole_block{}, reinterpret_cast<std::byte*>(target.data()),
                                            reinterpret_cast<const std::byte*>(source.data()), sizeof source);
-                          exec::cpu::sync_and_run([] {}, [&] { published = round; });
+                          exec::cpu::sync_and_run(
+                              {}, [] {}, [&] { published = round; });
                           exec::sync_block();
                           wrong += target[(threadIdx.x + 1) % 64] != round || published != round;
-                          exec::run_then_sync([&] { ++calls; });
+                          exec::run_then_sync(exec::whole_block{}, [&] { ++calls; });
                           wrong += calls != round;
                           exec::sync_block();
                       }
@@ -318,10 +319,11 @@ TEST(Collectives, ActionMayEndItsThread) {
     ASSERT_EQ(run(3, 32,
                   [&] {
                       const counted c{destroyed};
-                      exec::run_then_sync([] { exec::exit_thread(); });
+                      exec::run_then_sync(exec::whole_block{}, [] { exec::exit_thread(); });
                       ++after;
                       __syncthreads();
-                      exec::cpu::sync_and_run([] {}, [] { exec::exit_thread(); });
+                      exec::cpu::sync_and_run(
+                          {}, [] {}, [] { exec::exit_thread(); });
                       ++after;
                   }),
               "");
@@ -600,7 +602,8 @@ void neighbour_with_warp_barrier() {
 }
 void read_of_unordered_copy() {
     __shared__ int source[4], target[4];
-    exec::copy_bytes(reinterpret_cast<std::byte*>(target), reinterpret_cast<const std::byte*>(source), sizeof source);
+    exec::copy_bytes(exec::whole_block{}, reinterpret_cast<std::byte*>(target),
+                     reinterpret_cast<const std::byte*>(source), sizeof source);
     const volatile int seen = target[0];
     (void)seen;
 }

@@ -22,20 +22,27 @@ namespace cpu {
 
 using action = void (*)(void* data);
 
-// All threads of the block meet; the last to arrive runs first(data), then second(data); either may be null. Every
-// thread that returns sees what the first did, and only after the next barrier what the second did: in time both end
-// before another thread goes on, but ThreadSanitizer is told no more order than a GPU gives. Both may throw: the other
-// threads go on all the same.
-void sync(action first, action second, void* data);
+// Where threads of a block meet: number 0 all of them, numbers 1 to 15 so many.
+struct meeting_place {
+    unsigned number = 0, threads = 0;
+};
+
+// All threads of the block, or of a part of it, meet; the last to arrive runs first(data), then second(data); either
+// may be null. Every thread that returns sees what the first did, and only after the next barrier what the second did:
+// in time both end before another thread goes on, but ThreadSanitizer is told no more order than a GPU gives. Both may
+// throw: the other threads go on all the same.
+void sync(meeting_place place, action first, action second, void* data);
+unsigned sync_and_count(meeting_place place, bool yes);
 
 template <class First, class Second>
-void sync_and_run(const First& first, const Second& second) {
+void sync_and_run(meeting_place place, const First& first, const Second& second) {
     struct both {
         const First& first;
         const Second& second;
     } steps{first, second};
-    sync([](void* data) { static_cast<both*>(data)->first(); }, [](void* data) { static_cast<both*>(data)->second(); },
-         &steps);
+    sync(
+        place, [](void* data) { static_cast<both*>(data)->first(); },
+        [](void* data) { static_cast<both*>(data)->second(); }, &steps);
 }
 
 // The operation of the library that the calling thread is in from now on, for messages; null: none. Returns the one
@@ -76,10 +83,37 @@ Function* far(Function* function) {
     return function;
 }
 
-// One thread of the block runs f; no thread returns before f returned.
-template <class F>
-void run_then_sync(const F& f) {
-    cpu::sync([](void* data) { (*static_cast<const F*>(data))(); }, nullptr, const_cast<F*>(&f));
+inline unsigned thread_index() { return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z); }
+inline unsigned block_threads() { return blockDim.x * blockDim.y * blockDim.z; }
+inline unsigned block_index() { return blockIdx.x; }
+inline bool is_leader() { return (threadIdx.x | threadIdx.y | threadIdx.z) == 0; }
+
+// The groups of exec_cuda.cuh.
+struct whole_block {
+    unsigned thread() const { return thread_index(); }
+    unsigned threads() const { return block_threads(); }
+    bool leads() const { return is_leader(); }
+    void sync() const { sync_block(); }
+    unsigned count(bool yes) const { return static_cast<unsigned>(__syncthreads_count(yes)); }
+    cpu::meeting_place place() const { return {}; }
+};
+
+struct block_part {
+    unsigned first_thread, thread_count; // multiples of 32
+    unsigned barrier;
+    unsigned thread() const { return thread_index() - first_thread; }
+    unsigned threads() const { return thread_count; }
+    bool leads() const { return thread() == 0; }
+    void sync() const { cpu::sync(place(), nullptr, nullptr, nullptr); }
+    unsigned count(bool yes) const { return cpu::sync_and_count(place(), yes); }
+    cpu::meeting_place place() const { return {barrier, thread_count}; }
+};
+
+// One thread of the group runs f; no thread returns before f returned.
+template <class Group, class F>
+void run_then_sync(const Group& group, const F& f) {
+    cpu::sync(
+        group.place(), [](void* data) { (*static_cast<const F*>(data))(); }, nullptr, const_cast<F*>(&f));
 }
 
 // The threads take turns here: they meet, so that the moment of one of them is one of the whole rank.
@@ -98,19 +132,23 @@ enum class copy_way : unsigned { threads, engine };
 // Tests can delay threads where the order of the block's warps matters: DCUDA_FIBER_SEED does it here.
 inline void delay() {}
 
-inline bool is_leader() { return (threadIdx.x | threadIdx.y | threadIdx.z) == 0; }
-
-// The block's copy between two of its barriers.
-inline void copy_bytes(std::byte* target, const std::byte* source, std::size_t bytes) {
-    if (is_leader() && target != source && bytes != 0) std::memcpy(target, source, bytes);
+// The group's copy between two of its barriers.
+template <class Group>
+void copy_bytes(const Group& group, std::byte* target, const std::byte* source, std::size_t bytes) {
+    if (group.leads() && target != source && bytes != 0) std::memcpy(target, source, bytes);
 }
 
 // The same, on a GPU by the copy engine where that is faster.
-inline copy_way choose_copy(const staging&, const void*, const void*, std::size_t) { return copy_way::threads; }
-inline void prepare_copy(std::size_t) {}
+template <class Group>
+copy_way choose_copy(const Group&, const staging&, const void*, const void*, std::size_t) {
+    return copy_way::threads;
+}
+template <class Group>
+void prepare_copy(const Group&, std::size_t) {}
 inline bool has_edges(const void*, std::size_t) { return false; }
-inline void copy(staging&, copy_way, std::byte* target, const std::byte* source, std::size_t bytes) {
-    copy_bytes(target, source, bytes);
+template <class Group>
+void copy(const Group& group, staging&, copy_way, std::byte* target, const std::byte* source, std::size_t bytes) {
+    copy_bytes(group, target, source, bytes);
 }
 
 // Ends the calling CUDA thread; its destructors run. Barriers no longer wait for it.
@@ -118,10 +156,6 @@ inline void copy(staging&, copy_way, std::byte* target, const std::byte* source,
 
 // The block's dynamic shared memory, aligned to 128 bytes.
 inline void* dynamic_shared() { return cpu::dynamic_shared(); }
-
-inline unsigned thread_index() { return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z); }
-inline unsigned block_threads() { return blockDim.x * blockDim.y * blockDim.z; }
-inline unsigned block_index() { return blockIdx.x; }
 
 // Whether a C++ exception is passing through the calling thread's kernel.
 inline bool is_unwinding() { return cpu::is_unwinding(); }

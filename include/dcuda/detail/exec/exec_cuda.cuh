@@ -31,6 +31,37 @@ DCUDA_DEVICE bool is_leader() { return thread_index() == 0; }
 
 DCUDA_DEVICE void sync_block() { __syncthreads(); }
 
+// The threads that execute a rank's operations together are a group: its threads have numbers from 0, meet, and count
+// for how many of them something holds. docs/adr/0014-operations-take-their-group.md
+
+// All threads of the block. It has no members, and costs nothing.
+struct whole_block {
+    DCUDA_DEVICE unsigned thread() const { return thread_index(); }
+    DCUDA_DEVICE unsigned threads() const { return block_threads(); }
+    DCUDA_DEVICE bool leads() const { return is_leader(); }
+    DCUDA_DEVICE void sync() const { sync_block(); }
+    DCUDA_DEVICE unsigned count(bool yes) const { return static_cast<unsigned>(__syncthreads_count(yes)); }
+};
+
+// Consecutive whole warps of the block, which meet without the others: at a barrier of the block that only they use, of
+// 1 to 15 (0 is the whole block's).
+struct block_part {
+    unsigned first_thread, thread_count; // multiples of 32
+    unsigned barrier;
+    DCUDA_DEVICE unsigned thread() const { return thread_index() - first_thread; }
+    DCUDA_DEVICE unsigned threads() const { return thread_count; }
+    DCUDA_DEVICE bool leads() const { return thread() == 0; }
+    DCUDA_DEVICE void sync() const { asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(thread_count) : "memory"); }
+    DCUDA_DEVICE unsigned count(bool yes) const {
+        unsigned number;
+        asm volatile("{ .reg .pred p; setp.ne.u32 p, %1, 0; bar.red.popc.u32 %0, %2, %3, p; }"
+                     : "=r"(number)
+                     : "r"(yes ? 1u : 0u), "r"(barrier), "r"(thread_count)
+                     : "memory");
+        return number;
+    }
+};
+
 // Threads of a warp that came here on different ways go on together: __syncthreads takes a whole warp at a time.
 DCUDA_DEVICE void converge_warp() { __syncwarp(); }
 
@@ -64,14 +95,14 @@ DCUDA_DEVICE void align_turns() {}
 
 inline constexpr unsigned loads_in_flight = 4; // of 16 bytes, per thread
 
-// The block's threads share the words below count: load(i) returns a word, store(i, word) stores it. `Flight` loads per
+// The group's threads share the words below count: load(i) returns a word, store(i, word) stores it. `Flight` loads per
 // thread are under way before the first store, also in the last round, which repeats some instead of asking.
 // PERF: more in flight would be faster (8 loads of 16 bytes: 27 instead of 16 GB/s by one rank of 128 threads, H200,
 // 2026-11-21), but costs 24 registers in every kernel; large copies have the engine.
-template <unsigned Flight, class Load, class Store>
-DCUDA_DEVICE void move_words(std::size_t count, const Load& load, const Store& store) {
-    const unsigned threads = block_threads();
-    for (std::size_t i = thread_index(); i < count; i += Flight * threads) {
+template <unsigned Flight, class Group, class Load, class Store>
+DCUDA_DEVICE void move_words(const Group& group, std::size_t count, const Load& load, const Store& store) {
+    const unsigned threads = group.threads();
+    for (std::size_t i = group.thread(); i < count; i += Flight * threads) {
         decltype(load(i)) words[Flight];
         DCUDA_UNROLL
         for (unsigned k = 0; k < Flight; ++k) words[k] = load(min(i + k * threads, count - 1));
@@ -82,22 +113,23 @@ DCUDA_DEVICE void move_words(std::size_t count, const Load& load, const Store& s
 }
 
 // Source and target lie alike in words.
-template <class Word>
-DCUDA_DEVICE void copy_words(std::byte* target, const std::byte* source, std::size_t words) {
+template <class Word, class Group>
+DCUDA_DEVICE void copy_words(const Group& group, std::byte* target, const std::byte* source, std::size_t words) {
     auto* to = reinterpret_cast<Word*>(target);
     const auto* from = reinterpret_cast<const Word*>(source);
     move_words<loads_in_flight>(
-        words, [&](std::size_t i) { return from[i]; }, [&](std::size_t i, const Word& word) { to[i] = word; });
+        group, words, [&](std::size_t i) { return from[i]; }, [&](std::size_t i, const Word& word) { to[i] = word; });
 }
 
 // Only the target lies in words of four bytes: each is put together from the two words of the source that hold it.
-DCUDA_DEVICE void copy_shifted(std::byte* target, const std::byte* source, std::size_t words) {
+template <class Group>
+DCUDA_DEVICE void copy_shifted(const Group& group, std::byte* target, const std::byte* source, std::size_t words) {
     auto* to = reinterpret_cast<std::uint32_t*>(target);
     const unsigned skew = reinterpret_cast<std::uintptr_t>(source) % 4;
     const auto* from = reinterpret_cast<const std::uint32_t*>(source - skew);
     const unsigned next = skew != 0 ? 1 : 0; // nothing behind the source is read if it needs no second word
     move_words<loads_in_flight / 2>(
-        words, [&](std::size_t i) { return __funnelshift_r(from[i], from[i + next], 8 * skew); },
+        group, words, [&](std::size_t i) { return __funnelshift_r(from[i], from[i + next], 8 * skew); },
         [&](std::size_t i, std::uint32_t word) { to[i] = word; });
 }
 
@@ -113,66 +145,78 @@ struct edges {
     }
 };
 
-// By the last threads of the block: the first may be busy with the rest.
-DCUDA_DEVICE void copy_edges(std::byte* target, const std::byte* source, std::size_t bytes, const edges& cut) {
-    for (std::size_t i = block_threads() - 1 - thread_index(); i < bytes - cut.inner; i += block_threads()) {
+// By the last threads of the group: the first may be busy with the rest.
+template <class Group>
+DCUDA_DEVICE void copy_edges(const Group& group, std::byte* target, const std::byte* source, std::size_t bytes,
+                             const edges& cut) {
+    for (std::size_t i = group.threads() - 1 - group.thread(); i < bytes - cut.inner; i += group.threads()) {
         const std::size_t at = i < cut.head ? i : i + cut.inner;
         target[at] = source[at];
     }
 }
 
 // A message of at most one word per thread. False if it is not made of such words, and not copied.
-template <class Word>
-DCUDA_DEVICE bool copy_small(std::byte* target, const std::byte* source, std::size_t bytes) {
+template <class Word, class Group>
+DCUDA_DEVICE bool copy_small(const Group& group, std::byte* target, const std::byte* source, std::size_t bytes) {
     const std::uintptr_t all =
         reinterpret_cast<std::uintptr_t>(target) | reinterpret_cast<std::uintptr_t>(source) | bytes;
-    if (all % sizeof(Word) != 0 || bytes > std::size_t(block_threads()) * sizeof(Word)) return false;
-    const unsigned thread = thread_index();
+    if (all % sizeof(Word) != 0 || bytes > std::size_t(group.threads()) * sizeof(Word)) return false;
+    const unsigned thread = group.thread();
     if (thread * sizeof(Word) < bytes)
         reinterpret_cast<Word*>(target)[thread] = reinterpret_cast<const Word*>(source)[thread];
     return true;
 }
 
-// The block's copy through registers, without any synchronisation: by the widest word that lies alike in both.
-DCUDA_DEVICE void copy_bytes(std::byte* target, const std::byte* source, std::size_t bytes) {
+// The group's copy through registers, without any synchronisation: by the widest word that lies alike in both.
+template <class Group>
+DCUDA_DEVICE void copy_bytes(const Group& group, std::byte* target, const std::byte* source, std::size_t bytes) {
     if (target == source || bytes == 0) return;
-    if (copy_small<std::uint32_t>(target, source, bytes) || copy_small<uint4>(target, source, bytes)) return;
+    if (copy_small<std::uint32_t>(group, target, source, bytes) || copy_small<uint4>(group, target, source, bytes))
+        return;
     const std::uintptr_t skew = reinterpret_cast<std::uintptr_t>(target) ^ reinterpret_cast<std::uintptr_t>(source);
     const unsigned word_bytes = skew % 16 == 0 ? 16 : skew % 8 == 0 ? 8 : 4;
     const edges cut(target, bytes, word_bytes);
     if (word_bytes == 16)
-        copy_words<uint4>(target + cut.head, source + cut.head, cut.inner / 16);
+        copy_words<uint4>(group, target + cut.head, source + cut.head, cut.inner / 16);
     else if (word_bytes == 8)
-        copy_words<uint2>(target + cut.head, source + cut.head, cut.inner / 8);
+        copy_words<uint2>(group, target + cut.head, source + cut.head, cut.inner / 8);
     else
-        copy_shifted(target + cut.head, source + cut.head, cut.inner / 4);
-    copy_edges(target, source, bytes, cut);
+        copy_shifted(group, target + cut.head, source + cut.head, cut.inner / 4);
+    copy_edges(group, target, source, bytes, cut);
 }
 
-// Who makes a copy: the block's threads through registers, or the copy engine all but the edges.
+// Who makes a copy: the group's threads through registers, or the copy engine all but the edges.
 enum class copy_way : unsigned { threads, engine };
 
 // What the threads can copy in one round is done sooner that way.
-DCUDA_DEVICE std::size_t round_bytes() { return std::size_t(block_threads()) * loads_in_flight * 16; }
+template <class Group>
+DCUDA_DEVICE std::size_t round_bytes(const Group& group) {
+    return std::size_t(group.threads()) * loads_in_flight * 16;
+}
 
-// One thread, before a barrier of the block that comes before the copy.
-DCUDA_DEVICE copy_way choose_copy(const staging& by, const void* target, const void* source, std::size_t bytes) {
-    return is_engine_copy(by, target, source, bytes, round_bytes()) ? copy_way::engine : copy_way::threads;
+// One thread, before a barrier of the group that comes before the copy.
+template <class Group>
+DCUDA_DEVICE copy_way choose_copy(const Group& group, const staging& by, const void* target, const void* source,
+                                  std::size_t bytes) {
+    return is_engine_copy(by, target, source, bytes, round_bytes(group)) ? copy_way::engine : copy_way::threads;
 }
 
 // All threads, before that barrier.
-DCUDA_DEVICE void prepare_copy(std::size_t bytes) {
-    if (bytes > round_bytes()) order_before_engine();
+template <class Group>
+DCUDA_DEVICE void prepare_copy(const Group& group, std::size_t bytes) {
+    if (bytes > round_bytes(group)) order_before_engine();
 }
 
-// All threads, after that barrier. When a thread returns, others or the copy engine may still be copying: the block's
+// All threads, after that barrier. When a thread returns, others or the copy engine may still be copying: the group's
 // barrier, and complete_copies() by the leader, come before whatever tells of the copy. Unless the engine makes all of
 // it, complete_copies() came before the barrier, too. ORDER bulk-then-words.
-DCUDA_DEVICE void copy(staging& by, copy_way way, std::byte* target, const std::byte* source, std::size_t bytes) {
-    if (way == copy_way::threads) return copy_bytes(target, source, bytes);
+template <class Group>
+DCUDA_DEVICE void copy(const Group& group, staging& by, copy_way way, std::byte* target, const std::byte* source,
+                       std::size_t bytes) {
+    if (way == copy_way::threads) return copy_bytes(group, target, source, bytes);
     const edges cut(target, bytes, 16);
-    copy_edges(target, source, bytes, cut);
-    if (!is_leader()) return;
+    copy_edges(group, target, source, bytes, cut);
+    if (!group.leads()) return;
     order_before_engine(); // what the leader has acquired since prepare_copy()
     copy_by_engine(by, target + cut.head, source + cut.head, cut.inner);
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The lead warp: the threads of a rank that keep its books. On a GPU the block's first warp, or what there is of it; on
-// the CPU backend one thread that acts for all, or with DCUDA_CPU_WARPS the first warp as on a GPU.
+// The lead warp: the threads of a rank that keep its books. On a GPU the first warp of the rank's group of threads, or
+// what there is of it; on the CPU backend one thread that acts for all, or with DCUDA_CPU_WARPS the first warp as on a
+// GPU.
 //
 // What a rank knows of its messages, partners and waits (rank_state.hpp, endpoint) is read and written by the lead warp
 // alone. A thread of another warp may be an operation behind: what it read there, and decided by, would be of another
 // moment than what its siblings read. So the lead warp decides, and all threads get its decision with a barrier of the
-// block: exec::decide. The types make sure of it: nothing else makes a lead_warp or a lone_thread, and without one
+// group: exec::decide. The types make sure of it: nothing else makes a lead_warp or a lone_thread, and without one
 // nobody reaches the endpoint.
 #pragma once
 
@@ -117,19 +118,19 @@ struct lead_access {
 #endif
 };
 
-// What follows is called by all threads of the block.
+// What follows is called by all threads of the group.
 
 #if DCUDA_WARPS
 
 // The lead warp runs choose(warp), which returns a number below 32, the same to all of its threads. All threads of the
-// block meet, and get that number. Then the lead warp runs act(warp, number); the others need not wait for it.
-// ORDER: the block's barrier stands between what choose() did and the return of the other threads, and between what
+// group meet, and get that number. Then the lead warp runs act(warp, number); the others need not wait for it.
+// ORDER: the group's barrier stands between what choose() did and the return of the other threads, and between what
 // they did before and act().
 // PERF: the number comes with the barrier, as a count of threads. Through shared memory it would take a word that must
 // not be written again before the slowest thread has read it.
-template <class Choose, class Act>
-DCUDA_DEVICE unsigned decide(std::uint32_t&, const Choose& choose, const Act& act) {
-    const unsigned thread = thread_index(), threads = block_threads();
+template <class Group, class Choose, class Act>
+DCUDA_DEVICE unsigned decide(const Group& group, std::uint32_t&, const Choose& choose, const Act& act) {
+    const unsigned thread = group.thread(), threads = group.threads();
     unsigned number = 0;
     delay();
     if (thread < 32) {
@@ -138,57 +139,58 @@ DCUDA_DEVICE unsigned decide(std::uint32_t&, const Choose& choose, const Act& ac
         number = choose(warp);
     }
     if (threads > 32)
-        number = static_cast<unsigned>(__syncthreads_count(thread < number));
+        number = group.count(thread < number);
     else
-        sync_block();
+        group.sync();
     delay();
     if (thread < 32) act(lead_access::warp(thread, threads), number);
     return number;
 }
 
-// The leader alone runs f(leader); no thread of the block returns before it has returned.
-template <class F>
-DCUDA_DEVICE void leader_then_sync(const F& f) {
-    const unsigned thread = thread_index();
+// The leader alone runs f(leader); no thread of the group returns before it has returned.
+template <class Group, class F>
+DCUDA_DEVICE void leader_then_sync(const Group& group, const F& f) {
+    const unsigned thread = group.thread();
     delay();
-    if (thread < 32) sync(lead_access::warp(thread, block_threads()));
+    if (thread < 32) sync(lead_access::warp(thread, group.threads()));
     if (thread == 0) f(lead_access::alone());
-    sync_block();
+    group.sync();
 }
 
-// The same after all threads of the block have arrived.
-template <class F>
-DCUDA_DEVICE void sync_leader_sync(const F& f) {
+// The same after all threads of the group have arrived.
+template <class Group, class F>
+DCUDA_DEVICE void sync_leader_sync(const Group& group, const F& f) {
     delay();
-    sync_block();
-    if (is_leader()) f(lead_access::alone());
-    sync_block();
+    group.sync();
+    if (group.leads()) f(lead_access::alone());
+    group.sync();
 }
 
 #else
 
-template <class Choose, class Act>
-unsigned decide(std::uint32_t& word, const Choose& choose, const Act& act) {
-    cpu::sync_and_run([&] { word = choose(lead_access::alone()); }, [&] { act(lead_access::alone(), word); });
+template <class Group, class Choose, class Act>
+unsigned decide(const Group& group, std::uint32_t& word, const Choose& choose, const Act& act) {
+    cpu::sync_and_run(
+        group.place(), [&] { word = choose(lead_access::alone()); }, [&] { act(lead_access::alone(), word); });
     return word;
 }
 
-template <class F>
-void leader_then_sync(const F& f) {
-    run_then_sync([&] { f(lead_access::alone()); });
+template <class Group, class F>
+void leader_then_sync(const Group& group, const F& f) {
+    run_then_sync(group, [&] { f(lead_access::alone()); });
 }
 
-template <class F>
-void sync_leader_sync(const F& f) {
-    leader_then_sync(f); // it waits for all threads before, too
+template <class Group, class F>
+void sync_leader_sync(const Group& group, const F& f) {
+    leader_then_sync(group, f); // it waits for all threads before, too
 }
 
 #endif
 
 // Where nothing is left to do after the decision.
-template <class Choose>
-DCUDA_DEVICE unsigned decide(std::uint32_t& word, const Choose& choose) {
-    return decide(word, choose, [](const lead_warp&, unsigned) {});
+template <class Group, class Choose>
+DCUDA_DEVICE unsigned decide(const Group& group, std::uint32_t& word, const Choose& choose) {
+    return decide(group, word, choose, [](const lead_warp&, unsigned) {});
 }
 
 } // namespace exec

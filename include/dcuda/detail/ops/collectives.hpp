@@ -25,8 +25,8 @@ template <class Action>
 DCUDA_DEVICE void arrive_and_run(rank_state& state, collective where, const Action& action) {
     const std::uint32_t index = where.index();
     collective_barrier& words = state.device.collective_barriers[index];
-    exec::sync_block();
-    const bool is_last = exec::decide(state.decision, [&](const lead_warp& warp) {
+    state.group().sync();
+    const bool is_last = exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
                              bool last = false;
                              if (warp.leads()) {
                                  exec::complete_copies(state.staging);
@@ -38,9 +38,9 @@ DCUDA_DEVICE void arrive_and_run(rank_state& state, collective where, const Acti
                          }) != 0;
     if (is_last) {
         leave(action() ? 1 : 0);
-        exec::sync_block();
+        state.group().sync();
     }
-    leave(exec::decide(state.decision, [&](const lead_warp& warp) {
+    leave(exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
         bool going = true;
         if (warp.leads()) {
             const lone_thread leader = exec::lead_access::alone();
@@ -317,8 +317,8 @@ DCUDA_COLD bool barrier_round(lead_warp warp, shared_state shared, std::uint32_t
 // All ranks of the device, or of the world: none returns before all have called it. Then all messages that were sent
 // before have been taken: if some were unread, the ranks take them and go through another round.
 DCUDA_DEVICE void cross_barrier(rank_state& state, std::uint32_t meeting) {
-    exec::sync_block();
-    leave(exec::decide(state.decision, [&](const lead_warp& warp) {
+    state.group().sync();
+    leave(exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
         if (!barrier_round(warp, state, meeting)) return 1u;
         exec::far(answer_sources<lead_warp>)(warp, state);
         // What the second round counts is what the first has found unread, taken.
@@ -334,7 +334,7 @@ DCUDA_COLD void start_rank(lone_thread leader, rank_state& state, context from_h
     state.inbox = device->peers[device->process_index];
     state.staging = exec::find_staging(device->staging);
     // What a predicted wait takes at once. PERF: larger ones are faster directly.
-    const std::uint32_t threads = exec::block_threads() < 32 ? exec::block_threads() : 32;
+    const std::uint32_t threads = state.group().threads() < 32 ? state.group().threads() : 32;
     const std::uint32_t most = threads * 3 * packet_payload_bytes;
     if (DCUDA_BACKEND_CUDA && state.device.small_put_bytes > most) state.device.small_put_bytes = most;
     state.device_rank = exec::block_index();
@@ -388,7 +388,7 @@ DCUDA_DEVICE void init(context from_host, rank_state& state) {
 #if DCUDA_BACKEND_CPU
     const exec::operation_scope named("the constructor of dcuda::rank");
 #endif
-    exec::leader_then_sync([&](lone_thread leader) { start_rank(leader, state, from_host); });
+    exec::leader_then_sync(state.group(), [&](lone_thread leader) { start_rank(leader, state, from_host); });
     cross_barrier(state, collective{operation::init, world}.index());
     if (is_profiled(state)) end_operation<operation::init>(state, {.window = processor_number()});
 #if DCUDA_BACKEND_CPU
@@ -410,12 +410,12 @@ DCUDA_COLD void finish(shared_state shared) {
 #endif
     if (is_profiled(state)) begin_operation(state);
     cross_barrier(state, collective{operation::finish, world}.index());
-    exec::decide(state.decision, [&](const lead_warp& warp) {
+    exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
         if (load_in_block(&state.ended) == 0) exec::far(report_unconsumed)(warp, state);
         return 0u;
     });
     if (is_profiled(state)) end_operation<operation::finish>(state, {});
-    exec::sync_leader_sync([&](lone_thread) {
+    exec::sync_leader_sync(state.group(), [&](lone_thread) {
         store_relaxed(&state.finished, 1);
         store_relaxed(&state.device.waits[state.device_rank].kind, waiting::done);
     });
@@ -424,8 +424,9 @@ DCUDA_COLD void finish(shared_state shared) {
 // Reports a fault, and all threads of the rank, which call it, leave the kernel.
 DCUDA_DEVICE void report_and_leave(rank_state& state, fault kind, operation where, std::uint32_t window_id,
                                    std::uint32_t target, std::uint64_t offset, std::uint64_t bytes) {
-    exec::leader_then_sync(
-        [&](lone_thread leader) { report_fault(leader, state, kind, where, window_id, target, offset, bytes, 0); });
+    exec::leader_then_sync(state.group(), [&](lone_thread leader) {
+        report_fault(leader, state, kind, where, window_id, target, offset, bytes, 0);
+    });
     exec::exit_thread();
 }
 

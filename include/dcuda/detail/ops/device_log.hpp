@@ -20,7 +20,7 @@ public:
     log_line& operator=(const log_line&) = delete;
 
     DCUDA_DEVICE log_line& operator<<(const char* text) {
-        if (!exec::is_leader()) return *this;
+        if (!rank_state::group().leads()) return *this;
         while (*text != '\0') {
             char chunk[log_text_bytes] = {};
             std::uint32_t bytes = 0;
@@ -50,7 +50,7 @@ public:
     }
 
     DCUDA_DEVICE void end() {
-        if (exec::is_leader()) send(log_item::end, nullptr, 0);
+        if (rank_state::group().leads()) send(log_item::end, nullptr, 0);
         open_ = false;
     }
 
@@ -58,7 +58,7 @@ private:
     template <class Value>
     DCUDA_DEVICE log_line& item(log_item kind, Value value) {
         static_assert(sizeof(Value) == 8);
-        if (exec::is_leader()) send(kind, &value, sizeof value);
+        if (rank_state::group().leads()) send(kind, &value, sizeof value);
         return *this;
     }
 

@@ -86,7 +86,7 @@ DCUDA_COLD void send_part_through_host(shared_state shared, const outbound messa
         !message.through_host && !message.in_packets(); // all threads store the payload behind the command
     std::uint32_t ticket = 0;                           // the lead warp's
     if (is_behind) {
-        const unsigned decision = exec::decide(state.decision, [&](const lead_warp& warp) {
+        const unsigned decision = exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
             bool going = true;
             if (warp.leads()) going = take_tickets(exec::lead_access::alone(), state, message.commands(), ticket);
             ticket = broadcast(warp, ticket, 0);
@@ -95,11 +95,11 @@ DCUDA_COLD void send_part_through_host(shared_state shared, const outbound messa
         });
         if (decision == 0) exec::exit_thread();
         const posted_put put = posted(state, decision - 1);
-        exec::copy_bytes(put.target, message.source, message.bytes);
+        exec::copy_bytes(state.group(), put.target, message.source, message.bytes);
         ticket = put.position;
     }
     exec::decide(
-        state.decision, [](const lead_warp&) { return 0u; },
+        state.group(), state.decision, [](const lead_warp&) { return 0u; },
         [&](const lead_warp& warp, unsigned) { store_commands(warp, state, message, is_behind, ticket); });
 }
 

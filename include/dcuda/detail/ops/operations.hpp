@@ -197,7 +197,7 @@ DCUDA_COLD auto perform_profiled(shared_state shared, profiled_call, Arguments..
     if constexpr (Operation::kind ==
                   operation::test_notifications) { // an unsuccessful one is counted, and leaves no event
         const bool there = run_or_check<Operation>(state, arguments...);
-        if (exec::is_leader()) count_operation(state, Operation::kind);
+        if (state.group().leads()) count_operation(state, Operation::kind);
         if (there) end_operation<Operation::kind>(state, Operation::event(arguments...));
         return there;
     } else if constexpr (std::is_void_v<decltype(run_or_check<Operation>(state, arguments...))>) {

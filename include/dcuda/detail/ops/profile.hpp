@@ -106,7 +106,7 @@ DCUDA_COLD void end_blocked(lone_thread leader, shared_state shared, waiting kin
 // All threads of the rank, when an operation begins in an profiled run.
 DCUDA_DEVICE void begin_operation(rank_state& state) {
     exec::align_turns(); // the operation itself begins with a barrier
-    if (!exec::is_leader()) return;
+    if (!state.group().leads()) return;
     endpoint& own = books_of(state);
     own.doing.begin = clock_ticks();
     own.doing.is_direct = 0;
@@ -161,7 +161,7 @@ struct event_fields {
 template <operation Kind>
 DCUDA_DEVICE void end_operation(rank_state& state, const event_fields& fields) {
     exec::align_turns(); // another thread may have acted for the rank
-    if (exec::is_leader()) {
+    if (state.group().leads()) {
         endpoint& own = books_of(state);
         const profiler_view& to = state.device.profiler;
         rank_counters& counters = *to.counters;
@@ -213,7 +213,7 @@ public:
         : state_(state), profiled_(profiled) {
         if (profiled_ == 0) return;
         exec::align_turns();
-        if (exec::is_leader()) exec::far(begin_range)(state_, name, length_and_flags, number);
+        if (rank_state::group().leads()) exec::far(begin_range)(state_, name, length_and_flags, number);
         exec::align_turns();
     }
     DCUDA_DEVICE ~range_scope() { end(); }
@@ -225,7 +225,7 @@ public:
         if (profiled_ == 0 || exec::is_unwinding()) return; // a run that fails leaves it open
         profiled_ = 0;
         exec::align_turns();
-        if (exec::is_leader()) exec::far(end_range)(state_);
+        if (rank_state::group().leads()) exec::far(end_range)(state_);
         exec::align_turns();
     }
 

@@ -61,7 +61,7 @@ DCUDA_DEVICE unsigned post_payload(const lead_warp& warp, rank_state& state, con
 }
 DCUDA_DEVICE void store_posted_payload(const rank_state& state, const posted_put& put, const send_request& request) {
     store_payload(state, put.queue, put.position, request.source, static_cast<std::uint32_t>(request.bytes),
-                  exec::thread_index(), exec::block_threads());
+                  state.group().thread(), state.group().threads());
 }
 
 // --- Targets -------------------------------------------------------------------------------------------------------
@@ -242,7 +242,8 @@ private:
                                        const message_content& content, std::size_t bytes) {
         return to.is_remote == 0 && bytes >= to.small && bytes != 0 && !content.is_in_place() &&
                !has_undelivered(own.connections[to.connection]) &&
-               exec::choose_copy(state.staging, content.target, content.source, bytes) == exec::copy_way::threads;
+               exec::choose_copy(state.group(), state.staging, content.target, content.source, bytes) ==
+                   exec::copy_way::threads;
     }
     DCUDA_DEVICE unsigned post_direct(const full_warp& warp, rank_state& state, const message_content& content) const {
         if (warp.leads()) begin_direct_put(state, state.own.of(warp), target_);
@@ -286,8 +287,8 @@ DCUDA_COLD unsigned choose_route(lead_warp warp, shared_state shared, const send
     const bool in_place = place.target == request.source && request.bytes != 0;
     const std::uint32_t packets = in_place ? 0 : packets_for(static_cast<std::uint32_t>(request.bytes));
     const auto by_message = [&] {
-        return packets > 32 && exec::block_threads() > 32 ? post_payload(warp, state, path)
-                                                          : static_cast<unsigned>(route::packets);
+        return packets > 32 && state.group().threads() > 32 ? post_payload(warp, state, path)
+                                                            : static_cast<unsigned>(route::packets);
     };
     if (request.notifies && !in_place && (request.bytes == 0 || request.bytes < to.small) &&
         find_room(warp, state, path, packets))
@@ -298,7 +299,8 @@ DCUDA_COLD unsigned choose_route(lead_warp warp, shared_state shared, const send
         if (!await_delivery(warp, state, to.connection, request.where())) return static_cast<unsigned>(route::ended);
     }
     if (request.notifies && in_place && find_room(warp, state, path, 0)) return by_message();
-    const exec::copy_way way = exec::choose_copy(state.staging, place.target, request.source, request.bytes);
+    const exec::copy_way way =
+        exec::choose_copy(state.group(), state.staging, place.target, request.source, request.bytes);
     if (warp.leads()) {
         own.doing.is_direct = 1;
         // ORDER bulk-then-words
@@ -348,11 +350,11 @@ DCUDA_COLD void notify_target(lead_warp warp, shared_state shared, std::uint32_t
 
 // Stores a put directly, and notifies. All threads of the rank.
 DCUDA_DEVICE void copy_and_notify(rank_state& state, const posted_put& put, route way, const send_request& request) {
-    exec::copy(state.staging, way == route::direct ? exec::copy_way::threads : exec::copy_way::engine, put.target,
-               static_cast<const std::byte*>(request.source), request.bytes);
+    exec::copy(state.group(), state.staging, way == route::direct ? exec::copy_way::threads : exec::copy_way::engine,
+               put.target, static_cast<const std::byte*>(request.source), request.bytes);
     if (!request.notifies) return;
     exec::decide(
-        state.decision, [](const lead_warp&) { return 0u; },
+        state.group(), state.decision, [](const lead_warp&) { return 0u; },
         [&](const lead_warp& warp, unsigned) { notify_target(warp, state, request.tag); });
 }
 DCUDA_COLD void store_and_notify(shared_state shared, const send_request request, unsigned turn) {
@@ -363,9 +365,9 @@ DCUDA_COLD void store_and_notify(shared_state shared, const send_request request
 // Whatever the fast path cannot do. All threads of the rank.
 DCUDA_COLD void send_slowly(shared_state shared, const send_request request) {
     rank_state& state = shared.get();
-    exec::prepare_copy(request.bytes);
+    exec::prepare_copy(state.group(), request.bytes);
     const unsigned decision = exec::decide(
-        state.decision, [&](const lead_warp& warp) { return choose_route(warp, state, request); },
+        state.group(), state.decision, [&](const lead_warp& warp) { return choose_route(warp, state, request); },
         [&](const lead_warp& warp, unsigned chosen) {
             const route way = route_of(chosen);
             if (way == route::packets || way == route::packets_by_block)
@@ -400,7 +402,7 @@ DCUDA_COLD void send_notified(shared_state shared, const send_request request) {
     rank_state& state = shared.get();
     fast_message message;
     const unsigned decision = exec::decide(
-        state.decision, [&](const lead_warp& warp) { return message.prepare(warp, state, request); },
+        state.group(), state.decision, [&](const lead_warp& warp) { return message.prepare(warp, state, request); },
         [&](const lead_warp& warp, unsigned chosen) { message.send(warp, state, request.source, chosen); });
     const route way = route_of(decision);
     if (way == route::packets) return;
@@ -455,8 +457,8 @@ DCUDA_COLD bool complete_puts(lead_warp warp, shared_state shared, std::uint32_t
 
 // Waits until all that this rank has put there is complete. All threads.
 DCUDA_DEVICE void flush(rank_state& state, window win) {
-    exec::sync_block(); // the stores of all threads are part of what the leader completes
-    const bool going = exec::decide(state.decision, [&](const lead_warp& warp) {
+    state.group().sync(); // the stores of all threads are part of what the leader completes
+    const bool going = exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
                            return exec::far(complete_puts)(warp, state, win.id) ? 1u : 0u;
                        }) != 0;
     if (!going) exec::exit_thread();

@@ -194,6 +194,9 @@ struct rank_state {
     posted_put puts[2];     // in turn, so that the next may be posted while a slow thread still reads this one
     posted_message messages[posted_batch];
     lead_only<endpoint> own;
+
+    // The threads that execute this rank's operations together.
+    DCUDA_DEVICE static constexpr exec::whole_block group() { return {}; }
 };
 
 // Leaves a put to all threads of the block, who read it after the block's next barrier. The result is what they find it

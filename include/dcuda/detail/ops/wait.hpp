@@ -105,7 +105,7 @@ DCUDA_DEVICE batch posted_batch_of(const warp_group& warp, const rank_state& sta
 // All full warps of the block place the batch, between two barriers of the block.
 DCUDA_COLD void place_posted_batch(shared_state shared) {
     rank_state& state = shared.get();
-    const unsigned index = exec::thread_index(), threads = exec::block_threads() / 32 * 32;
+    const unsigned index = state.group().thread(), threads = state.group().threads() / 32 * 32;
     if (index >= threads) return;
     const warp_group warp{index % 32, 32};
     place(warp, state, posted_batch_of(warp, state), index, threads);
@@ -163,7 +163,7 @@ DCUDA_COLD unsigned await_notifications(lead_warp warp, shared_state shared, std
         if (warp.leads()) count_as_new_wait(exec::lead_access::alone(), state);
     }
 #endif
-    const bool may_share = DCUDA_WARPS != 0 && exec::block_threads() >= 64;
+    const bool may_share = DCUDA_WARPS != 0 && state.group().threads() >= 64;
     std::uint32_t counter = known_counter(warp, state, tag), arrived = 0;
     bool enough =
         consume(warp, state, tag, expected, counter, arrived); // they came while we waited for others, or shared
@@ -378,8 +378,8 @@ DCUDA_COLD void finish_wait(shared_state shared, std::uint32_t tag, std::uint32_
 #if DCUDA_WARPS
         place_posted_batch(state);
 #endif
-        exec::sync_block();
-        result = exec::decide(state.decision, [&](const lead_warp& warp) {
+        state.group().sync();
+        result = exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
             return await_notifications(warp, state, tag, expected, true);
         });
     }
@@ -415,7 +415,7 @@ DCUDA_COLD void report_unconsumed(lead_warp warp, shared_state shared) {
 // All threads of the rank.
 DCUDA_DEVICE void wait_notifications(rank_state& state, int tag, int count) {
     const auto wanted = static_cast<std::uint32_t>(tag), expected = static_cast<std::uint32_t>(count);
-    const unsigned result = exec::decide(state.decision, [&](const lead_warp& warp) {
+    const unsigned result = exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
         if (exec::far(await_predicted)(warp, state, wanted, expected))
             return static_cast<unsigned>(wait_result::enough);
         return exec::far(await_notifications)(warp, state, wanted, expected, false);
@@ -426,7 +426,7 @@ DCUDA_DEVICE void wait_notifications(rank_state& state, int tag, int count) {
 
 // All threads of the rank, with the same result.
 DCUDA_DEVICE bool test_notifications(rank_state& state, int tag, int count) {
-    const unsigned result = exec::decide(state.decision, [&](const lead_warp& warp) {
+    const unsigned result = exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
         return exec::far(poll_once)(warp, state, static_cast<std::uint32_t>(tag), static_cast<std::uint32_t>(count));
     });
     if (static_cast<wait_result>(result) == wait_result::ended) exec::exit_thread();

@@ -82,13 +82,13 @@ DCUDA_COLD window create_window(shared_state shared, communicator comm, void* ba
     check_communicator(state, comm, operation::create_window);
     check_window_memory(state, base, bytes);
     const device_context& device = state.device;
-    exec::leader_then_sync([&](lone_thread) {
+    exec::leader_then_sync(state.group(), [&](lone_thread) {
         auto* const place = static_cast<std::byte*>(base);
         device.exports[state.device_rank] =
             window_entry{place, bytes | (kind == window_kind::direct ? window_is_direct : 0), place};
     });
     arrive_and_run(state, {operation::create_window, communicator::device}, [&] {
-        return exec::decide(state.decision, [&](const lead_warp& warp) {
+        return exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
                    std::uint32_t index = 0, entries = 0;
                    const bool going =
                        any(warp, warp.leads() && open_window(exec::lead_access::alone(), state, comm, index, entries));
@@ -112,7 +112,7 @@ DCUDA_COLD void free_window(shared_state shared, window win) {
     if ((win.id & window_is_of_host) != 0)
         report_and_leave(state, fault::host_window, operation::free_window, win.id, 0, 0, 0);
 #endif
-    exec::leader_then_sync([&](lone_thread leader) {
+    exec::leader_then_sync(state.group(), [&](lone_thread leader) {
         for (std::uint64_t& key : state.own.of(leader).target_keys)
             if (key >> 32 == win.id) key = 0;
     });
@@ -122,7 +122,7 @@ DCUDA_COLD void free_window(shared_state shared, window win) {
 #endif
         cross_barrier(state, where.index());
     arrive_and_run(state, where, [&] {
-        exec::leader_then_sync([&](lone_thread) { state.device.windows[(win.id & 0xffff) - 1].id = 0; });
+        exec::leader_then_sync(state.group(), [&](lone_thread) { state.device.windows[(win.id & 0xffff) - 1].id = 0; });
         return true;
     });
 }
@@ -135,7 +135,7 @@ template <class Fields>
 DCUDA_COLD void send_time(shared_state shared, operation kind) {
     rank_state& state = shared.get();
     arrive_and_run(state, {kind, device}, [&] {
-        exec::leader_then_sync([&](lone_thread leader) {
+        exec::leader_then_sync(state.group(), [&](lone_thread leader) {
             send_command(leader, state,
                          make_command(state.device_rank, Fields{DCUDA_BACKEND_CPU ? clock_ns() : std::uint64_t{0}}));
         });

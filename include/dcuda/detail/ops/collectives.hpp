@@ -185,24 +185,25 @@ DCUDA_COLD bool device_round(lone_thread leader, shared_state shared, std::uint3
     endpoint& own = state.own.of(leader);
     exec::complete_copies(state.staging);
     const std::uint32_t epoch = own.epoch[meeting] + 1;
-    const barrier_words words = words_of_device(state, meeting, epoch);
-    const auto [row, place, members] = state.row;
-    const std::uint32_t rows = words.shape.rows, row_size = words.shape.row_size;
     const std::uint32_t fill = next_fill(own, meeting, epoch);
     auto& seen = own.unread_seen[meeting][epoch % 2];
     std::uint32_t unread = 0;
-    arrive(state, own, scope::device, words.row(row));
-    if (!await_arrivals<order_tag::barrier_observe>(leader, state, scope::device, meeting, words.row(row),
-                                                    fill * members, seen[0], unread))
+    std::uint64_t* const row = words_of_device(state, meeting, epoch).row(state.row.row);
+    arrive(state, own, scope::device, row);
+    if (!await_arrivals<order_tag::barrier_observe>(leader, state, scope::device, meeting, row,
+                                                    fill * state.row.members, seen[0], unread))
         return true;
-    if (rows > 1) {
+    if (state.device.barriers.rows > 1) {
+        // PERF: asked for again instead of kept: a register less in every kernel.
+        const barrier_words words = words_of_device(state, meeting, epoch);
+        const auto [index, place, members] = state.row;
         const std::uint64_t arrival = barrier_word(1, unread);
         add_release<order_tag::barrier_arrive>(scope::device, words.column(place), arrival);
         // A short last row speaks also in the columns where it has no rank.
-        for (std::uint32_t other = place + members; other < row_size; other += members)
+        for (std::uint32_t other = place + members; other < words.shape.row_size; other += members)
             add_release<order_tag::barrier_arrive>(scope::device, words.column(other), arrival);
         if (!await_arrivals<order_tag::barrier_observe>(leader, state, scope::device, meeting, words.column(place),
-                                                        fill * rows, seen[1], unread))
+                                                        fill * words.shape.rows, seen[1], unread))
             return true;
     }
     end_epoch(own, meeting, epoch);
@@ -269,33 +270,33 @@ DCUDA_COLD bool world_round(lead_warp warp, shared_state shared, std::uint32_t m
     rank_state& state = shared.get();
     endpoint& own = state.own.of(warp);
     const std::uint32_t epoch = own.epoch[meeting] + 1;
-    const barrier_words words = words_of_device(state, meeting, epoch);
-    const std::uint32_t rows = words.shape.rows;
-    const auto [row, place, members] = state.row;
     const std::uint32_t fill = next_fill(own, meeting, epoch);
     auto& seen = own.unread_seen[meeting][epoch % 2];
+    const auto words = [&] { return words_of_device(state, meeting, epoch); }; // PERF: not kept, as above
     std::uint32_t unread = 0;
     bool going = true;
     sync(warp);
     if (warp.leads()) {
         const lone_thread leader = exec::lead_access::alone();
         exec::complete_copies(state.staging);
-        arrive(state, own, scope::system, words.row(row));
-        if (place == 0) {
-            going = await_arrivals<order_tag::barrier_observe>(leader, state, scope::device, meeting, words.row(row),
-                                                               fill * members, seen[0], unread);
+        std::uint64_t* const row = words().row(state.row.row);
+        arrive(state, own, scope::system, row);
+        if (state.row.place == 0) {
+            going = await_arrivals<order_tag::barrier_observe>(leader, state, scope::device, meeting, row,
+                                                               fill * state.row.members, seen[0], unread);
+            const std::uint32_t rows = state.device.barriers.rows;
             if (going && rows > 1)
-                add_release<order_tag::barrier_arrive>(scope::device, words.root(), barrier_word(1, unread));
+                add_release<order_tag::barrier_arrive>(scope::device, words().root(), barrier_word(1, unread));
             if (going && rows > 1 && state.device_rank == 0)
-                going = await_arrivals<order_tag::barrier_observe>(leader, state, scope::device, meeting, words.root(),
-                                                                   fill * rows, seen[2], unread);
+                going = await_arrivals<order_tag::barrier_observe>(leader, state, scope::device, meeting,
+                                                                   words().root(), fill * rows, seen[2], unread);
         }
     }
     if (state.device_rank == 0) announce_device(warp, state, meeting, epoch, going, unread);
     bool more = false;
     if (warp.leads()) {
         more = !going || !await_arrivals<order_tag::device_observe>(exec::lead_access::alone(), state, scope::system,
-                                                                    meeting, words.release(row),
+                                                                    meeting, words().release(state.row.row),
                                                                     fill * state.device.process_count, seen[1], unread);
         more = more || unread != 0;
         end_epoch(own, meeting, epoch);
@@ -307,9 +308,10 @@ DCUDA_COLD bool world_round(lead_warp warp, shared_state shared, std::uint32_t m
 // One round of a barrier. Whether there is more to do: messages to take, or the end of the run.
 DCUDA_COLD bool barrier_round(lead_warp warp, shared_state shared, std::uint32_t meeting) {
     rank_state& state = shared.get();
-    // PERF: with one process there is nothing to look up.
+    // PERF: with one process there is nothing to look up; and the other function's registers need not be every
+    // kernel's.
     if (state.device.process_count > 1 && state.device.record_of(collective::at(meeting).comm).processes > 1)
-        return world_round(warp, state, meeting);
+        return exec::far(world_round)(warp, state, meeting);
     sync(warp);
     return any(warp, warp.leads() && device_round(exec::lead_access::alone(), state, meeting));
 }
@@ -356,7 +358,7 @@ DCUDA_COLD void start_rank(lone_thread leader, rank_state& state, context from_h
     state.profiled = from_host.profiled;
 
     endpoint& own = state.own.of(leader);
-    for (std::uint64_t& key : own.target_keys) key = 0;
+    for (target_entry& target : own.targets) target.key = no_target;
     for (std::uint32_t& key : own.connection_keys) key = no_rank;
     for (unsigned place = 0; place < cached_tags; ++place) {
         own.tag_keys[place] = place < state.device.tags ? place : no_tag_key;

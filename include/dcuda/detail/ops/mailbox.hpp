@@ -100,7 +100,7 @@ DCUDA_COLD unsigned load_tag(Group group, shared_state shared, std::uint32_t tag
 template <class Group>
 DCUDA_DEVICE tag_entry& find_tag(const Group& group, rank_state& state, std::uint32_t tag) {
     endpoint& own = state.own.of(group);
-    unsigned place = find_by_hint(group, own.tag_keys, own.tag_hints, tag);
+    unsigned place = find_near_tag(group, own, tag);
     if (place == cached_tags) place = load_tag(group, state, tag);
     return own.tags[place];
 }

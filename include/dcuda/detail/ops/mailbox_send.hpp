@@ -30,8 +30,8 @@ DCUDA_DEVICE void read_credit(const lead_warp& warp, connection& to) {
 
 DCUDA_DEVICE bool has_room(const rank_state& state, const connection& to, std::uint32_t packets) {
     const queue_shape rings = state.device.queues;
-    return to.queue != nullptr && to.sent.messages - to.freed.messages < rings.headers &&
-           to.sent.packets + packets - to.freed.packets <= rings.packets;
+    return (to.queue != nullptr) & (to.sent.messages - to.freed.messages < rings.headers) &
+           (to.sent.packets + packets - to.freed.packets <= rings.packets);
 }
 
 // The same after another load of the credit, if that is needed.
@@ -54,7 +54,7 @@ DCUDA_DEVICE std::uint32_t claim_queue(const device_context& device, mailbox_sta
 // Gives up a connection for another: what the rank's table must know of it. One thread.
 DCUDA_DEVICE void forget_connection(endpoint& own, connection_record* records, unsigned place) {
     for (unsigned i = 0; i < cached_targets; ++i)
-        if (own.targets[i].connection == place) own.target_keys[i] = 0;
+        if (own.targets[i].connection == place) own.targets[i].key = no_target;
     const connection& before = own.connections[place];
     if (own.connection_keys[place] == no_rank || before.record == connections_per_rank) return;
     records[before.record].sent = before.sent;
@@ -133,7 +133,8 @@ DCUDA_COLD unsigned load_connection(lead_warp warp, shared_state shared, std::ui
 
 // The place of the connection to a rank.
 DCUDA_DEVICE unsigned find_connection(const lead_warp& warp, rank_state& state, std::uint32_t world_rank) {
-    const unsigned place = find_key(warp, state.own.of(warp).connection_keys, world_rank);
+    const auto key_of = [&](unsigned entry) { return state.own.of(warp).connection_keys[entry]; };
+    const unsigned place = find_key<cached_connections>(warp, world_rank, key_of);
     return place != cached_connections ? place : load_connection(warp, state, world_rank);
 }
 
@@ -148,7 +149,7 @@ struct message_content {
     std::uint32_t tag;
     std::uint32_t flags; // of the header
     // The source lies where it goes: nothing has to be copied.
-    DCUDA_DEVICE bool is_in_place() const { return target == source && bytes != 0; }
+    DCUDA_DEVICE bool is_in_place() const { return (target == source) & (bytes != 0); }
     // Payload that travels.
     DCUDA_DEVICE std::uint32_t payload_bytes() const { return is_in_place() ? 0 : bytes; }
 };
@@ -173,12 +174,12 @@ struct outgoing_message {
     queue_position sent, after; // the queue's position, this one's and the next
     bool must_release;
 
+    // `to`: the connection, which is at that place.
     DCUDA_DEVICE void prepare(const rank_state& state, const endpoint& own, unsigned connection_place,
-                              const message_content& content) {
-        const connection& to = own.connections[connection_place];
-        const bool in_place = content.is_in_place();
+                              const connection& to, const message_content& content) {
+        const bool in_place = content.is_in_place(), unreleased = to.unreleased != 0;
         const std::uint32_t bytes = content.payload_bytes();
-        const bool releases = to.unreleased != 0 || to.flushes != own.flushes || in_place;
+        const bool releases = unreleased | (to.flushes != own.flushes) | in_place;
         const auto home = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(content.home));
         place = connection_place;
         slot = to.queue + state.device.queues.header(to.sent.messages);
@@ -187,7 +188,7 @@ struct outgoing_message {
                    content.tag << 16 | bytes}};
         sent = to.sent;
         after = {sent.messages + 1, sent.packets + packets_for(bytes)};
-        must_release = (to.unreleased != 0 && (own.unreleased & bit_of(to.reach)) != 0) || in_place;
+        must_release = (unreleased & ((own.unreleased & bit_of(to.reach)) != 0)) | in_place;
     }
 
     // The header leaves, and the message is counted. The leader.
@@ -213,7 +214,7 @@ DCUDA_DEVICE void send_header(const lead_warp& warp, rank_state& state, unsigned
     endpoint& own = state.own.of(warp);
     outgoing_message message;
     sync(warp);
-    message.prepare(state, own, place, content);
+    message.prepare(state, own, place, own.connections[place], content);
     sync(warp);
     if (warp.leads()) message.send_header(state, own);
     sync(warp);

@@ -122,7 +122,7 @@ DCUDA_COLD unsigned load_target(lead_warp warp, shared_state shared, const send_
     const std::uint32_t world_rank = state.device.communicators[comm].world_rank_of(request.rank);
     const unsigned to = find_connection(warp, state, world_rank);
     const connection& path = own.connections[to];
-    unsigned place = find_key(warp, own.target_keys, key);
+    unsigned place = find_key<cached_targets>(warp, key, [&](unsigned entry) { return own.targets[entry].key; });
     if (place == cached_targets) place = own.next_target;
     sync(warp);
     if (warp.leads()) {
@@ -131,8 +131,7 @@ DCUDA_COLD unsigned load_target(lead_warp warp, shared_state shared, const send_
         const std::uint64_t largest = bytes < state.device.small_put_bytes ? bytes : state.device.small_put_bytes;
         const std::uint32_t small =
             path.queue != nullptr && !entry.is_direct() ? static_cast<std::uint32_t>(largest) + 1 : 0;
-        own.targets[place] = {entry.base, bytes, entry.home, small, world_rank, to, is_remote(path) ? 1u : 0u, {}};
-        own.target_keys[place] = key;
+        own.targets[place] = {key, entry.base, bytes, entry.home, small, to, world_rank, is_remote(path) ? 1u : 0u};
         if (place == own.next_target) own.next_target = (place + 1) % cached_targets;
     }
     sync(warp);
@@ -179,25 +178,30 @@ public:
         if (lead.count != 32) return slow;
         const full_warp warp(lead);
         endpoint& own = state.own.of(warp);
-        target_ = find_by_hint(warp, own.target_keys, own.target_hints, target_key(request.window, request.rank));
+        target_entry to;
+        target_ = find_near_target(warp, own, target_key(request.window, request.rank), to);
         if (target_ == cached_targets) return slow;
-        const target_entry& to = own.targets[target_];
+        // PERF: what decides is loaded at once, and there is one branch: a load that waits for a branch costs 30
+        // cycles.
+        const connection path = own.connections[to.connection];
         const message_content content{to.base + request.offset,
                                       to.home + request.offset,
                                       static_cast<const std::byte*>(request.source),
                                       static_cast<std::uint32_t>(request.bytes),
                                       request.tag,
                                       0};
-        const connection& path = own.connections[to.connection];
+        message_.prepare(state, own, to.connection, path, content);
         const std::uint32_t packets = packets_for(content.payload_bytes());
-        if (!is_allowed(state, to, request)) return slow;
         // Of what is in place nothing travels, however large it is; but nothing may be under way there.
-        const bool fits = content.is_in_place()
-                              ? (to.small != 0) & (request.bytes >> 32 == 0) & (path.sent.packets == path.placed)
-                              : request.bytes < to.small;
-        if (!fits || !has_room(state, path, packets) || is_unaligned(content.source, content.payload_bytes()))
-            return can_store(state, own, to, content, request.bytes) ? post_direct(warp, state, content) : slow;
-        message_.prepare(state, own, to.connection, content);
+        const bool in_place = content.is_in_place(), allowed = is_allowed(state, to, request);
+        const bool fits =
+            (in_place & (to.small != 0) & (request.bytes >> 32 == 0) & (path.sent.packets == path.placed)) |
+            (!in_place & (request.bytes < to.small));
+        const bool leaves =
+            fits & has_room(state, path, packets) & !is_unaligned(content.source, content.payload_bytes());
+        if (!(allowed & leaves))
+            return allowed && can_store(state, own, to, content, request.bytes) ? post_direct(warp, state, content)
+                                                                                : slow;
         if (packets > 32) return post_payload(warp, state, path);
         number_ = warp.index < packets ? warp.index : no_packet;
         packets_ = path.queue + state.device.queues.packet(path.sent.packets + warp.index);
@@ -228,10 +232,17 @@ public:
                 own.doing.target = target_;
             }
         }
-        // Not while payload of a message is missing, which may be one to this rank itself.
-        if (route_of(decision) != route::packets_by_block) answer_requests(warp, state, requests_);
 #else
         (void)lead, (void)state, (void)source, (void)decision;
+#endif
+    }
+
+    // What load_requests() has returned, for the threads of the lead warp.
+    DCUDA_DEVICE std::uint32_t requests() const {
+#if DCUDA_WARPS
+        return requests_;
+#else
+        return 0;
 #endif
     }
 
@@ -269,9 +280,9 @@ private:
 DCUDA_COLD unsigned choose_route(lead_warp warp, shared_state shared, const send_request request) {
     rank_state& state = shared.get();
     endpoint& own = state.own.of(warp);
-    unsigned target = find_by_hint(warp, own.target_keys, own.target_hints, target_key(request.window, request.rank));
-    if (target == cached_targets || !is_allowed(state, own.targets[target], request))
-        target = load_target(warp, state, request);
+    target_entry found;
+    unsigned target = find_near_target(warp, own, target_key(request.window, request.rank), found);
+    if (target == cached_targets || !is_allowed(state, found, request)) target = load_target(warp, state, request);
     if (target == cached_targets) return static_cast<unsigned>(route::ended);
     sync(warp);
     if (warp.leads()) {
@@ -348,6 +359,16 @@ DCUDA_COLD void notify_target(lead_warp warp, shared_state shared, std::uint32_t
     if (DCUDA_BACKEND_CPU) ring_doorbell(&to.status->doorbell);
 }
 
+// answer_requests() at the end of an operation. All threads of the rank.
+DCUDA_DEVICE void answer(rank_state& state, std::uint32_t requests) {
+#if DCUDA_WARPS
+    const unsigned thread = state.group().thread();
+    if (thread < 32) answer_requests(exec::lead_access::warp(thread, state.group().threads()), state, requests);
+#else
+    (void)state, (void)requests;
+#endif
+}
+
 // Stores a put directly, and notifies. All threads of the rank.
 DCUDA_DEVICE void copy_and_notify(rank_state& state, const posted_put& put, route way, const send_request& request) {
     exec::copy(state.group(), state.staging, way == route::direct ? exec::copy_way::threads : exec::copy_way::engine,
@@ -360,6 +381,7 @@ DCUDA_DEVICE void copy_and_notify(rank_state& state, const posted_put& put, rout
 DCUDA_COLD void store_and_notify(shared_state shared, const send_request request, unsigned turn) {
     rank_state& state = shared.get();
     copy_and_notify(state, posted(state, turn), route::direct, request);
+    answer(state, load_requests(state));
 }
 
 // Whatever the fast path cannot do. All threads of the rank.
@@ -404,10 +426,11 @@ DCUDA_COLD void send_notified(shared_state shared, const send_request request) {
     const unsigned decision = exec::decide(
         state.group(), state.decision, [&](const lead_warp& warp) { return message.prepare(warp, state, request); },
         [&](const lead_warp& warp, unsigned chosen) { message.send(warp, state, request.source, chosen); });
+    // PERF: what is called by exec::far comes last, so that nothing must be kept for after it.
     const route way = route_of(decision);
-    if (way == route::packets) return;
     if (way == route::slow) return exec::far(send_slowly)(state, request);
     if (way == route::direct) return exec::far(store_and_notify)(state, request, decision / post_turn);
+    if (way == route::packets) return answer(state, message.requests());
     store_posted_payload(state, posted(state, decision / post_turn), request);
 }
 

@@ -17,16 +17,16 @@ inline constexpr unsigned cached_tags = 16;
 inline constexpr unsigned near_processes = 8;
 inline constexpr unsigned cache_hints = 32;
 
-// Where puts to one rank through one window go, kept near because the tables are far away.
+// Where puts to one rank through one window go, kept near because the tables are far away. PERF: loaded as a whole.
 struct alignas(16) target_entry {
-    std::byte* base; // of the target's window, as mapped here
+    std::uint64_t key; // what it is looked for by, or no_target
+    std::byte* base;   // of the target's window, as mapped here
     std::uint64_t bytes;
     std::byte* home;          // the base as the target addresses it
     std::uint32_t small;      // notified puts of fewer bytes are messages, and fit into the window; 0: none is
-    std::uint32_t world_rank; // of the target
     std::uint32_t connection; // its place among the connections that are near
+    std::uint32_t world_rank; // of the target
     std::uint32_t is_remote;  // 1: the target is reached over the network
-    std::uint32_t unused[2];
 };
 // What a target is looked for by: the window's id, or this in place of one for notifications alone, and the rank in the
 // communicator.
@@ -34,6 +34,7 @@ inline constexpr std::uint32_t notify_key = 0xffff'fff0, notify_unknown = UINT32
 DCUDA_DEVICE std::uint64_t target_key(std::uint32_t window, std::uint32_t rank) {
     return static_cast<std::uint64_t>(window) << 32 | rank;
 }
+inline constexpr std::uint64_t no_target = 0xffff'ffff'ffff; // no window has such an id
 DCUDA_DEVICE std::uint32_t notify_window(communicator comm) { return notify_key + static_cast<std::uint32_t>(comm); }
 
 // What this rank and one target have with each other.
@@ -106,9 +107,8 @@ struct current_operation {
 // The books of a rank, kept by its lead warp: see lead_warp.hpp. Words of them that one thread alone reads or writes
 // are the leader's.
 struct endpoint {
-    // Targets, connections and tags used lately. A key for each entry; `next` is the entry that is given up next; a
+    // Targets, connections and tags used lately. Each entry has a key; `next` is the entry that is given up next; a
     // hint says where the last key with this hash was found.
-    std::uint64_t target_keys[cached_targets];
     std::uint32_t connection_keys[cached_connections]; // world ranks
     std::uint32_t tag_keys[cached_tags];
     std::uint8_t target_hints[cache_hints], tag_hints[cache_hints];
@@ -225,37 +225,55 @@ DCUDA_DEVICE rank_location locate(const rank_state& state, std::uint32_t world_r
     return {world_rank / state.device.ranks_per_device, world_rank % state.device.ranks_per_device};
 }
 
-// The entry with this key, or `Size`. All threads of the group.
-template <class Group, class Key, unsigned Size>
-DCUDA_DEVICE unsigned find_key(const Group& group, const Key (&keys)[Size], Key key) {
+// Which of `Size` entries has this key, or `Size`; key_of(entry) is an entry's key. All threads of the group.
+template <unsigned Size, class Group, class Key, class KeyOf>
+DCUDA_DEVICE unsigned find_key(const Group& group, Key key, const KeyOf& key_of) {
     static_assert(Size <= 32);
     for (unsigned first = 0; first < Size; first += group.count) {
         const unsigned entry = first + group.index;
-        const unsigned hits = vote(group, entry < Size && keys[entry] == key);
+        const unsigned hits = vote(group, entry < Size && key_of(entry) == key);
         if (hits != 0) return first + lowest(hits);
     }
     return Size;
 }
 
-// The same, where an entry is likely to be found where the hint for its hash says. PERF: one load instead of a vote;
-// and the compiler works the hash out once for a key that stays the same.
+// Which of the hints belongs to a key. PERF: the compiler works it out once for a key that stays the same.
 template <class Key>
 DCUDA_DEVICE std::uint32_t hint_of(Key key) {
     return (static_cast<std::uint32_t>(key) * 0x9E3779B1u ^
             static_cast<std::uint32_t>(key >> 16 >> 16) * 0x85EBCA6Bu) >>
            27;
 }
-template <class Group, class Key, unsigned Size>
-DCUDA_DEVICE unsigned find_by_hint(const Group& group, const Key (&keys)[Size], std::uint8_t (&hints)[cache_hints],
-                                   Key key) {
-    std::uint8_t& hint = hints[hint_of(key)];
-    const unsigned likely = hint;
-    if (keys[likely] == key) return likely;
-    const unsigned place = find_key(group, keys, key);
+
+// find_key() for a key that is not where its hint says; the hint says it now.
+template <unsigned Size, class Group, class Key, class KeyOf>
+DCUDA_DEVICE unsigned correct_hint(const Group& group, std::uint8_t (&hints)[cache_hints], Key key,
+                                   const KeyOf& key_of) {
+    const unsigned place = find_key<Size>(group, key, key_of);
     // Before and after: all threads find the same hint, or they would go different ways.
     sync(group);
-    if (place != Size && group.leads()) hint = static_cast<std::uint8_t>(place);
+    if (place != Size && group.leads()) hints[hint_of(key)] = static_cast<std::uint8_t>(place);
     sync(group);
+    return place;
+}
+
+// The tag's entry, or cached_tags. All threads of the group. PERF: a hint is one load instead of a vote.
+template <class Group>
+DCUDA_DEVICE unsigned find_near_tag(const Group& group, endpoint& own, std::uint32_t tag) {
+    const unsigned likely = own.tag_hints[hint_of(tag)];
+    if (own.tag_keys[likely] == tag) return likely;
+    return correct_hint<cached_tags>(group, own.tag_hints, tag, [&](unsigned entry) { return own.tag_keys[entry]; });
+}
+
+// The target's entry, or cached_targets; `found`: what it holds. All threads of the group.
+template <class Group>
+DCUDA_DEVICE unsigned find_near_target(const Group& group, endpoint& own, std::uint64_t key, target_entry& found) {
+    unsigned place = own.target_hints[hint_of(key)];
+    found = own.targets[place];
+    if (found.key == key) return place;
+    place = correct_hint<cached_targets>(group, own.target_hints, key,
+                                         [&](unsigned entry) { return own.targets[entry].key; });
+    if (place != cached_targets) found = own.targets[place];
     return place;
 }
 
@@ -317,7 +335,7 @@ DCUDA_DEVICE void count_as_new_wait(lone_thread leader, rank_state& state) {
 // Who has sent the last notification with this tag, as wait_record::source. The leader.
 DCUDA_DEVICE std::uint32_t last_source(lone_thread leader, rank_state& state, std::uint32_t tag) {
     const endpoint& own = state.own.of(leader);
-    const unsigned place = find_key(leader, own.tag_keys, tag);
+    const unsigned place = find_key<cached_tags>(leader, tag, [&](unsigned entry) { return own.tag_keys[entry]; });
     if (place == cached_tags) return unknown_source;
     const tag_entry& entry = own.tags[place];
     const std::uint32_t queue = entry.origin - 1u;
@@ -430,24 +448,19 @@ DCUDA_COLD bool keep_waiting_for_host(lone_thread leader, shared_state shared, s
 
 // --- Commands and faults -------------------------------------------------------------------------------------------
 
-// Takes the next places in the device's ring of commands; waits until they are free. False if the run ended meanwhile.
-// The leader.
+// Waits until the host has taken what the places from `first` to `end` of the device's ring of commands held before.
+// False if the run ended meanwhile. The leader.
 //
-// Tickets have 64 bits, so that what a rank has last seen of the ring's head stays comparable however long ago that
-// was. The head that the host writes has 32: it is less than 2^32 behind any ticket.
-DCUDA_DEVICE bool take_tickets(lone_thread leader, rank_state& state, std::uint32_t count, std::uint32_t& ticket) {
-    const command_ring& ring = state.device.ring;
+// ORDER slot-reuse: the host has read what the slot held before it counts the slot as free (slot_free); the load
+// acquires that, so the new command cannot overtake the host's reading of the old one.
+DCUDA_COLD bool await_ring_space(lone_thread leader, shared_state shared, std::uint64_t first, std::uint64_t end) {
+    rank_state& state = shared.get();
     std::uint64_t& ring_head = state.own.of(leader).ring_head;
-    const std::uint64_t first = fetch_add_relaxed(ring.tail, std::uint64_t{count}), end = first + count;
-    ticket = static_cast<std::uint32_t>(first);
-    if (end - ring_head <= ring_capacity) return true;
-    // ORDER slot-reuse: the host has read what the slot held before it counts the slot as free (slot_free); the load
-    // acquires that, so the new command cannot overtake the host's reading of the old one.
     if (is_profiled(state)) begin_blocked(leader, state);
     const bool there = wait_for_word<order_tag::slot_reuse>(
-        leader, state, scope::system, ring.head,
+        leader, state, scope::system, state.device.ring.head,
         [&](std::uint32_t head) {
-            ring_head = first - static_cast<std::uint32_t>(ticket - head);
+            ring_head = first - static_cast<std::uint32_t>(static_cast<std::uint32_t>(first) - head);
             return end - ring_head <= ring_capacity;
         },
         waiting::ring_space, operation::none, 0,
@@ -456,6 +469,18 @@ DCUDA_DEVICE bool take_tickets(lone_thread leader, rank_state& state, std::uint3
         });
     if (is_profiled(state)) end_blocked(leader, state, waiting::ring_space);
     return there;
+}
+
+// Takes the next places in the device's ring of commands; waits until they are free. False if the run ended meanwhile.
+// The leader.
+//
+// Tickets have 64 bits, so that what a rank has last seen of the ring's head stays comparable however long ago that
+// was. The head that the host writes has 32: it is less than 2^32 behind any ticket.
+DCUDA_DEVICE bool take_tickets(lone_thread leader, rank_state& state, std::uint32_t count, std::uint32_t& ticket) {
+    const std::uint64_t first = fetch_add_relaxed(state.device.ring.tail, std::uint64_t{count}), end = first + count;
+    ticket = static_cast<std::uint32_t>(first);
+    return end - state.own.of(leader).ring_head <= ring_capacity ||
+           exec::far(await_ring_space)(leader, state, first, end);
 }
 
 DCUDA_DEVICE packet* ring_slot(const rank_state& state, std::uint32_t ticket) {

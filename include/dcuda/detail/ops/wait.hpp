@@ -216,8 +216,8 @@ DCUDA_COLD unsigned poll_once(lead_warp warp, shared_state shared, std::uint32_t
 
 #if DCUDA_WARPS
 
-inline constexpr unsigned predicted_rows = 3;   // of packets that a thread looks at in a predicted wait
-inline constexpr unsigned predicted_polls = 64; // about 30 us
+inline constexpr unsigned most_predicted_rows = 3; // of packets that a thread looks at in a predicted wait
+inline constexpr unsigned predicted_polls = 64;    // about 30 us
 
 // What a predicted wait expects, and what else may come.
 struct prediction {
@@ -314,20 +314,27 @@ DCUDA_COLD bool await_counter(lead_warp warp, shared_state shared, std::uint32_t
 
 // The predicted wait: one notification is missing, and it comes soon, as a message like the last one with this tag:
 // from the same source, and with at most as much payload. Each thread of the lead warp looks at the header and, at the
-// same time, at its own packets of payload. False: it was not so, and nothing has happened. The lead warp.
+// same time, at its own packets of payload, at most `Rows` of them. False: it was not so, and nothing has happened. The
+// lead warp.
+//
+// PERF: few rows need few registers, so a kernel can call that function directly. By exec::far, some 25 registers would
+// be loaded again after the message has come.
+template <unsigned Rows>
 DCUDA_COLD bool await_predicted(lead_warp lead, shared_state shared, std::uint32_t tag, std::uint32_t count) {
     rank_state& state = shared.get();
     if (lead.count != 32) return false;
     const full_warp warp(lead);
     endpoint& own = state.own.of(warp);
-    const unsigned place = find_by_hint(warp, own.tag_keys, own.tag_hints, tag);
+    const unsigned place = find_near_tag(warp, own, tag);
     if (place == cached_tags) return false;
     if (own.queues == 0) return await_counter(warp, state, tag, place, count);
     tag_entry& entry = own.tags[place];
     const tag_record record = entry.record;
     const std::uint32_t number = entry.queue, packets = entry.packets;
-    if (record.counter - record.consumed + 1 != count || number >= own.queues || packets > 32 * predicted_rows)
+    if (record.counter - record.consumed + 1 != count || number >= own.queues || packets > 32 * most_predicted_rows)
         return false;
+    if constexpr (Rows != most_predicted_rows)
+        if (packets > 32 * Rows) return exec::far(await_predicted<most_predicted_rows>)(lead, shared, tag, count);
     inbound_queue& queue = own.inbound[number];
     const queue_shape rings = state.device.queues;
     const packet* const slots = queue_at(state, number);
@@ -349,9 +356,8 @@ DCUDA_COLD bool await_predicted(lead_warp lead, shared_state shared, std::uint32
         expected.value = own.queues;
     }
     std::uint32_t bytes = 0;
-    const bool taken = packets == 0    ? take_predicted<0>(warp, state, expected, bytes)
-                       : packets <= 32 ? take_predicted<1>(warp, state, expected, bytes)
-                                       : take_predicted<predicted_rows>(warp, state, expected, bytes);
+    const bool taken = Rows == 1 && packets == 0 ? take_predicted<0>(warp, state, expected, bytes)
+                                                 : take_predicted<Rows>(warp, state, expected, bytes);
     if (!taken) return false;
     sync(warp); // all have read the books that now change
     if (warp.leads()) {
@@ -367,7 +373,10 @@ DCUDA_COLD bool await_predicted(lead_warp lead, shared_state shared, std::uint32
 
 #else
 
-inline bool await_predicted(lead_warp, shared_state, std::uint32_t, std::uint32_t) { return false; }
+template <unsigned>
+bool await_predicted(lead_warp, shared_state, std::uint32_t, std::uint32_t) {
+    return false;
+}
 
 #endif
 
@@ -416,8 +425,7 @@ DCUDA_COLD void report_unconsumed(lead_warp warp, shared_state shared) {
 DCUDA_DEVICE void wait_notifications(rank_state& state, int tag, int count) {
     const auto wanted = static_cast<std::uint32_t>(tag), expected = static_cast<std::uint32_t>(count);
     const unsigned result = exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
-        if (exec::far(await_predicted)(warp, state, wanted, expected))
-            return static_cast<unsigned>(wait_result::enough);
+        if (await_predicted<1>(warp, state, wanted, expected)) return static_cast<unsigned>(wait_result::enough);
         return exec::far(await_notifications)(warp, state, wanted, expected, false);
     });
     if (static_cast<wait_result>(result) != wait_result::enough)

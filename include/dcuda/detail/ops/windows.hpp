@@ -113,8 +113,8 @@ DCUDA_COLD void free_window(shared_state shared, window win) {
         report_and_leave(state, fault::host_window, operation::free_window, win.id, 0, 0, 0);
 #endif
     exec::leader_then_sync(state.group(), [&](lone_thread leader) {
-        for (std::uint64_t& key : state.own.of(leader).target_keys)
-            if (key >> 32 == win.id) key = 0;
+        for (target_entry& target : state.own.of(leader).targets)
+            if (target.key >> 32 == win.id) target.key = no_target;
     });
     const collective where{operation::free_window, static_cast<communicator>(slot.comm)};
 #if DCUDA_BACKEND_CPU

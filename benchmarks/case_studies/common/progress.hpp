@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// World rank 0 tells now and then how far a kernel is.
+// World rank 0 tells now and then how far a program is, from inside its kernel.
 #pragma once
 
 #if DCUDA_BACKEND_CUDA
@@ -8,6 +8,7 @@
 #include <chrono>
 #endif
 
+#include "common/run_series.hpp"
 #include "dcuda/device.hpp"
 
 namespace common {
@@ -24,33 +25,46 @@ DCUDA_DEVICE double seconds_now() {
 
 class progress {
 public:
-    // `what` is counted up to `total`, such as "stencil: iteration". 0 seconds between two lines: none.
-    DCUDA_DEVICE progress(dcuda::rank& self, const char* what, int total, double seconds)
-        : self_(self), what_(what), total_(total), seconds_(seconds),
-          reports_(seconds > 0.0 && self.id() == 0 && threadIdx.x == 0 && threadIdx.y == 0) {
-        if (reports_) last() = seconds_now();
+    // Of a run of so many steps, such as iterations: `step` is the word for one.
+    DCUDA_DEVICE progress(dcuda::rank& self, const char* program, const char* step, int steps, const run_series& runs)
+        : self_(self), program_(program), step_(step), steps_(steps), runs_(runs),
+          reports_(runs.report_seconds > 0.0 && self.id() == 0 && threadIdx.x == 0 && threadIdx.y == 0) {
+        if (!reports_) return;
+        const double now = seconds_now();
+        times().begin = now;
+        times().last_line = now - runs.seconds_since_line; // so that many short runs have lines, too
     }
 
     DCUDA_DEVICE void done(int count) {
-        if (!reports_ || count == total_) return;
+        if (!reports_ || (count == steps_ && runs_.current == runs_.count)) return;
         const double now = seconds_now();
-        if (now - last() < seconds_) return;
-        last() = now;
-        const auto percent = static_cast<int>(100LL * count / total_);
-        self_.log() << what_ << ' ' << count << " of " << total_ << " (" << percent << " %)";
+        if (now - times().last_line < runs_.report_seconds) return;
+        times().last_line = now;
+        const double left = runs_.seconds_left(now - times().begin, count, steps_);
+        const bool in_minutes = left > 120.0;
+        auto line = self_.log();
+        line << program_ << ": ";
+        if (runs_.count > 1) line << "run " << runs_.current << " of " << runs_.count << ", ";
+        line << step_ << ' ' << count << " of " << steps_ << " (" << static_cast<int>(100LL * count / steps_)
+             << " %), about " << 1 + static_cast<long long>(in_minutes ? left / 60.0 : left)
+             << (in_minutes ? " min left" : " s left");
     }
 
 private:
-    // When the last line came. PERF: takes no registers of all threads.
-    static DCUDA_DEVICE double& last() {
-        __shared__ double result;
+    struct moments {
+        double begin, last_line;
+    };
+    // PERF: takes no registers of all threads.
+    static DCUDA_DEVICE moments& times() {
+        __shared__ moments result;
         return result;
     }
 
     dcuda::rank& self_;
-    const char* what_;
-    int total_;
-    double seconds_;
+    const char* program_;
+    const char* step_;
+    int steps_;
+    run_series runs_;
     bool reports_;
 };
 

@@ -9,7 +9,70 @@ matplotlib.
 import argparse
 import json
 import sys
+from collections import Counter
 from pathlib import Path
+
+# Whose a bar or a curve is: its colour, the same in all pictures of all records. Bars stand in this order. None is red or
+# green, which many people cannot tell apart.
+COLORS = {
+    "dcuda": "#0072B2",
+    "plain": "#8C8C8C",  # CUDA alone
+    "plain-graph": "#4D4D4D",
+    "host": "#56B4E9",
+    "mpi": "#CC79A7",
+    "nccl": "#E69F00",
+    "nccl-graph": "#8F6200",
+    "nvshmem": "#5E3C99",
+    "another": "#D9D9D9",
+}
+OWNERS = list(COLORS)
+CUDA_ALONE = ("raw ", "copy engine", "grid.sync")  # how names of rivals begin that need no library
+# A model with options has its model's colour and a pattern.
+PATTERNS = {"--fused": "..", "--stores": "xx", "--message": "--", "--no-barrier": "oo"}
+ANOTHER_PATTERN = "++"
+EXCHANGES_PATTERN = "///"
+# Several curves of dCUDA in one picture have shades of its colour, in an order that the picture fixes; several of another
+# owner have its one colour.
+SHADES = (COLORS["dcuda"], "#08306B", "#74A9CF", "#3A4FC4", "#A6BDDB")
+MARKERS = "osD^v"
+RIVAL_MARKERS = "xP*X+"
+PATHS = ("same device", "all devices", "peer", "remote")
+WORK = ("copy", "newton")
+PARTS = ("work only", "exchange only", "both")
+
+
+def owner(name):
+    """Of a model with its options, or of a rival."""
+    words = name.lower().split()
+    if name.startswith(CUDA_ALONE):
+        return "plain"
+    if words[:1] == ["nccl"] and words[-1] == "graph":
+        return "nccl-graph"
+    return words[0] if words and words[0] in COLORS else "another"
+
+
+def order(name):
+    """Where the bar of this name stands among others, whatever else is in the record."""
+    return OWNERS.index(owner(name)), name
+
+
+def color(name):
+    return COLORS[owner(name)]
+
+
+def pattern(model):
+    """What tells the options of a model."""
+    options = [word.split("=")[0] for word in model.split() if word.startswith("--")]
+    return "".join(PATTERNS.get(option, ANOTHER_PATTERN) for option in options)
+
+
+def dcuda_first(label):
+    """Where a curve stands in the legend. Those of dCUDA are called after what they show."""
+    return -1 if owner(label) == "another" else OWNERS.index(owner(label))
+
+
+def place_in(known, name):
+    return known.index(name) if name in known else len(known)
 
 
 def load_matplotlib():
@@ -62,17 +125,22 @@ def whiskers(rows):
     return [[max(0, row["value"] - row["low"]) for row in rows], [max(0, row["high"] - row["value"]) for row in rows]]
 
 
-def curve(axes, rows, key, label):
+def curve(axes, rows, key, label, place, rivals=True):
+    """dCUDA's and those of its rivals. `place`: which of dCUDA's curves in this picture it is."""
     rows = sorted(rows, key=lambda row: row[key])
-    axes.errorbar([row[key] for row in rows], [row["value"] for row in rows], yerr=whiskers(rows), marker="o",
-                  capsize=3, label=label)
-    for name in other_names(rows):
+    axes.errorbar([row[key] for row in rows], [row["value"] for row in rows], yerr=whiskers(rows),
+                  marker=MARKERS[place % len(MARKERS)], capsize=3, label=label, color=SHADES[place % len(SHADES)])
+    of_owner = Counter()
+    for name in other_names(rows) if rivals else []:
+        marker = RIVAL_MARKERS[of_owner[owner(name)] % len(RIVAL_MARKERS)]
+        of_owner[owner(name)] += 1
         points = [(row[key], rival["value"]) for row in rows for rival in row.get("rivals", [])
                   if rival["name"] == name]
-        axes.plot(*zip(*points), marker="x", linestyle="--", label=f"{name} ({label})")
+        axes.plot(*zip(*points), marker=marker, linestyle="--", color=color(name), label=f"{name} ({label})")
 
 
-def finish(axes, title, x, y, legend=True):
+def finish(axes, title, x, y, legend=True, legend_order=dcuda_first):
+    """The legend stands beside the axes, where it hides nothing."""
     axes.set_title(title)
     axes.set_xlabel(x)
     axes.set_ylabel(y)
@@ -80,7 +148,9 @@ def finish(axes, title, x, y, legend=True):
     handles, labels = axes.get_legend_handles_labels()
     if legend and handles:
         once = dict(zip(labels, handles))
-        axes.legend(once.values(), once.keys(), fontsize="small")
+        names = sorted(once, key=legend_order)
+        axes.legend([once[name] for name in names], names, fontsize="small", loc="upper left",
+                    bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)
 
 
 def pick(rows, **wanted):
@@ -93,7 +163,7 @@ def values(rows, name):
 
 
 def other_names(rows):
-    return sorted({rival["name"] for row in rows for rival in row.get("rivals", [])})
+    return sorted({rival["name"] for row in rows for rival in row.get("rivals", [])}, key=order)
 
 
 def draw_latency(figure, rows):
@@ -104,18 +174,16 @@ def draw_latency(figure, rows):
         here = [row for row in ours if row["path"] == path]
         threads = 128 if any(row["threads"] == 128 for row in here) else here[0]["threads"]
         here = sorted((row for row in here if row["threads"] == threads), key=lambda row: row["bytes"])
-        # Each row has its bars side by side; those of the same name have one colour.
-        colors = {name: f"C{number + 1}" for number, name in enumerate(other_names(here))}
         for place, row in enumerate(here):
-            others = row.get("rivals", [])
+            others = sorted(row.get("rivals", []), key=lambda rival: order(rival["name"]))
             width = 0.8 / (len(others) + 1)
             left = place - width * len(others) / 2
-            axes.bar(left, row["value"], width, color="C0", label="dCUDA", yerr=whiskers([row]), capsize=3)
+            axes.bar(left, row["value"], width, color=COLORS["dcuda"], label="dCUDA", yerr=whiskers([row]), capsize=3)
             for number, rival in enumerate(others, 1):
-                axes.bar(left + number * width, rival["value"], width, color=colors[rival["name"]], label=rival["name"])
+                axes.bar(left + number * width, rival["value"], width, color=color(rival["name"]), label=rival["name"])
         axes.set_xticks(range(len(here)))
         axes.set_xticklabels(["notify" if row["bytes"] == 0 else in_bytes(row["bytes"]) for row in here])
-        finish(axes, f"One-way latency, {path}, {threads} threads", "payload", "microseconds")
+        finish(axes, f"One-way latency, {path}, {threads} threads", "payload", "microseconds", legend_order=order)
 
 
 def draw_bandwidth(figure, rows):
@@ -127,16 +195,15 @@ def draw_bandwidth(figure, rows):
     for (by_ranks, by_size), path in zip(grid, paths):
         here = [row for row in puts if row["path"] == path]
         largest = max(values(here, "bytes"), key=lambda size: len([row for row in here if row["bytes"] == size]))
-        curve(by_ranks, [row for row in here if row["bytes"] == largest], "ranks", f"put, {in_bytes(largest)}")
+        curve(by_ranks, [row for row in here if row["bytes"] == largest], "ranks", f"put, {in_bytes(largest)}", 0)
         notified = [row for row in hockney if row["path"] == path]
         if notified:
-            curve(by_ranks, notified, "ranks", f"notified, {in_bytes(notified[0]['bytes'])}, Hockney")
+            curve(by_ranks, notified, "ranks", f"notified, {in_bytes(notified[0]['bytes'])}, Hockney", 1)
         by_ranks.set_xscale("log")
         finish(by_ranks, f"Bandwidth, {path}", "ranks", "GB/s")
-        for ranks in values(here, "ranks"):
-            few = sorted((row for row in here if row["ranks"] == ranks), key=lambda row: row["bytes"])
-            by_size.errorbar([row["bytes"] for row in few], [row["value"] for row in few], yerr=whiskers(few),
-                             marker="o", capsize=3, label=f"{ranks} rank{'s' if ranks > 1 else ''}")
+        for place, ranks in enumerate(values(here, "ranks")):
+            curve(by_size, [row for row in here if row["ranks"] == ranks], "bytes",
+                  f"{ranks} rank{'s' if ranks > 1 else ''}", place, rivals=False)
         by_size.set_xscale("log", base=2)
         finish(by_size, f"Bandwidth, {path}", "bytes of a put", "GB/s")
 
@@ -145,7 +212,7 @@ def draw_barrier(figure, rows):
     axes = figure.subplots()
     ours = [row for row in pick(rows) if row["operation"] == "barrier"]
     for path in values(ours, "path"):
-        curve(axes, [row for row in ours if row["path"] == path], "ranks", path)
+        curve(axes, [row for row in ours if row["path"] == path], "ranks", path, place_in(PATHS, path))
     axes.set_xscale("log")
     finish(axes, "Barrier", "ranks of a device", "microseconds")
 
@@ -158,13 +225,13 @@ def draw_overlap(figure, rows):
     kinds = sorted({row["operation"].split(",")[0] for row in ours})
     grid = figure.subplots(len(kinds), 2, squeeze=False)
     for (times, shares), kind in zip(grid, kinds):
-        for part in ("work only", "exchange only", "both"):
+        for place, part in enumerate(PARTS):
             found = pick(ours, operation=f"{kind}, {part}")
             if found:
-                curve(times, found, "oversubscription", part)
+                curve(times, found, "oversubscription", part, place)
         found = pick(ours, operation=f"{kind}, overlap")
         if found:
-            curve(shares, found, "oversubscription", "overlap")
+            curve(shares, found, "oversubscription", "overlap", 0)
         shares.set_ylim(min(-0.1, shares.get_ylim()[0]), max(1.1, shares.get_ylim()[1]))
         finish(times, f"Work: {kind}", "ranks per multiprocessor", "microseconds a step")
         finish(shares, f"Work: {kind}", "ranks per multiprocessor", "share of the shorter part that is hidden", False)
@@ -174,7 +241,8 @@ def draw_waiters(figure, rows):
     axes = figure.subplots()
     ours = [row for row in pick(rows) if row["operation"].endswith(", slow-down")]
     for operation in values(ours, "operation"):
-        curve(axes, pick(ours, operation=operation), "beside", operation.split(",")[0])
+        work = operation.split(",")[0]
+        curve(axes, pick(ours, operation=operation), "beside", work, place_in(WORK, work))
     axes.axhline(1.0, color="gray", linewidth=1)
     axes.set_xscale("symlog", linthresh=1)
     finish(axes, "Busy ranks beside waiting ones", "waiting ranks", "time, alone = 1")
@@ -185,30 +253,30 @@ def draw_application(figure, rows):
     axes = figure.subplots()
     devices = sorted({row["devices"] for row in rows})
     axes.set_axisbelow(True)
-    models = list(dict.fromkeys(row["model"] for row in rows))
     width = 0.85 / max(sum(row["devices"] == count for row in rows) for count in devices)
     for place, count in enumerate(devices):
-        here = sorted((row for row in rows if row["devices"] == count), key=lambda row: models.index(row["model"]))
+        here = sorted((row for row in rows if row["devices"] == count), key=lambda row: order(row["model"]))
         for number, row in enumerate(here):
             left = place + (number - (len(here) - 1) / 2) * width
-            axes.bar(left, row["value"], width, color=row["color"], label=row["model"], yerr=whiskers([row]), capsize=3,
-                     edgecolor="white", linewidth=0.5)
+            axes.bar(left, row["value"], width, color=color(row["model"]), hatch=pattern(row["model"]),
+                     label=row["model"], yerr=whiskers([row]), capsize=3, edgecolor="white", linewidth=0.5)
             if "exchanges_alone" in row:
-                axes.bar(left, row["exchanges_alone"], width, color="none", edgecolor="black", hatch="///",
-                         linewidth=0.5, label="exchanges alone")
+                axes.bar(left, row["exchanges_alone"], width, color="none", edgecolor="black",
+                         hatch=EXCHANGES_PATTERN, linewidth=0.5, label="exchanges alone")
     axes.set_xticks(range(len(devices)))
     axes.set_xticklabels([str(count) for count in devices])
     one = rows[0]
     finish(axes, f"{one['application']}: {one['steps']} {one['step']}s, {one['machine']}", "devices",
-           f"milliseconds, median of {one['runs']}")
+           f"milliseconds, median of {one['runs']}",
+           legend_order=lambda name: (name == "exchanges alone", order(name)))
 
 
 PICTURES = {
-    "latency": (draw_latency, (10, 8), lambda row: row["operation"] in ("notify", "put_notify")),
-    "bandwidth": (draw_bandwidth, (12, 9), lambda row: row["operation"].startswith("put,")),
-    "barrier": (draw_barrier, (7, 5), lambda row: row["operation"] == "barrier"),
-    "overlap": (draw_overlap, (12, 8), lambda row: row["path"] == "neighbours"),
-    "waiters": (draw_waiters, (7, 5), lambda row: row["operation"].endswith(", slow-down")),
+    "latency": (draw_latency, (13, 8), lambda row: row["operation"] in ("notify", "put_notify")),
+    "bandwidth": (draw_bandwidth, (18, 9), lambda row: row["operation"].startswith("put,")),
+    "barrier": (draw_barrier, (11, 5), lambda row: row["operation"] == "barrier"),
+    "overlap": (draw_overlap, (14, 8), lambda row: row["path"] == "neighbours"),
+    "waiters": (draw_waiters, (8, 5), lambda row: row["operation"].endswith(", slow-down")),
 }
 
 
@@ -232,11 +300,8 @@ def main():
         if any(belongs(row) for row in pick(mine)):
             pictures.append((name, draw, size, mine))
     applications = [row for row in rows if "application" in row]
-    models = list(dict.fromkeys(row["model"] for row in applications))
-    for row in applications:
-        row["color"] = f"C{models.index(row['model'])}"  # the same in all pictures
     for name in dict.fromkeys(row["application"] for row in applications):
-        pictures.append((name, draw_application, (10, 6), [row for row in applications if row["application"] == name]))
+        pictures.append((name, draw_application, (12, 6), [row for row in applications if row["application"] == name]))
     for name, draw, size, mine in pictures:
         figure = plots.figure(figsize=size, layout="constrained")
         draw(figure, mine)

@@ -8,7 +8,7 @@ endif()
 
 option(DCUDA_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(DCUDA_BUILD_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
-option(DCUDA_BUILD_APPS "Build the case studies" ${PROJECT_IS_TOP_LEVEL})
+option(DCUDA_BUILD_APPS "Build the case studies (benchmarks/case_studies)" ${PROJECT_IS_TOP_LEVEL})
 option(DCUDA_BUILD_BENCHMARKS "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
 option(DCUDA_HOST_TESTS "Build with everything the test programs that run nothing on a GPU, too" ON)
 option(DCUDA_INSTALL "Make the install rules" ${PROJECT_IS_TOP_LEVEL})

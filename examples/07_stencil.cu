@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Lesson 7: three stencils that depend on each other, the horizontal diffusion of docs/guide/stencil.md on one level.
 // Rows of a grid are divided over devices, those of a device over its ranks. A step has three parts; after each of them
-// neighbours exchange a row, and wait for nobody else. apps/stencil is the same program, tuned.
+// neighbours exchange a row, and wait for nobody else. benchmarks/case_studies/stencil is the same program, tuned.
 //
 //     dcuda-run -n 2 ./07_stencil
 #include <dcuda/dcuda.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Lesson 8: particles that repel each other when they are close, as in docs/guide/particles.md. A rank has a segment of
 // the domain, as high as the force reaches. It shows its particles to its neighbours, and gives them those that leave:
-// the size of messages changes from step to step. apps/particles is the same program, tuned.
+// the size of messages changes from step to step. benchmarks/case_studies/particles is the same program, tuned.
 //
 //     dcuda-run -n 2 ./08_particles
 #include <dcuda/dcuda.hpp>

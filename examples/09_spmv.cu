@@ -2,7 +2,7 @@
 // Lesson 9: a sparse matrix times a vector on a grid of devices, as in docs/guide/spmv.md. Each device has a block of
 // the matrix. The vector's parts start in the grid's first row of devices and go down its columns; the products are
 // added along its rows, and end in the first column. Both go along trees, between ranks of the same number on their
-// devices. apps/sparse is the same program, tuned.
+// devices. benchmarks/case_studies/sparse is the same program, tuned.
 //
 //     dcuda-run -n 4 ./09_spmv
 #include <dcuda/dcuda.hpp>

@@ -2,7 +2,7 @@
 // Lesson 10: the largest eigenvalue of a sparse matrix by power iteration, as in docs/guide/power_iteration.md. Rows
 // are divided over devices, those of a device over its ranks. Every rank gives its part of the product to all devices,
 // and makes the next vector of what all have given: no host, and no end of a kernel, stands between two iterations.
-// apps/sparse has a program for larger matrices, tuned.
+// benchmarks/case_studies/sparse has a program for larger matrices, tuned.
 //
 //     dcuda-run -n 2 ./10_power_iteration
 #include <dcuda/dcuda.hpp>

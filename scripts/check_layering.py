@@ -42,9 +42,9 @@ PARTS = [
     (r"tools/dcuda_top/", "dcuda-top"),
     (r"tools/", "tools"),
     (r"benchmarks/transport\.cpp", "transport benchmark"),  # measures below the runtime
-    (r"apps/[^/]+/models/(?!model\.hpp)", "baselines"),  # use the library's transports without its kernels
-    (r"(examples|apps|benchmarks)/", "users"),
-    (r"tests/|apps/[^/]+/tests/", "tests"),
+    (r"benchmarks/case_studies/[^/]+/models/(?!model\.hpp)", "baselines"),  # use the library's transports without its kernels
+    (r"(examples|benchmarks)/", "users"),
+    (r"tests/", "tests"),
 ]
 
 # What a part may include of others. Its own files it may always include.
@@ -143,7 +143,7 @@ def check(root):
     errors, warnings = [], []
     files = sorted(
         file.relative_to(root).as_posix()
-        for top in ("include", "src", "tools", "examples", "apps", "benchmarks", "tests")
+        for top in ("include", "src", "tools", "examples", "benchmarks", "tests")
         for file in (root / top).rglob("*")
         if file.suffix in SUFFIXES and file.is_file()
     )

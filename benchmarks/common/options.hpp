@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/command_line.hpp"
+#include "case_studies/common/command_line.hpp"
 #include "dcuda/config.hpp"
 
 namespace benchmark {

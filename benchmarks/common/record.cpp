@@ -109,6 +109,24 @@ constexpr column columns[] = {{nullptr, false},    {"operation", false}, {"bytes
                               {"interval", false}, {"goal", false},      {"cores", true}};
 constexpr std::size_t most_columns_of_text = 120; // of a terminal, and of a page
 
+// A line as several if a terminal is not wide enough for it: it breaks between words, and what follows is indented.
+std::string folded(std::string line) {
+    const std::string indent(8, ' ');
+    std::string text;
+    while (line.size() > most_columns_of_text) {
+        const std::size_t gap = line.find_last_of(' ', most_columns_of_text);
+        if (gap == std::string::npos || gap < indent.size()) break;
+        text += line.substr(0, gap) + "\n";
+        line = indent + line.substr(gap + 1);
+    }
+    return text + line + "\n";
+}
+
+std::string without_blanks_at_end(std::string line) {
+    line.erase(line.find_last_not_of(' ') + 1);
+    return line;
+}
+
 lines_of_row in_cells(const row& one, const record& results) {
     return {{one.path, one.library.empty() ? one.operation : fmt::format("{} ({})", one.operation, one.library),
              count(one.bytes), count(one.threads), count(one.ranks), count(one.beside),
@@ -138,11 +156,10 @@ std::string in_columns(const std::string& benchmark, const std::vector<lines_of_
     std::size_t longest = 0;
     for (const lines_of_row& each : rows) longest = std::max(longest, each.rivals.size());
     const bool fits = title.size() + 1 + longest <= most_columns_of_text;
-    std::string text = title + (longest > 0 && fits ? " rivals\n" : "\n");
+    std::string text = without_blanks_at_end(title + (longest > 0 && fits ? " rivals" : "")) + "\n";
     for (std::size_t i = 0; i < rows.size(); ++i) {
-        text += lines[i];
-        if (!rows[i].rivals.empty()) text += (fits ? " " : "\n    rivals: ") + rows[i].rivals;
-        text += "\n";
+        text += without_blanks_at_end(fits ? lines[i] + " " + rows[i].rivals : lines[i]) + "\n";
+        if (!fits && !rows[i].rivals.empty()) text += folded("    rivals: " + rows[i].rivals);
     }
     return text;
 }
@@ -222,7 +239,7 @@ void add_cost_of_checks(std::vector<row>& ours, const std::vector<row>& unchecke
 }
 
 std::string format_table(const record& results, const options& chosen) {
-    std::string text = machine_in_words(describe_machine(chosen.commit)) + "\n";
+    std::string text = folded(machine_in_words(describe_machine(chosen.commit)));
     text += fmt::format("{} process{}; median of the batches with its 95 % interval (fewer than six: range)\n",
                         results.processes, results.processes == 1 ? "" : "es");
     if (std::any_of(results.rows.begin(), results.rows.end(), [](const row& one) { return !one.rivals.empty(); }))
@@ -232,9 +249,10 @@ std::string format_table(const record& results, const options& chosen) {
     for (std::size_t i = 0; i < results.rows.size(); ++i) {
         const row& one = results.rows[i];
         if (!one.measured()) {
-            missing.push_back(fmt::format("{}, {}, {}{}{}: not measured: {}\n", one.benchmark, one.path, one.operation,
-                                          one.bytes != 0 ? fmt::format(", {} B", one.bytes) : "",
-                                          one.ranks != 0 ? fmt::format(", {} ranks", one.ranks) : "", one.missing));
+            missing.push_back(
+                folded(fmt::format("{}, {}, {}{}{}: not measured: {}", one.benchmark, one.path, one.operation,
+                                   one.bytes != 0 ? fmt::format(", {} B", one.bytes) : "",
+                                   one.ranks != 0 ? fmt::format(", {} ranks", one.ranks) : "", one.missing)));
             continue;
         }
         lines.push_back(in_cells(one, results));

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/statistics.hpp"
+#include "case_studies/common/statistics.hpp"
 
 namespace benchmark {
 

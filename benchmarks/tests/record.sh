@@ -18,7 +18,7 @@ sed 's/"unit": "us"/"unit": "us", "library": "Rival of the test"/' "$work/flush.
 "$bench" flush "${small[@]}" --rival "$work/rival.json" --compare "$work/flush.json" >"$work/output"
 grep -q 'Rival of the test .*x)' "$work/output" || fail "the rival does not stand beside our row"
 grep -q 'cost of checks' "$work/output" || fail "the cost of the checks is not shown"
-tail -n +2 "$work/output" | grep -E '.{121}' && fail "the table is wider than 120 columns"
+grep -E '.{121}' "$work/output" && fail "a line is wider than 120 columns"
 head -n 9 "$work/output" | grep -q goal && fail "a column is shown in which no row says anything"
 
 "$bench" flush "${small[@]}" --csv >"$work/output"

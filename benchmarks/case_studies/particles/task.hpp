@@ -5,6 +5,7 @@
 
 #include <cstddef>
 
+#include "common/run_series.hpp"
 #include "dcuda/device.hpp"
 #include "motion.hpp"
 
@@ -103,7 +104,7 @@ struct task {
     tally* known = nullptr;       // of each rank of the world
     int steps = 0;
     double time_step = 0.0;
-    double progress_seconds = 0.0; // 0: none
+    common::run_series runs;
 
     DCUDA_HOST_DEVICE std::size_t block_bytes() const { return block_view::bytes_of(whole.columns, capacity); }
     DCUDA_HOST_DEVICE std::size_t list_bytes() const { return list_view::stride(capacity); }

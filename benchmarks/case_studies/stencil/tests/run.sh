@@ -56,6 +56,19 @@ assert report["time_per_iteration_us"]["median"] > 0
 PYTHON
 job 1 --nx 8 --ny 8 --iterations 2 --json - 2>"$work/log" | python3 -c 'import json, sys; json.load(sys.stdin)' ||
     die "JSON on standard output"
+# Progress, of one run and of several.
+small=(--nx 20 --ny 13 --nz 3 --ranks 2 --iterations 50 --progress 0.000001)
+job 1 "${small[@]}" >"$work/log" 2>&1 || die "progress: status $?"
+grep -q 'stencil: iteration [0-9]* of 50 ([0-9]* %), about [0-9]* s left' "$work/log" || die "no progress"
+for options in "" --fused "--fields shared" "--fused --fields shared"; do
+    # shellcheck disable=SC2086 # words
+    job 1 "${small[@]}" $options --threads $fewest_threads --repeat 3 >"$work/log" 2>&1 || die "progress: status $?"
+    for run in 1 2 3; do
+        grep -q "stencil: run $run of 3, iteration [0-9]* of 50 ([0-9]* %), about [0-9]* s left" "$work/log" ||
+            die "no progress of run $run"
+    done
+    ! grep -q 'run 3 of 3, iteration 50 of 50' "$work/log" || die "progress where nothing is left"
+done
 # Without iterations the written map is the one that was read.
 verified 2 --input "$map" --iterations 0 --output "$work/same.pgm"
 cmp <(tail -c 277264 "$map") <(tail -c 277264 "$work/same.pgm") || die "the map changed"

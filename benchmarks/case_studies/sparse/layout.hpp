@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "arithmetic.hpp"
+#include "common/run_series.hpp"
 #include "decomposition.hpp"
 
 namespace sparse {
@@ -55,7 +56,7 @@ struct task {
     std::size_t board_bytes = 0;
     int team = 1;                  // threads that share a row: 1 or row_lanes
     std::size_t on_chip_bytes = 0; // of a rank's shared memory, for its rows of the matrix
-    double progress_seconds = 0.0; // 0: none
+    common::run_series runs;
 
     DCUDA_HOST_DEVICE place here() const { return whole.devices.place_of(device); }
     DCUDA_HOST_DEVICE layout places() const { return {whole, board_bytes}; }

@@ -111,6 +111,10 @@ done
 job 1 --size 8 --density 1 --iterations 2 --json - 2>"$work/log" | python3 -c 'import json, sys; json.load(sys.stdin)' ||
     die "JSON on standard output"
 job $few --size 40 --density 0.1 --iterations 50 --progress 0.000001 >"$work/log" 2>&1 || die "progress: status $?"
-grep -q 'power_iteration: iteration [0-9]* of 50' "$work/log" || die "no progress"
+grep -q 'power_iteration: iteration [0-9]* of 50 ([0-9]* %), about [0-9]* s left' "$work/log" || die "no progress"
+# The second start is a run, too.
+job $few --matrix "$data/us_airline_routes.mtx" --repeat 2 --progress 0.000001 >"$work/log" 2>&1 ||
+    die "progress: status $?"
+grep -q 'power_iteration: run 3 of 3, iteration [0-9]* of 1000' "$work/log" || die "no progress of the second start"
 [ "$(ls "$work" | grep -c tmp)" = 0 ] || die "temporary files left"
 echo "$runs runs as expected"

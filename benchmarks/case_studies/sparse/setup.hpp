@@ -13,6 +13,7 @@
 #include "common/device_buffer.hpp"
 #include "common/files.hpp"
 #include "common/program.hpp"
+#include "common/statistics.hpp"
 #include "exchange.hpp"
 #include "generator.hpp"
 #include "matrix_market.hpp"
@@ -203,13 +204,13 @@ __global__ void __launch_bounds__(1024)
 class device_part {
 public:
     device_part(common::session& here, const matrix_options& chosen, const problem& from,
-                const dcuda::launch_config& config, std::size_t board_bytes)
+                const dcuda::launch_config& config, std::size_t board_bytes, int runs)
         : here_(here), config_(config) {
         work_.whole = from.whole;
         work_.device = here.job.process_index;
         work_.board_bytes = board_bytes;
         work_.team = choose_team(chosen.team, static_cast<int>(config.threads.x), DCUDA_BACKEND_CUDA ? row_lanes : 1);
-        work_.progress_seconds = chosen.progress;
+        work_.runs = {runs, chosen.progress};
         work_.on_chip_bytes = config.shared_bytes;
 
         starts_ = upload(from.block.starts);
@@ -225,8 +226,13 @@ public:
     }
 
     const task& work() const { return work_; }
-    dcuda::runtime& runtime() const { return here_.runtime; }
-    const dcuda::launch_config& config() const { return config_; }
+
+    // One of its runs; the milliseconds that it took.
+    template <class... Params>
+    double run(void (*kernel)(dcuda::context, task, Params...), const Params&... params) {
+        work_.runs.next(measure::seconds_of([&] { here_.runtime.run(kernel, config_, work_, params...); }));
+        return here_.runtime.timings().at(0);
+    }
 
     // The part of vector 0 that the device has at the start, if it is of the first row.
     void set_vector(const auto& element) {

@@ -224,7 +224,7 @@ __global__ void __launch_bounds__(most_threads) diffuse_on_chip(dcuda::context c
     double* const unused = here.received(0); // rows that nobody asks for
     const auto lap = here.field<1>(1, unused, here.received(lap_after));
     const auto fy = here.field<1>(2, here.received(fy_before), unused);
-    common::progress reported(self, "stencil: iteration", work.iterations, work.progress_seconds);
+    common::progress reported(self, "stencil", "iteration", work.iterations, work.runs);
 
     here.load(in.data, mine.rows.first, mine.rows.count());
     if (mine.previous.exists()) here.load(here.received(in_before), mine.rows.first - 1, 1);
@@ -301,7 +301,7 @@ __global__ void __launch_bounds__(most_threads)
     const auto field = [&](int turn) {
         return here.field<2>(turn, here.received(before(turn)), here.received(after(turn)));
     };
-    common::progress reported(self, "stencil: iteration", work.iterations, work.progress_seconds);
+    common::progress reported(self, "stencil", "iteration", work.iterations, work.runs);
 
     // Rows and columns that never change are in both.
     for (int turn = 0; turn < 2; ++turn) {

@@ -58,9 +58,9 @@ struct task {
     int halo = 1; // rows on either side, as many as are exchanged
     int iterations = 0;
     double coefficient = 0.0;
-    bool by_level = false;         // a put carries a level's line; else all that lies together
-    double progress_seconds = 0.0; // 0: none
-    int band_rows = 0;             // that a rank takes through all steps before the next
+    bool by_level = false; // a put carries a level's line; else all that lies together
+    common::run_series runs;
+    int band_rows = 0; // that a rank takes through all steps before the next
 
     DCUDA_HOST_DEVICE range stored_rows() const { return with_halo(ranks.rows.of_device(device), halo); }
     DCUDA_HOST_DEVICE field_view view(double* data) const {
@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(most_threads) diffuse(dcuda::context context, 
     const shared_field lap_field(self, work, mine, work.lap);
     const shared_field fy_field(self, work, mine, work.fy);
     const field_view in = in_field.view(), lap = lap_field.view(), fy = fy_field.view(), fx = work.view(work.fx);
-    common::progress reported(self, "stencil: iteration", work.iterations, work.progress_seconds);
+    common::progress reported(self, "stencil", "iteration", work.iterations, work.runs);
 
     const auto compute_lap = [&](range rows) {
         for_each_point(
@@ -242,7 +242,7 @@ __global__ void __launch_bounds__(most_threads) diffuse_at_once(dcuda::context c
     const share& mine = share_of(work, self.id());
 
     const shared_field first(self, work, mine, work.in), second(self, work, mine, work.lap);
-    common::progress reported(self, "stencil: iteration", work.iterations, work.progress_seconds);
+    common::progress reported(self, "stencil", "iteration", work.iterations, work.runs);
 
     self.barrier(dcuda::world);
     self.start_timer();

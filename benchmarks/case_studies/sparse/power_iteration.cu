@@ -18,7 +18,7 @@ namespace sparse {
 __global__ void __launch_bounds__(most_threads) iterate(dcuda::context context, task work, goal wanted) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
-    common::progress reported(self, "power_iteration: iteration", wanted.iterations, work.progress_seconds);
+    common::progress reported(self, "power_iteration", "iteration", wanted.iterations, work.runs);
     iterate_as(self, work, wanted, [&](int done) { reported.done(done); });
 }
 
@@ -46,13 +46,17 @@ private:
     double length_ = 1.0;
 };
 
+// Whether the iteration is done once more at the end, from another start, to see that both come to the same.
+bool has_second_start(const power_options& chosen) { return chosen.tolerance > 0.0; }
+
 // Runs the kernel on a device.
 class solver {
 public:
     solver(common::session& here, const power_options& chosen, const problem& from, const dcuda::launch_config& config)
         : here_(here), goal_{chosen.iterations, chosen.tolerance},
           part_(here, chosen, from, config,
-                chosen.has_ranks() ? board::bytes(from.whole) : bytes_with_records(from.whole)) {
+                chosen.has_ranks() ? board::bytes(from.whole) : bytes_with_records(from.whole),
+                chosen.repeat + (has_second_start(chosen) ? 1 : 0)) {
         if (chosen.model != "dcuda")
             model_ = models::make(chosen.model, {part_.work(), static_cast<int>(config.threads.x), 0, true, goal_});
     }
@@ -65,8 +69,7 @@ public:
         if (model_) {
             milliseconds_ = model_->run();
         } else {
-            here_.runtime.run(iterate, part_.config(), part_.work(), goal_);
-            milliseconds_ = here_.runtime.timings().at(0);
+            milliseconds_ = part_.run(iterate, goal_);
             energy_ = here_.runtime.energy();
         }
         const board after = part_.read<board>();
@@ -170,7 +173,7 @@ int run(common::session& here, const power_options& chosen) {
         if (first && chosen.verify) verify(about, chosen, from, start, solve.wanted(), expected, seen, vector);
         about.exchange_milliseconds.push_back(solve.run_exchanges());
     }
-    if (chosen.tolerance > 0.0) {
+    if (has_second_start(chosen)) {
         const discovery second = solve.run(start_vector(chosen.seed, 1, whole.rows));
         const std::vector<double> other = solve.collect();
         common::do_on_first(here, [&] {

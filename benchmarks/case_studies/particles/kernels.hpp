@@ -208,7 +208,7 @@ __global__ void __launch_bounds__(most_threads) simulate(dcuda::context context,
 
     const part<IsShared> mine(work, self.id());
     const exchange neighbours(self, segment_borders{work});
-    common::progress reported(self, "particles: step", work.steps, work.progress_seconds);
+    common::progress reported(self, "particles", "step", work.steps, work.runs);
 
     // Windows are open everywhere. The host left room for the particles at the start.
     self.barrier(dcuda::world);

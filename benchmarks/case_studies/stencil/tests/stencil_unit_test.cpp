@@ -12,6 +12,7 @@
 #include "canvas.hpp"
 #include "common/files.hpp"
 #include "common/partition.hpp"
+#include "common/run_series.hpp"
 #include "common/statistics.hpp"
 #include "field.hpp"
 #include "options.hpp"
@@ -311,6 +312,35 @@ TEST(statistics, median_and_interval) {
     EXPECT_DOUBLE_EQ(few.high, 3.0);
     EXPECT_TRUE(measure::summarise({6, 5, 4, 3, 2, 1}).confident);
     EXPECT_DOUBLE_EQ(measure::summarise({4.0}).high, 4.0);
+}
+
+TEST(run_series, the_first_run_tells_how_long_all_take) {
+    const common::run_series three{3, 2.0};
+    EXPECT_DOUBLE_EQ(three.seconds_left(1.0, 10, 50), 14.0); // 4 of this run, and two runs of 5
+    EXPECT_DOUBLE_EQ(three.seconds_left(5.0, 50, 50), 10.0);
+    EXPECT_DOUBLE_EQ(common::run_series{}.seconds_left(3.0, 3, 4), 1.0);
+}
+
+TEST(run_series, runs_that_have_ended_tell_how_long_the_others_take) {
+    common::run_series three{3, 2.0};
+    three.next(4.0);
+    EXPECT_EQ(three.current, 2);
+    EXPECT_DOUBLE_EQ(three.seconds_left(1.0, 1, 50), 7.0); // 3 of this run, whatever its first step took, and one of 4
+    three.next(8.0);
+    EXPECT_EQ(three.current, 3);
+    EXPECT_DOUBLE_EQ(three.seconds_left(2.0, 1, 50), 4.0);  // 6 on average
+    EXPECT_DOUBLE_EQ(three.seconds_left(7.0, 49, 50), 0.0); // it takes longer than the others
+}
+
+TEST(run_series, lines_come_at_equal_intervals_over_short_runs) {
+    common::run_series many{100, 2.0};
+    many.next(1.5);
+    EXPECT_DOUBLE_EQ(many.seconds_since_line, 1.5);
+    many.next(1.5); // one was due in it
+    EXPECT_DOUBLE_EQ(many.seconds_since_line, 1.0);
+    common::run_series silent{100, 0.0};
+    silent.next(1.5);
+    EXPECT_DOUBLE_EQ(silent.seconds_since_line, 0.0);
 }
 
 command_line parse(std::vector<std::string> words) {

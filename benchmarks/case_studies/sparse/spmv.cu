@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(most_threads) multiply(dcuda::context context,
 
     const exchange messages(self, work);
     const bool receives = messages.at().row > 0; // the first row has the vector
-    common::progress reported(self, "spmv: repetition", repetitions, work.progress_seconds);
+    common::progress reported(self, "spmv", "repetition", repetitions, work.runs);
 
     self.barrier(dcuda::world); // windows are open everywhere
     self.start_timer();
@@ -56,7 +56,7 @@ void verify(report& about, const spmv_options& chosen, const problem& from, std:
 int run(common::session& here, const spmv_options& chosen) {
     problem from = make_problem(here, chosen, chosen.columns, [](const problem&) {});
     const dcuda::launch_config config = choose_launch(here, chosen, from, multiply, {1024, 2});
-    device_part part(here, chosen, from, config, 0);
+    device_part part(here, chosen, from, config, 0, chosen.repeat);
     part.set_vector([&](int column) { return random_element(chosen.seed, 0, column); });
 
     const auto threads = static_cast<int>(config.threads.x);
@@ -79,8 +79,7 @@ int run(common::session& here, const spmv_options& chosen) {
         if (model) {
             about.milliseconds.push_back(model->run());
         } else {
-            here.runtime.run(multiply, config, part.work(), chosen.repetitions);
-            about.milliseconds.push_back(here.runtime.timings().at(0));
+            about.milliseconds.push_back(part.run(multiply, chosen.repetitions));
             about.energy.add(here.runtime.energy());
         }
         if (chosen.verify) {

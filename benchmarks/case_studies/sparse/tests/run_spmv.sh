@@ -62,8 +62,8 @@ assert report["time_per_repetition_us"]["interval"] == "95 % confidence"
 PYTHON
 job 1 --size 8 --density 1 --repetitions 2 --json - 2>"$work/log" | python3 -c 'import json, sys; json.load(sys.stdin)' ||
     die "JSON on standard output"
-job $few --size 40 --repetitions 50 --progress 0.000001 >"$work/log" 2>&1 || die "progress: status $?"
-grep -q 'spmv: repetition [0-9]* of 50' "$work/log" || die "no progress"
+job $few --size 40 --repetitions 50 --repeat 2 --progress 0.000001 >"$work/log" 2>&1 || die "progress: status $?"
+grep -q 'spmv: run 2 of 2, repetition [0-9]* of 50 ([0-9]* %), about [0-9]* s left' "$work/log" || die "no progress"
 [ "$(ls "$work" | grep -c tmp)" = 0 ] || die "temporary files left"
 
 # Errors: on process 0 alone, and on all.

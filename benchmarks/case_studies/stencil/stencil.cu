@@ -150,7 +150,7 @@ public:
         work_.iterations = chosen.iterations;
         work_.coefficient = chosen.coefficient;
         work_.by_level = chosen.message_kind == message::level;
-        work_.progress_seconds = chosen.progress;
+        work_.runs = {chosen.repeat, chosen.progress};
         work_.band_rows = with.band_rows;
         if (device_ == 0 && chosen.needs_result()) whole_ = device_buffer<double>(whole.points());
         if (chosen.model != "dcuda") {
@@ -167,10 +167,12 @@ public:
         // The rows that never change must be in both arrays of fused iterations.
         if (has_two_arrays())
             check(cudaMemcpy(lap_.data(), in_.data(), in_.bytes(), cudaMemcpyDeviceToDevice), "copying the field");
-        if (plan_.on_chip)
-            runtime_.run(kernel_on_chip(chosen_), plan_.config, work_, arrivals_.data());
-        else
-            runtime_.run(kernel_of(chosen_, plan_.in_bands), plan_.config, work_);
+        work_.runs.next(measure::seconds_of([&] {
+            if (plan_.on_chip)
+                runtime_.run(kernel_on_chip(chosen_), plan_.config, work_, arrivals_.data());
+            else
+                runtime_.run(kernel_of(chosen_, plan_.in_bands), plan_.config, work_);
+        }));
         return runtime_.timings().at(0);
     }
 

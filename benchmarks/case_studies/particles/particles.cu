@@ -172,10 +172,10 @@ protected:
 
     // The steps; the milliseconds that they took.
     template <class Task>
-    double run_ranks(void (*kernel)(dcuda::context, Task), const Task& work) {
+    double run_ranks(void (*kernel)(dcuda::context, Task), Task& work) {
         const std::vector<tally> empty(tallies_.count());
         tallies_.upload(empty.data(), empty.size());
-        runtime_.run(kernel, config_, work);
+        work.runs.next(measure::seconds_of([&] { runtime_.run(kernel, config_, work); }));
         known_by_all_.resize(known_.count());
         known_.download(known_by_all_.data(), known_by_all_.size());
         return runtime_.timings().at(0);
@@ -222,7 +222,7 @@ public:
         work_.capacity = capacity;
         work_.steps = chosen.steps;
         work_.time_step = chosen.time_step;
-        work_.progress_seconds = chosen.progress;
+        work_.runs = {chosen.repeat, chosen.progress};
 
         const auto stored = static_cast<std::size_t>(work_.stored.count());
         const auto ranks = static_cast<std::size_t>(segments.ranks_per_device);
@@ -299,7 +299,7 @@ public:
         work_.layout = *with.layout;
         work_.steps = chosen.steps;
         work_.time_step = chosen.time_step;
-        work_.progress_seconds = chosen.progress;
+        work_.runs = {chosen.repeat, chosen.progress};
 
         const auto ranks = static_cast<std::size_t>(config_.ranks_per_device);
         const std::size_t places = 2 * (ranks + 2);

@@ -103,7 +103,7 @@ struct chip_task {
     tally* known = nullptr;         // of each rank of the world
     int steps = 0;
     double time_step = 0.0;
-    double progress_seconds = 0.0; // 0: none
+    common::run_series runs;
 
     DCUDA_HOST_DEVICE std::size_t particle_bytes() const { return list_view::stride(layout.room); }
     DCUDA_HOST_DEVICE std::size_t list_bytes() const { return list_view::stride(layout.border_room); }
@@ -486,7 +486,7 @@ __global__ void __launch_bounds__(most_threads) simulate_on_chip(dcuda::context 
 
     const exchange neighbours(self, work);
     const chip mine(work, neighbours, self.id());
-    common::progress reported(self, "particles: step", work.steps, work.progress_seconds);
+    common::progress reported(self, "particles", "step", work.steps, work.runs);
 
     // Windows are open everywhere. The host left room for the particles at the start.
     self.barrier(dcuda::world);

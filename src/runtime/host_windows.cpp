@@ -20,7 +20,7 @@ struct offered_memory {
     window_entry entry{};     // as the process itself has it
 };
 
-std::string encode(const offered_memory& offer) {
+std::string encode_offer(const offered_memory& offer) {
     support::wire_writer message;
     message.put(std::string_view(offer.failure));
     message.put(offer.allocation);
@@ -29,7 +29,7 @@ std::string encode(const offered_memory& offer) {
     return message.bytes();
 }
 
-offered_memory decode(const bootstrap::blob& bytes) {
+offered_memory decode_offer(const bootstrap::blob& bytes) {
     support::wire_reader message(bytes);
     offered_memory offer;
     offer.failure = message.get_text();
@@ -72,9 +72,9 @@ window host_windows::create(void* memory, std::size_t bytes, window_kind kind) {
     const std::uint32_t slot = find_slot(bytes); // the same on all processes, and so is an error
     const bool is_mapped = std::count(is_remote_.begin(), is_remote_.end(), false) > 1; // by us, and others
     const auto offers =
-        control_.allgather(encode(offer_memory(memory, bytes, kind, is_mapped)), "runtime::create_window");
+        control_.allgather(encode_offer(offer_memory(memory, bytes, kind, is_mapped)), "runtime::create_window");
     for (std::size_t process = 0; process < offers.size(); ++process) {
-        const offered_memory offer = decode(offers[process]);
+        const offered_memory offer = decode_offer(offers[process]);
         support::require(offer.failure.empty(), error_code::no_path,
                          "runtime::create_window over {} B in process {}: {}", offer.entry.bytes(), process,
                          offer.failure);
@@ -84,7 +84,7 @@ window host_windows::create(void* memory, std::size_t bytes, window_kind kind) {
     made.seen.id = detail::window_id(slot, ++made_) | detail::window_is_of_host;
     made.mappings = std::make_unique<transport::peer_mappings>();
     for (std::size_t process = 0; process < offers.size(); ++process) {
-        const offered_memory offer = decode(offers[process]);
+        const offered_memory offer = decode_offer(offers[process]);
         window_entry entry = offer.entry;
         if (static_cast<int>(process) != control_.index()) {
             const bool has_memory = !is_remote_[process] && entry.bytes() != 0;

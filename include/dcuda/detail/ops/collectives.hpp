@@ -329,6 +329,12 @@ DCUDA_DEVICE void cross_barrier(rank_state& state, std::uint32_t meeting) {
     }));
 }
 
+// The same, where its time does not matter. PERF: by exec::far, a kernel without barriers of its own needs none of the
+// registers.
+DCUDA_COLD void cross_barrier_seldom(shared_state shared, std::uint32_t meeting) {
+    cross_barrier(shared.get(), meeting);
+}
+
 // What a rank starts with. The leader.
 DCUDA_COLD void start_rank(lone_thread leader, rank_state& state, context from_host) {
     const device_context* const device = from_host.device;
@@ -391,7 +397,7 @@ DCUDA_DEVICE void init(context from_host, rank_state& state) {
     const exec::operation_scope named("the constructor of dcuda::rank");
 #endif
     exec::leader_then_sync(state.group(), [&](lone_thread leader) { start_rank(leader, state, from_host); });
-    cross_barrier(state, collective{operation::init, world}.index());
+    exec::far(cross_barrier_seldom)(state, collective{operation::init, world}.index());
     if (is_profiled(state)) end_operation<operation::init>(state, {.window = processor_number()});
 #if DCUDA_BACKEND_CPU
     if (check::is_on(state)) check::begin(state);
@@ -411,7 +417,7 @@ DCUDA_COLD void finish(shared_state shared) {
     if (check::is_on(state)) check::enter(state, {operation::finish, world});
 #endif
     if (is_profiled(state)) begin_operation(state);
-    cross_barrier(state, collective{operation::finish, world}.index());
+    exec::far(cross_barrier_seldom)(state, collective{operation::finish, world}.index());
     exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
         if (load_in_block(&state.ended) == 0) exec::far(report_unconsumed)(warp, state);
         return 0u;

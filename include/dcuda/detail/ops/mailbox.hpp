@@ -330,9 +330,10 @@ DCUDA_DEVICE batch collect_disjoint(const Group& group, rank_state& state, std::
     return collect(group, state, first, width, 1);
 }
 
-// Takes a batch.
+// Takes a batch. PERF: called by exec::far, it lets the functions that look for messages do with fewer registers.
 template <class Group>
-DCUDA_DEVICE void take(const Group& group, rank_state& state, const batch& messages) {
+DCUDA_COLD void take_batch(Group group, shared_state shared, const batch messages) {
+    rank_state& state = shared.get();
     acquire_batch(group, state, messages);
     place(group, state, messages, group.index, group.count);
     settle(group, state, messages);
@@ -363,7 +364,7 @@ DCUDA_COLD bool take_messages(Group group, shared_state shared) {
         for (;;) {
             const batch messages = collect_disjoint(group, state, first, width);
             if (messages.mask == 0) break;
-            take(group, state, messages);
+            exec::far(take_batch<Group>)(group, state, messages);
             found = true;
         }
     }

@@ -136,7 +136,7 @@ DCUDA_DEVICE poll_outcome poll_notifications(const Group& group, rank_state& sta
             return poll_outcome::share;
         }
 #endif
-        take(group, state, messages);
+        exec::far(take_batch<Group>)(group, state, messages);
     }
     (void)may_share;
     if (poll_counter(group, state, now, counter, tag)) found = true;

@@ -120,7 +120,7 @@ DCUDA_COLD void free_window(shared_state shared, window win) {
 #if DCUDA_BACKEND_CPU
     if (!check::is_on(state))
 #endif
-        cross_barrier(state, where.index());
+        exec::far(cross_barrier_seldom)(state, where.index());
     arrive_and_run(state, where, [&] {
         exec::leader_then_sync(state.group(), [&](lone_thread) { state.device.windows[(win.id & 0xffff) - 1].id = 0; });
         return true;

@@ -6,7 +6,8 @@
 #   scripts/soak.sh <build directory> [OPERATIONS] [RECORD] [PATH...]
 #
 # OPERATIONS of each path: 1e9. RECORD: soak-<date>.json. PATHs: one (process), peer, shm, ofi:shm, ofi:tcp, mpi; all that the
-# build has. The first seed is drawn; SOAK_SEED sets it. SOAK_JOB: operations of a job, 2e7. Afterwards each fuzz target
+# build has. The first seed is drawn; SOAK_SEED sets it. SOAK_JOB: operations of a job, 2e7. DCUDA_COMMIT: for
+# the record, where there is no git. Afterwards each fuzz target
 # (scripts/fuzz.sh) runs for SOAK_FUZZ seconds, 3600, if there is clang; 0: none. Ends with 1 if anything failed.
 set -euo pipefail
 if [ $# -lt 1 ] || [ ! -x "$1/bin/random_traffic" ]; then
@@ -102,7 +103,7 @@ def run_job(path, operations):
 
 
 record = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "machine": machine(),
-          "commit": said("git", "rev-parse", "HEAD"), "changed": bool(said("git", "status", "--porcelain")), "backend": backend,
+          "commit": os.environ.get("DCUDA_COMMIT") or said("git", "rev-parse", "HEAD"), "changed": bool(said("git", "status", "--porcelain")), "backend": backend,
           "seed": seed, "paths": []}
 for path in paths:
     total = {"path": path, "jobs": 0, "operations": 0, "messages": 0, "bytes": 0, "seconds": 0.0, "failures": []}

@@ -40,7 +40,14 @@ public:
         const double now = seconds_now();
         if (now - times().last_line < runs_.report_seconds) return;
         times().last_line = now;
-        tell(now - times().begin, count);
+        const double left = runs_.seconds_left(now - times().begin, count, steps_);
+        const bool in_minutes = left > 120.0;
+        auto line = self_.log();
+        line << program_ << ": ";
+        if (runs_.count > 1) line << "run " << runs_.current << " of " << runs_.count << ", ";
+        line << step_ << ' ' << count << " of " << steps_ << " (" << static_cast<int>(100LL * count / steps_)
+             << " %), about " << 1 + static_cast<long long>(in_minutes ? left / 60.0 : left)
+             << (in_minutes ? " min left" : " s left");
     }
 
 private:
@@ -51,18 +58,6 @@ private:
     static DCUDA_DEVICE moments& times() {
         __shared__ moments result;
         return result;
-    }
-
-    // PERF: not inlined, it costs loops around it few registers.
-    DCUDA_COLD void tell(double elapsed_seconds, int count) const {
-        const double left = runs_.seconds_left(elapsed_seconds, count, steps_);
-        const bool in_minutes = left > 120.0;
-        auto line = self_.log();
-        line << program_ << ": ";
-        if (runs_.count > 1) line << "run " << runs_.current << " of " << runs_.count << ", ";
-        line << step_ << ' ' << count << " of " << steps_ << " (" << static_cast<int>(100LL * count / steps_)
-             << " %), about " << 1 + static_cast<long long>(in_minutes ? left / 60.0 : left)
-             << (in_minutes ? " min left" : " s left");
     }
 
     dcuda::rank& self_;

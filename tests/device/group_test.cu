@@ -55,24 +55,38 @@ DCUDA_DEVICE void take_steps(const Group& group, const dcuda::rank& self, findin
 __global__ void __launch_bounds__(256)
     in_parts(dcuda::context context, findings* found, unsigned* memory, unsigned rounds) {
     __shared__ dcuda::state state;
-    __shared__ part_state parts[4];
+    __shared__ part_state parts[3];
     dcuda::rank self(context, state);
-    unsigned* const words = piece_of(memory, 4 * words_per_part, self);
+    unsigned* const words = piece_of(memory, 3 * words_per_part, self);
     const unsigned thread = exec::thread_index();
     const unsigned part = thread < 32 ? 0 : thread < 96 ? 1 : 2;
     const unsigned first[3] = {0, 32, 96}, count[3] = {32, 64, 96};
     if (thread < 192)
         take_steps(exec::block_part{first[part], count[part], part + 1}, self, found, parts[part],
                    words + part * words_per_part, rounds * (part + 1), part);
-    __syncthreads();
-    take_steps(exec::whole_block{}, self, found, parts[3], words + 3 * words_per_part, rounds, 3);
     self.barrier(dcuda::device);
+}
+
+__global__ void __launch_bounds__(256)
+    as_a_whole(dcuda::context context, findings* found, unsigned* memory, unsigned rounds) {
+    __shared__ dcuda::state state;
+    __shared__ part_state all;
+    dcuda::rank self(context, state);
+    take_steps(exec::whole_block{}, self, found, all, piece_of(memory, words_per_part, self), rounds, 3);
 }
 
 TEST_F(Groups, PartsOfABlockActByThemselves) {
     for (const unsigned threads : {192u, 256u}) {
-        const device_vector<unsigned> memory(2 * 4 * words_per_part);
+        const device_vector<unsigned> memory(2 * 3 * words_per_part);
         check(in_parts, shape(2, dim3(threads)), memory.get(), few_addresses ? 20u : 100u);
+    }
+}
+
+TEST_F(Groups, AllThreadsActTogether) {
+    for (const unsigned threads : {1u, 31u, 32u, 33u, 192u, 256u}) {
+        SCOPED_TRACE(threads);
+        const device_vector<unsigned> memory(2 * words_per_part);
+        check(as_a_whole, shape(2, dim3(threads)), memory.get(), few_addresses ? 20u : 100u);
     }
 }
 

@@ -51,10 +51,13 @@ struct block_part {
     DCUDA_DEVICE unsigned thread() const { return thread_index() - first_thread; }
     DCUDA_DEVICE unsigned threads() const { return thread_count; }
     DCUDA_DEVICE bool leads() const { return thread() == 0; }
-    DCUDA_DEVICE void sync() const { asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(thread_count) : "memory"); }
+    // Not `bar`, which takes a whole warp at a time: threads of a warp may come on different ways.
+    DCUDA_DEVICE void sync() const {
+        asm volatile("barrier.cta.sync %0, %1;" ::"r"(barrier), "r"(thread_count) : "memory");
+    }
     DCUDA_DEVICE unsigned count(bool yes) const {
         unsigned number;
-        asm volatile("{ .reg .pred p; setp.ne.u32 p, %1, 0; bar.red.popc.u32 %0, %2, %3, p; }"
+        asm volatile("{ .reg .pred p; setp.ne.u32 p, %1, 0; barrier.cta.red.popc.u32 %0, %2, %3, p; }"
                      : "=r"(number)
                      : "r"(yes ? 1u : 0u), "r"(barrier), "r"(thread_count)
                      : "memory");

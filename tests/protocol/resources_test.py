@@ -26,7 +26,7 @@ REGISTERS = {
     "wait_notifications": 66,
     "test_notifications": 66,
     "flush": 66,
-    "barrier": 66,
+    "barrier": 70,
     "windows": 72,
     "timer": 66,
     "log_line": 66,

@@ -161,6 +161,18 @@ std::string error_of(dcuda::runtime& job, void (*kernel)(dcuda::context, finding
     return {};
 }
 
+__global__ void put_nothing_into_none(dcuda::context context, findings*) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    self.put_notify(dcuda::window{}, 0, 0, 0, nullptr, 1);
+}
+
+// Before any window is near: an empty entry of a table is no window either.
+TEST_F(Windows, NoneIsAnErrorAlsoForNothing) {
+    const std::string problem = error_of(job(), put_nothing_into_none, shape(2));
+    EXPECT_NE(problem.find("put_notify on a window that is none"), problem.npos) << problem;
+}
+
 TEST_F(Windows, OfTheHostAreFreedByTheHost) {
     const device_vector<unsigned> memory(4);
     const dcuda::window win = job().create_window(memory.get(), 2 * sizeof(unsigned));

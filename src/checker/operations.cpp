@@ -436,7 +436,7 @@ void checked_rank::leave() { going(turns_.from_native()); }
 void checked_rank::created(window made, const void* base, std::size_t bytes) {
     if (!going(turns_.from_native()) || !made || mine().window == most_windows) return;
     window_record& record = m_.window(mine().window);
-    if (record.number == none) record.number = (made.id & 0xffff) - 1;
+    if (record.number == none) record.number = slot_of_window(made.id);
     offer(mine().window, base, bytes);
     run_.windows[made.id] = mine().window;
     track(mine().window);

@@ -11,7 +11,7 @@ namespace dcuda {
 struct host_window {
     std::uint32_t id;                          // the same in all processes
     std::vector<detail::window_entry> entries; // by process, as this one addresses its memory
-    std::uint32_t slot() const { return (id & 0xffff) - 1; }
+    std::uint32_t slot() const { return detail::slot_of_window(id); }
 };
 
 } // namespace dcuda

@@ -16,7 +16,7 @@ namespace {
 std::int64_t as_signed(std::uint64_t value) { return static_cast<std::int64_t>(value); }
 
 std::string name_window(std::uint32_t id) {
-    return id == 0 ? std::string("the window none") : fmt::format("window {}", (id & 0xffff) - 1);
+    return id == 0 ? std::string("the window none") : fmt::format("window {}", slot_of_window(id));
 }
 
 // What has not come: of a wait for notifications `seen` of `expected` with this tag.

@@ -68,7 +68,7 @@ DCUDA_DEVICE void store_posted_payload(const rank_state& state, const posted_put
 
 // The window in the device's table; a slot with another id if there is no such window (any more).
 DCUDA_DEVICE window_slot find_window(const rank_state& state, window win) {
-    const std::uint32_t index = (win.id & 0xffff) - 1;
+    const std::uint32_t index = slot_of_window(win.id);
     return index < state.device.max_windows ? state.device.windows[index] : window_slot{};
 }
 

@@ -122,7 +122,8 @@ DCUDA_COLD void free_window(shared_state shared, window win) {
 #endif
         exec::far(cross_barrier_seldom)(state, where.index());
     arrive_and_run(state, where, [&] {
-        exec::leader_then_sync(state.group(), [&](lone_thread) { state.device.windows[(win.id & 0xffff) - 1].id = 0; });
+        exec::leader_then_sync(state.group(),
+                               [&](lone_thread) { state.device.windows[slot_of_window(win.id)].id = 0; });
         return true;
     });
 }

@@ -43,6 +43,7 @@ inline constexpr std::uint32_t window_is_of_host = 1u << 31;
 DCUDA_HOST_DEVICE constexpr std::uint32_t window_id(std::uint32_t slot, std::uint32_t uses) {
     return (uses & 0x7fff) << 16 | (slot + 1);
 }
+DCUDA_HOST_DEVICE constexpr std::uint32_t slot_of_window(std::uint32_t id) { return (id & 0xffff) - 1; }
 
 // A window as one device sees it. writer: the last rank to arrive in create_window or free_window, or the host in
 // between or before the run; readers: the device's ranks; home: device memory.

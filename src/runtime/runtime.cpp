@@ -330,17 +330,18 @@ private:
         }
         timings.clear();
         active_run& run = *(active_ = std::make_unique<active_run>(*this, kernel, config, stream));
+        const std::vector<host_window> windows = windows_.all();
 #if DCUDA_BACKEND_CPU
-        state_->check_by(checker_ ? checker_->begin_run(ranks_, windows_.all()) : nullptr);
+        state_->check_by(checker_ ? checker_->begin_run(ranks_, windows) : nullptr);
 #endif
-        state_->reset(user_data, windows_.all(), run.shared.staging(),
+        state_->reset(user_data, windows, run.shared.staging(),
                       profiler_->prepare(ranks_, config.profiled && kernel.is_profilable));
         if (config.profiled && !kernel.is_profilable) report_unprofiled_ranks();
         energy_.begin_run();
         run.serving.emplace(control_);
         control_.barrier("starting the kernel"); // nobody notifies before everybody is reset
 
-        if (network_) network_->begin(*state_, run.arrivals.emplace(*state_), profiler_->host(), windows_.all());
+        if (network_) network_->begin(*state_, run.arrivals.emplace(*state_), profiler_->host(), windows);
         if (live_) live_->begin_run(ranks_);
         run.running.emplace(control_, *state_, *link_, network_.get(), live_.get(), *profiler_, signals_, settings_);
         if (state_->fields().profiler.counters != nullptr) profiler_->begin_run();

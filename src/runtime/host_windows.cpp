@@ -14,7 +14,7 @@ namespace {
 
 // What a process offers, as the others need it.
 struct offered_memory {
-    std::string failure; // why there is none; empty: there is
+    std::string failure; // why there is none, from "create_window over N B " on; empty: there is
     transport::exported_allocation allocation{};
     std::uint64_t offset = 0; // in the allocation, bytes
     window_entry entry{};     // as the process itself has it
@@ -45,23 +45,17 @@ offered_memory offer_memory(void* memory, std::size_t bytes, window_kind kind, b
     auto* const base = static_cast<std::byte*>(memory);
     offer.entry = {base, bytes | (kind == window_kind::direct ? detail::window_is_direct : 0), base};
     if (bytes == 0) return offer;
-    const auto found = transport::find_allocation(memory);
-    if (!found) {
-        offer.failure =
-            fmt::format("{} is {}", static_cast<const void*>(memory),
-                        memory == nullptr ? "a null pointer: give it memory from cudaMalloc (did that fail?)"
-                                          : transport::describe_foreign_memory(memory));
+    if (memory == nullptr) {
+        offer.failure = "at a null pointer: give it memory from cudaMalloc (did that fail?)";
         return offer;
     }
+    const auto found = transport::find_window_memory(base, bytes, offer.failure);
+    if (!found) return offer;
     offer.offset = static_cast<std::uint64_t>(base - found->base);
-    if (bytes > found->bytes - offer.offset) {
-        offer.failure = fmt::format("they begin at offset {} of an allocation of {} B", offer.offset, found->bytes);
-        return offer;
-    }
     try {
         if (is_mapped) offer.allocation = transport::export_allocation(*found);
     } catch (const error& problem) {
-        offer.failure = problem.what();
+        offer.failure = fmt::format("of {}", problem.what());
     }
     return offer;
 }
@@ -71,20 +65,20 @@ offered_memory offer_memory(void* memory, std::size_t bytes, window_kind kind, b
 window host_windows::create(void* memory, std::size_t bytes, window_kind kind) {
     const std::uint32_t slot = find_slot(bytes); // the same on all processes, and so is an error
     const bool is_mapped = std::count(is_remote_.begin(), is_remote_.end(), false) > 1; // by us, and others
-    const auto offers =
+    const auto messages =
         control_.allgather(encode_offer(offer_memory(memory, bytes, kind, is_mapped)), "runtime::create_window");
-    for (std::size_t process = 0; process < offers.size(); ++process) {
-        const offered_memory offer = decode_offer(offers[process]);
-        support::require(offer.failure.empty(), error_code::no_path,
-                         "runtime::create_window over {} B in process {}: {}", offer.entry.bytes(), process,
-                         offer.failure);
-    }
+    std::vector<offered_memory> offers;
+    for (const bootstrap::blob& each : messages) offers.push_back(decode_offer(each));
+    for (std::size_t process = 0; process < offers.size(); ++process)
+        support::require(offers[process].failure.empty(), error_code::no_path,
+                         "process {}: runtime::create_window over {} B {}", process, offers[process].entry.bytes(),
+                         offers[process].failure);
 
     open_window made;
     made.seen.id = detail::window_id(slot, ++made_) | detail::window_is_of_host;
     made.mappings = std::make_unique<transport::peer_mappings>();
     for (std::size_t process = 0; process < offers.size(); ++process) {
-        const offered_memory offer = decode_offer(offers[process]);
+        const offered_memory& offer = offers[process];
         window_entry entry = offer.entry;
         if (static_cast<int>(process) != control_.index()) {
             const bool has_memory = !is_remote_[process] && entry.bytes() != 0;

@@ -45,25 +45,19 @@ process_exports make_exports(const std::vector<window_entry>& entries, const dev
         const std::string who =
             name_rank(static_cast<std::uint32_t>(state.first_rank()) + static_cast<std::uint32_t>(rank),
                       static_cast<std::uint32_t>(state.ranks()));
-        const auto memory = transport::find_allocation(entry.base);
+        std::string problem;
+        const auto memory = transport::find_window_memory(entry.base, entry.bytes(), problem);
         if (!memory) {
-            offer.failure =
-                fmt::format("{}: create_window over {} B at {}, which is {}", who, entry.bytes(),
-                            static_cast<const void*>(entry.base), transport::describe_foreign_memory(entry.base));
+            offer.failure = fmt::format("{}: create_window over {} B {}", who, entry.bytes(), problem);
             return offer;
         }
         const auto offset = static_cast<std::size_t>(entry.base - memory->base);
-        if (entry.bytes() > memory->bytes - offset) {
-            offer.failure = fmt::format("{}: create_window over {} B at offset {} of an allocation of {} B", who,
-                                        entry.bytes(), offset, memory->bytes);
-            return offer;
-        }
         const auto [position, is_new] = known.emplace(memory->id, static_cast<std::uint32_t>(offer.allocations.size()));
         if (is_new) {
             try {
                 offer.allocations.push_back(transport::export_allocation(*memory));
-            } catch (const error& problem) {
-                offer.failure = fmt::format("{}: create_window over {}", who, problem.what());
+            } catch (const error& refusal) {
+                offer.failure = fmt::format("{}: create_window over {}", who, refusal.what());
                 return offer;
             }
         }

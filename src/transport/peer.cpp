@@ -52,6 +52,15 @@ std::string describe_foreign_memory(const void* address) {
     return "no memory from cudaMalloc; other processes can map nothing else";
 }
 
+std::optional<allocation> find_window_memory(const std::byte* base, std::uint64_t bytes, std::string& problem) {
+    const auto memory = find_allocation(base);
+    const auto offset = memory ? static_cast<std::uint64_t>(base - memory->base) : 0;
+    if (memory && bytes <= memory->bytes - offset) return memory;
+    problem = memory ? fmt::format("at offset {} of an allocation of {} B", offset, memory->bytes)
+                     : fmt::format("at {}, which is {}", static_cast<const void*>(base), describe_foreign_memory(base));
+    return std::nullopt;
+}
+
 exported_allocation export_allocation(const allocation& memory) {
     exported_allocation exported{};
     exported.id = memory.id;

@@ -32,6 +32,10 @@ std::optional<allocation> find_allocation(const void* address);
 // What memory without an allocation is, for a message: "memory of device 0, but this process's device is 1", ...
 std::string describe_foreign_memory(const void* address);
 
+// The allocation that all of these bytes lie in, for a window. Or nothing, and `problem` says where they lie instead:
+// it goes on from "create_window over N B ".
+std::optional<allocation> find_window_memory(const std::byte* base, std::uint64_t bytes, std::string& problem);
+
 // Throws error(no_path) if the memory is of a kind that other processes cannot map; the message names the kind.
 exported_allocation export_allocation(const allocation& memory);
 

@@ -437,6 +437,79 @@ TEST_P(Mailbox, TagsInAnotherOrder) {
     check(many_tags, shape(3), memory.get(), tags);
 }
 
+// --- waits that foresee what comes next ---
+
+constexpr int turn_sources = 6, turn_messages = 3, turn_rounds = 48;
+constexpr int turn_common_tag = 0, turn_go_tag = 1, turn_first_own_tag = 2;
+constexpr std::size_t turn_slot = 1200;
+
+DCUDA_DEVICE int messages_of_turn(int source, int round) { return 1 + (source + round) % turn_messages; }
+DCUDA_DEVICE std::size_t size_of_turn(int source, int round, int number) {
+    const std::size_t sizes[] = {8, 0, 36, 384, 388, 1020, 7};
+    return sizes[(round / 3 + 2 * source + number) % 7];
+}
+
+// Several sources send messages of changing sizes: one with a tag of all, the others with a tag of their own, the
+// common one first or last. The target waits in changing orders, so that the next message it waits for lies in another
+// queue than before, behind others, or has come long ago.
+__global__ void take_turns(dcuda::context context, findings* found, unsigned char* memory) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    constexpr std::size_t slots = turn_sources * turn_messages, bytes = slots * turn_slot;
+    const int target = self.size() - 1, source = self.id();
+    const bool is_target = source == target;
+    const dcuda::window win = self.create_window(dcuda::world, is_target ? memory : nullptr, is_target ? bytes : 0);
+    unsigned char* const outbox = memory + bytes * (1 + self.id(dcuda::device));
+    for (int round = 0; round < turn_rounds; ++round) {
+        if (!is_target && source < turn_sources) {
+            const int count = messages_of_turn(source, round);
+            for (int number = 0; number < count; ++number)
+                for_each_thread(turn_slot, [&](std::size_t i) {
+                    outbox[number * turn_slot + i] =
+                        pattern(i, (round * turn_sources + source) * turn_messages + number);
+                });
+            for (int i = 0; i < count; ++i) {
+                const int number = round % 2 == 0 ? i : count - 1 - i;
+                self.put_notify(win, target, (source * turn_messages + number) * turn_slot,
+                                size_of_turn(source, round, number), outbox + number * turn_slot,
+                                number == 0 ? turn_common_tag : turn_first_own_tag + source);
+            }
+            self.wait_notifications(turn_go_tag, 1);
+        }
+        if (!is_target) continue;
+        const auto wait_own = [&](int from) {
+            const int count = messages_of_turn(from, round) - 1;
+            for (int i = 0; i < count; ++i) self.wait_notifications(turn_first_own_tag + from, 1);
+        };
+        if (round % 4 == 0) self.wait_notifications(turn_common_tag, turn_sources);
+        for (int i = 0; i < turn_sources; ++i) {
+            if (round % 4 == 1) self.wait_notifications(turn_common_tag, 1);
+            wait_own(round % 3 == 0 ? turn_sources - 1 - i : i);
+            if (round % 4 == 2 && i % 2 == 1) self.wait_notifications(turn_common_tag, 2);
+        }
+        if (round % 4 == 3) self.wait_notifications(turn_common_tag, turn_sources);
+        for (int from = 0; from < turn_sources; ++from)
+            for (int number = 0; number < messages_of_turn(from, round); ++number)
+                for_each_thread(size_of_turn(from, round, number), [&](std::size_t i) {
+                    EXPECT_SAME(memory[(from * turn_messages + number) * turn_slot + i],
+                                pattern(i, (round * turn_sources + from) * turn_messages + number));
+                });
+        EXPECT_SAME(self.test_notifications(turn_common_tag, 1), false);
+        for (int from = 0; from < turn_sources; ++from) self.notify(from, dcuda::world, turn_go_tag);
+    }
+    self.free_window(win);
+}
+
+TEST_P(Mailbox, SourcesTakeTurns) {
+    for (const unsigned threads : {32u, 96u}) {
+        SCOPED_TRACE(threads);
+        const int ranks = share_of(turn_sources + 1);
+        const device_vector<unsigned char> memory((1 + static_cast<std::size_t>(ranks)) * turn_sources * turn_messages *
+                                                  turn_slot);
+        check(take_turns, shape(ranks, dim3(threads)), memory.get());
+    }
+}
+
 // --- what nobody waits for ---
 
 // Puts are there after a barrier, and at the end of the kernel.

@@ -30,9 +30,9 @@ REGISTERS = {
     "windows": 72,
     "timer": 66,
     "log_line": 66,
-    "halo_exchange": 80,
+    "halo_exchange": 74,
     "compute_alone": 74,
-    "compute_and_exchange": 128,
+    "compute_and_exchange": 104,
 }
 # The delivery kernel takes a rank's place, so it is smaller than any: no stack, and few registers.
 DELIVERY_KERNEL_REGISTERS = 72

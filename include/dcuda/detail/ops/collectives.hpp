@@ -380,6 +380,8 @@ DCUDA_COLD void start_rank(lone_thread leader, rank_state& state, context from_h
     own.next_target = own.next_connection = own.next_tag = own.connection_count = own.forgotten_origins = 0;
     own.undelivered = 0;
     for (inbound_queue& queue : own.inbound) queue = {{start, start}, {start, start}, nullptr, 0, scope::device};
+    for (std::uint32_t queue = 0; queue < queues_per_mailbox; ++queue)
+        own.followers[queue] = static_cast<std::uint8_t>(queue);
     own.queues = own.posted_turn = own.unreleased = 0;
     own.requests_seen = own.flushes = own.network_flushes = start;
     for (unsigned reach = 0; reach < 2; ++reach) own.sent[reach] = own.told[reach] = 0;

@@ -162,61 +162,54 @@ DCUDA_DEVICE void release_stores(rank_state& state, endpoint& own, scope reach) 
     own.unreleased &= reach == scope::system ? 0 : ~bit_of(reach);
 }
 
-// A message on its way out: all about it that can be found before it leaves.
-//
+// Makes the header of the next message on a connection. One thread, or all of the lead warp for themselves.
+DCUDA_DEVICE outgoing_header make_header(const rank_state& state, const endpoint& own, const connection& to,
+                                         const message_content& content) {
+    const bool in_place = content.is_in_place(), unreleased = to.unreleased != 0;
+    const bool releases = unreleased | (to.flushes != own.flushes) | in_place;
+    const auto home = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(content.home));
+    const mailbox_header header{
+        {static_cast<std::uint32_t>(home),
+         static_cast<std::uint32_t>(home >> 32) | content.flags | (releases ? message_releases : 0),
+         content.tag << 16 | content.payload_bytes()}};
+    const bool must_release = (unreleased & ((own.unreleased & bit_of(to.reach)) != 0)) | in_place;
+    return {to.queue + state.device.queues.header(to.sent.messages), header, to.sent.messages + 1,
+            must_release ? 1u : 0u};
+}
+
+// The header leaves.
 // ORDER message-publish -> message-observe: a packet's number and payload are stored at once. What was stored into the
 // target's memory, or is in place, is released before the header leaves: fence, then the header's strong store, of one
-// thread; whoever sees the header acquires.
-struct outgoing_message {
-    unsigned place; // of the connection
-    packet* slot;   // of the header
-    mailbox_header header;
-    queue_position sent, after; // the queue's position, this one's and the next
-    bool must_release;
+// thread; whoever sees the header acquires. The leader; after the block's barrier if the header releases.
+DCUDA_DEVICE void store_header(const outgoing_header& message) {
+    store_packet<order_tag::message_publish>(message.slot, message.header.words[0], message.header.words[1],
+                                             message.header.words[2], message.sequence);
+}
 
-    // `to`: the connection, which is at that place.
-    DCUDA_DEVICE void prepare(const rank_state& state, const endpoint& own, unsigned connection_place,
-                              const connection& to, const message_content& content) {
-        const bool in_place = content.is_in_place(), unreleased = to.unreleased != 0;
-        const std::uint32_t bytes = content.payload_bytes();
-        const bool releases = unreleased | (to.flushes != own.flushes) | in_place;
-        const auto home = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(content.home));
-        place = connection_place;
-        slot = to.queue + state.device.queues.header(to.sent.messages);
-        header = {{static_cast<std::uint32_t>(home),
-                   static_cast<std::uint32_t>(home >> 32) | content.flags | (releases ? message_releases : 0),
-                   content.tag << 16 | bytes}};
-        sent = to.sent;
-        after = {sent.messages + 1, sent.packets + packets_for(bytes)};
-        must_release = (unreleased & ((own.unreleased & bit_of(to.reach)) != 0)) | in_place;
+// Counts a message that has left, with so many packets of payload. The leader.
+DCUDA_DEVICE void count_sent(endpoint& own, connection& to, std::uint32_t packets, bool releases) {
+    to.sent = {to.sent.messages + 1, to.sent.packets + packets};
+    ++own.sent[static_cast<unsigned>(to.reach)];
+    if (releases) {
+        to.unreleased = 0;
+        to.flushes = own.flushes;
     }
+    if (packets != 0) own.undelivered |= std::uint64_t{1} << to.record;
+    if (DCUDA_BACKEND_CPU) ring_doorbell(&to.status->doorbell);
+}
 
-    // The header leaves, and the message is counted. The leader.
-    DCUDA_DEVICE void send_header(rank_state& state, endpoint& own) const {
-        connection& to = own.connections[place];
-        if (must_release) release_stores(state, own, to.reach);
-        store_packet<order_tag::message_publish>(slot, header.words[0], header.words[1], header.words[2],
-                                                 after.messages);
-        to.sent = after;
-        ++own.sent[static_cast<unsigned>(to.reach)];
-        if (header.releases()) {
-            to.unreleased = 0;
-            to.flushes = own.flushes;
-        }
-        if (after.packets != sent.packets) own.undelivered |= std::uint64_t{1} << to.record;
-        if (DCUDA_BACKEND_CPU) ring_doorbell(&to.status->doorbell);
-    }
-};
-
-// A message without payload: what it says is in the header. There is room for it.
+// A message whose payload, if it has any, leaves by itself. There is room for it.
 DCUDA_DEVICE void send_header(const lead_warp& warp, rank_state& state, unsigned place,
                               const message_content& content) {
     endpoint& own = state.own.of(warp);
-    outgoing_message message;
     sync(warp);
-    message.prepare(state, own, place, own.connections[place], content);
-    sync(warp);
-    if (warp.leads()) message.send_header(state, own);
+    if (warp.leads()) {
+        connection& to = own.connections[place];
+        const outgoing_header message = make_header(state, own, to, content);
+        if (message.must_release != 0) release_stores(state, own, to.reach);
+        store_header(message);
+        count_sent(own, to, packets_for(content.payload_bytes()), message.header.releases());
+    }
     sync(warp);
 }
 

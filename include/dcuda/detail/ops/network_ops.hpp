@@ -79,25 +79,29 @@ DCUDA_COLD void store_commands(lead_warp warp, shared_state shared, const outbou
     }
 }
 
+// All threads store the payload of a command behind it in the ring. The command's ticket. PERF: a function of its own,
+// as its registers are every kernel's.
+DCUDA_COLD std::uint32_t store_behind(shared_state shared, const outbound message) {
+    rank_state& state = shared.get();
+    const unsigned decision = exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
+        std::uint32_t ticket = 0;
+        bool going = true;
+        if (warp.leads()) going = take_tickets(exec::lead_access::alone(), state, message.commands(), ticket);
+        ticket = broadcast(warp, ticket, 0);
+        if (!any(warp, warp.leads() && going)) return 0u;
+        return 1 + post(warp, state, {state.device.ring.payload(ticket), 0, nullptr, ticket, 0});
+    });
+    if (decision == 0) exec::exit_thread();
+    const posted_put put = posted(state, decision - 1);
+    exec::copy_bytes(state.group(), put.target, message.source, message.bytes);
+    return put.position;
+}
+
 // One command, with at most max_ring_bytes of payload that the host does not read. All threads of the rank.
 DCUDA_COLD void send_part_through_host(shared_state shared, const outbound message) {
     rank_state& state = shared.get();
-    const bool is_behind =
-        !message.through_host && !message.in_packets(); // all threads store the payload behind the command
-    std::uint32_t ticket = 0;                           // the lead warp's
-    if (is_behind) {
-        const unsigned decision = exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
-            bool going = true;
-            if (warp.leads()) going = take_tickets(exec::lead_access::alone(), state, message.commands(), ticket);
-            ticket = broadcast(warp, ticket, 0);
-            if (!any(warp, warp.leads() && going)) return 0u;
-            return 1 + post(warp, state, {state.device.ring.payload(ticket), 0, nullptr, ticket, 0});
-        });
-        if (decision == 0) exec::exit_thread();
-        const posted_put put = posted(state, decision - 1);
-        exec::copy_bytes(state.group(), put.target, message.source, message.bytes);
-        ticket = put.position;
-    }
+    const bool is_behind = !message.through_host && !message.in_packets();
+    const std::uint32_t ticket = is_behind ? store_behind(shared, message) : 0;
     exec::decide(
         state.group(), state.decision, [](const lead_warp&) { return 0u; },
         [&](const lead_warp& warp, unsigned) { store_commands(warp, state, message, is_behind, ticket); });

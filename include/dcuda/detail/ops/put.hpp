@@ -149,6 +149,12 @@ DCUDA_DEVICE bool has_undelivered(const connection& path) {
     return path.queue != nullptr && path.sent.packets != path.placed;
 }
 
+// A header leaves after the block's barrier. The leader.
+DCUDA_DEVICE void send_ready(rank_state& state, endpoint& own, const connection& to, const outgoing_header& message) {
+    if (message.must_release != 0) release_stores(state, own, to.reach);
+    store_header(message);
+}
+
 // All threads have stored into a target's memory, or will. The leader.
 DCUDA_DEVICE void count_direct_put(endpoint& own) {
     connection& to = own.connections[own.targets[own.doing.target].connection];
@@ -156,119 +162,148 @@ DCUDA_DEVICE void count_direct_put(endpoint& own) {
     own.unreleased |= bit_of(to.reach);
 }
 
-// Before a put that is stored directly. The leader. ORDER bulk-then-words
-DCUDA_DEVICE void begin_direct_put(rank_state& state, endpoint& own, unsigned target) {
-    own.doing.target = target;
-    own.doing.is_direct = 1;
-    exec::complete_copies(state.staging);
-}
-
 // --- Fast path -----------------------------------------------------------------------------------------------------
 
-// A message to a target that was used lately, if it can leave at once; or a put to it that the threads store.
+// Room for a message, with the credit that has come since if it is needed. `path`: a copy of the connection at `place`.
+DCUDA_DEVICE bool find_room_near(const lead_warp& warp, rank_state& state, unsigned place, connection& path,
+                                 std::uint32_t packets) {
+    if (has_room(state, path, packets)) return true;
+    if (path.queue == nullptr) return false;
+    connection& to = state.own.of(warp).connections[place];
+    read_credit(warp, to);
+    path.freed = to.freed;
+    return has_room(state, path, packets);
+}
+
+#if DCUDA_WARPS
+
+// A notification, or a small put with one, to a target that was used lately: a message, if it can leave at once.
 // PERF: nothing is called here, so that it takes few registers. All that need not wait for the other threads comes
-// before the block's barrier; what lies between that and the stores is latency.
+// before the block's barrier; what lies between that and the stores is latency. So header and payload leave in one
+// instruction.
+template <bool HasPayload>
 class fast_message {
 public:
     // The lead warp: how the message leaves; route::slow, and nothing has happened.
     DCUDA_DEVICE unsigned prepare(const lead_warp& lead, rank_state& state, const send_request& request) {
-#if DCUDA_WARPS
         constexpr auto slow = static_cast<unsigned>(route::slow);
-        requests_ = load_requests(state);
         if (lead.count != 32) return slow;
         const full_warp warp(lead);
         endpoint& own = state.own.of(warp);
         target_entry to;
-        target_ = find_near_target(warp, own, target_key(request.window, request.rank), to);
-        if (target_ == cached_targets) return slow;
+        const unsigned target = find_near_target(warp, own, target_key(request.window, request.rank), to);
+        if (target == cached_targets) return slow;
         // PERF: what decides is loaded at once, and there is one branch: a load that waits for a branch costs 30
         // cycles.
-        const connection path = own.connections[to.connection];
-        const message_content content{to.base + request.offset,
-                                      to.home + request.offset,
-                                      static_cast<const std::byte*>(request.source),
-                                      static_cast<std::uint32_t>(request.bytes),
-                                      request.tag,
-                                      0};
-        message_.prepare(state, own, to.connection, path, content);
-        const std::uint32_t packets = packets_for(content.payload_bytes());
-        // Of what is in place nothing travels, however large it is; but nothing may be under way there.
-        const bool in_place = content.is_in_place(), allowed = is_allowed(state, to, request);
-        const bool fits =
-            (in_place & (to.small != 0) & (request.bytes >> 32 == 0) & (path.sent.packets == path.placed)) |
-            (!in_place & (request.bytes < to.small));
-        const bool leaves =
-            fits & has_room(state, path, packets) & !is_unaligned(content.source, content.payload_bytes());
-        if (!(allowed & leaves))
-            return allowed && can_store(state, own, to, content, request.bytes) ? post_direct(warp, state, content)
-                                                                                : slow;
-        if (packets > 32) return post_payload(warp, state, path);
-        number_ = warp.index < packets ? warp.index : no_packet;
-        packets_ = path.queue + state.device.queues.packet(path.sent.packets + warp.index);
-        left_ = content.payload_bytes() - warp.index * packet_payload_bytes;
+        connection_ = to.connection;
+        connection path = own.connections[connection_];
+        message_content content{nullptr, nullptr, nullptr, 0, request.tag, 0};
+        bool leaves = (to.small != 0) & (request.tag < state.device.tags);
+        if constexpr (HasPayload) {
+            content = {to.base + request.offset,
+                       to.home + request.offset,
+                       static_cast<const std::byte*>(request.source),
+                       static_cast<std::uint32_t>(request.bytes),
+                       request.tag,
+                       0};
+            // Of what is in place nothing travels; but nothing may be under way there.
+            leaves &= (request.bytes < to.small) & (request.offset <= to.bytes - request.bytes) &
+                      !is_unaligned(content.source, content.payload_bytes()) &
+                      (!content.is_in_place() | (path.sent.packets == path.placed));
+        }
+        packets_ = HasPayload ? packets_for(content.payload_bytes()) : 0;
+        if (!leaves || !find_room_near(warp, state, connection_, path, packets_)) return slow;
+        const outgoing_header message = make_header(state, own, path, content);
+        releases_ = message.header.releases();
+        must_release_ = message.must_release != 0;
+        slot_ = message.slot;
+        sequence_ = message.sequence;
+        if (warp.leads()) own.doing.target = target;
+        if constexpr (HasPayload) {
+            words_ = {{message.header.words[0], message.header.words[1], message.header.words[2]}};
+            if (!warp.leads()) {
+                slot_ = path.queue + state.device.queues.packet(path.sent.packets + warp.index - 1);
+                sequence_ = path.sent.packets + warp.index;
+            }
+            if (packets_ >= warp.count) return post_payload(warp, state, path);
+        }
         return static_cast<unsigned>(route::packets);
-#else
-        (void)lead, (void)state, (void)request;
-        return static_cast<unsigned>(route::slow);
-#endif
     }
 
     // The lead warp, after the block's barrier.
-    DCUDA_DEVICE void send(const lead_warp& lead, rank_state& state, const void* source, unsigned decision) const {
-#if DCUDA_WARPS
-        if (route_of(decision) == route::slow) return;
+    DCUDA_DEVICE void send(const lead_warp& lead, rank_state& state, const send_request& request,
+                           unsigned decision) const {
+        const route way = route_of(decision);
+        if (way == route::slow) return;
         const full_warp warp(lead);
         endpoint& own = state.own.of(warp);
-        if (route_of(decision) == route::packets && number_ != no_packet) {
-            const auto* const words = static_cast<const std::uint32_t*>(source) + 3 * number_;
-            const std::uint32_t a = words[0], b = left_ > 4 ? words[1] : 0, c = left_ > 8 ? words[2] : 0;
-            store_packet<order_tag::message_publish>(packets_, a, b, c, message_.sent.packets + number_ + 1);
-        }
-        if (warp.leads()) {
-            if (route_of(decision) == route::direct) {
-                count_direct_put(own);
-            } else {
-                message_.send_header(state, own);
-                own.doing.target = target_;
+        connection& to = own.connections[connection_];
+        if constexpr (HasPayload) {
+            // The leader stores the header, those behind it a packet of payload each.
+            chunk words = words_;
+            const bool has_payload = way == route::packets && warp.index - 1 < packets_;
+            if (has_payload) {
+                const std::uint32_t at = (warp.index - 1) * packet_payload_bytes;
+                words = load_words(static_cast<const std::byte*>(request.source) + at,
+                                   static_cast<std::uint32_t>(request.bytes) - at);
             }
+            if (must_release_ && warp.leads()) release_stores(state, own, to.reach);
+            if (has_payload || warp.leads())
+                store_packet<order_tag::message_publish>(slot_, words.words[0], words.words[1], words.words[2],
+                                                         sequence_);
+        } else if (warp.leads()) {
+            // PERF: made here again, so that it takes no registers before.
+            const mailbox_header header{{0, releases_ ? message_releases : 0, request.tag << 16}};
+            send_ready(state, own, to, {slot_, header, sequence_, must_release_ ? 1u : 0u});
         }
-#else
-        (void)lead, (void)state, (void)source, (void)decision;
-#endif
-    }
-
-    // What load_requests() has returned, for the threads of the lead warp.
-    DCUDA_DEVICE std::uint32_t requests() const {
-#if DCUDA_WARPS
-        return requests_;
-#else
-        return 0;
-#endif
+        // PERF: not before the barrier: the compiler would wait for the value there, to spill it.
+        const std::uint32_t requests = load_requests(state);
+        if (warp.leads()) count_sent(own, to, packets_, releases_);
+        // Not while payload of a message is missing, which may be one to this rank itself.
+        if (way == route::packets) answer_requests(warp, state, requests);
     }
 
 private:
-#if DCUDA_WARPS
-    // A put that is no message, and over which nothing can come that went as one before.
-    DCUDA_DEVICE static bool can_store(rank_state& state, endpoint& own, const target_entry& to,
-                                       const message_content& content, std::size_t bytes) {
-        return to.is_remote == 0 && bytes >= to.small && bytes != 0 && !content.is_in_place() &&
-               !has_undelivered(own.connections[to.connection]) &&
-               exec::choose_copy(state.group(), state.staging, content.target, content.source, bytes) ==
-                   exec::copy_way::threads;
-    }
-    DCUDA_DEVICE unsigned post_direct(const full_warp& warp, rank_state& state, const message_content& content) const {
-        if (warp.leads()) begin_direct_put(state, state.own.of(warp), target_);
-        return post(warp, state, route::direct, {content.target, 0, nullptr, 0, 0});
-    }
-
-    static constexpr std::uint32_t no_packet = UINT32_MAX;
-    outgoing_message message_;
-    packet* packets_;
-    std::uint32_t number_, left_; // of this thread's packet; bytes from it on
-    std::uint32_t requests_;
-    unsigned target_;
-#endif
+    packet* slot_ = nullptr; // of this thread's packet: the leader's is the header
+    std::uint32_t sequence_ = 0;
+    chunk words_{};             // of the header
+    std::uint32_t packets_ = 0; // of payload
+    std::uint32_t connection_ = 0;
+    bool releases_ = false, must_release_ = false; // the header, as in make_header
 };
+
+#endif
+
+// A notified put to a target that was used lately, too large for a message, and that no message under way can come
+// over: all threads store it, or it is in place, and a message without payload follows. The lead warp: how it leaves;
+// route::slow, and nothing has happened.
+DCUDA_DEVICE unsigned prepare_direct(const lead_warp& warp, rank_state& state, const send_request& request) {
+    constexpr auto slow = static_cast<unsigned>(route::slow);
+    endpoint& own = state.own.of(warp);
+    target_entry to;
+    const unsigned target = find_near_target(warp, own, target_key(request.window, request.rank), to);
+    if (target == cached_targets || to.is_remote != 0 || !is_allowed(state, to, request)) return slow;
+    connection& path = own.connections[to.connection];
+    const message_content content{
+        to.base + request.offset, nullptr, static_cast<const std::byte*>(request.source), 0, request.tag, 0};
+    const bool in_place = content.target == content.source;
+    if (request.bytes == 0 || has_undelivered(path) || (in_place ? to.small == 0 : request.bytes < to.small) ||
+        (!in_place && exec::choose_copy(state.group(), state.staging, content.target, content.source, request.bytes) !=
+                          exec::copy_way::threads) ||
+        !find_room(warp, state, path, 0))
+        return slow;
+    sync(warp);
+    if (warp.leads()) {
+        own.doing.target = target;
+        own.doing.is_direct = in_place ? 0 : 1;
+        own.ready = make_header(state, own, path, content);
+        own.ready.header.words[1] |= message_releases;
+        own.ready.must_release = 1;
+        if (!in_place) exec::complete_copies(state.staging); // ORDER bulk-then-words
+    }
+    return in_place ? static_cast<unsigned>(route::packets)
+                    : post(warp, state, route::direct, {content.target, 0, nullptr, 0, 0});
+}
 
 // --- Slow path -----------------------------------------------------------------------------------------------------
 
@@ -359,16 +394,6 @@ DCUDA_COLD void notify_target(lead_warp warp, shared_state shared, std::uint32_t
     if (DCUDA_BACKEND_CPU) ring_doorbell(&to.status->doorbell);
 }
 
-// answer_requests() at the end of an operation. All threads of the rank.
-DCUDA_DEVICE void answer(rank_state& state, std::uint32_t requests) {
-#if DCUDA_WARPS
-    const unsigned thread = state.group().thread();
-    if (thread < 32) answer_requests(exec::lead_access::warp(thread, state.group().threads()), state, requests);
-#else
-    (void)state, (void)requests;
-#endif
-}
-
 // Stores a put directly, and notifies. All threads of the rank.
 DCUDA_DEVICE void copy_and_notify(rank_state& state, const posted_put& put, route way, const send_request& request) {
     exec::copy(state.group(), state.staging, way == route::direct ? exec::copy_way::threads : exec::copy_way::engine,
@@ -377,11 +402,6 @@ DCUDA_DEVICE void copy_and_notify(rank_state& state, const posted_put& put, rout
     exec::decide(
         state.group(), state.decision, [](const lead_warp&) { return 0u; },
         [&](const lead_warp& warp, unsigned) { notify_target(warp, state, request.tag); });
-}
-DCUDA_COLD void store_and_notify(shared_state shared, const send_request request, unsigned turn) {
-    rank_state& state = shared.get();
-    copy_and_notify(state, posted(state, turn), route::direct, request);
-    answer(state, load_requests(state));
 }
 
 // Whatever the fast path cannot do. All threads of the rank.
@@ -420,31 +440,72 @@ DCUDA_DEVICE void put(rank_state& state, window win, int target, std::size_t off
     exec::far(send_slowly)(state, {win.id, static_cast<std::uint32_t>(target), offset, bytes, source, false, 0});
 }
 
-DCUDA_COLD void send_notified(shared_state shared, const send_request request) {
+// The header that prepare_direct() has left leaves. The lead warp, after the block's barrier.
+DCUDA_DEVICE void send_after_block(const lead_warp& warp, rank_state& state) {
+    const std::uint32_t requests = load_requests(state);
+    if (warp.leads()) {
+        endpoint& own = state.own.of(warp);
+        connection& to = own.connections[own.targets[own.doing.target].connection];
+        send_ready(state, own, to, own.ready);
+        count_sent(own, to, 0, true);
+    }
+    answer_requests(warp, state, requests);
+}
+
+// Stores a put that prepare_direct() has posted there, and notifies. All threads of the rank.
+DCUDA_DEVICE void store_and_notify(shared_state shared, const send_request request, unsigned turn) {
     rank_state& state = shared.get();
-    fast_message message;
+    exec::copy(state.group(), state.staging, exec::copy_way::threads, posted(state, turn).target,
+               static_cast<const std::byte*>(request.source), request.bytes);
+    exec::decide(
+        state.group(), state.decision, [](const lead_warp&) { return 0u; },
+        [&](const lead_warp& warp, unsigned) { send_after_block(warp, state); });
+}
+
+// A notified put that is no message, or that cannot leave as one at once. All threads of the rank.
+DCUDA_COLD void send_directly(shared_state shared, const send_request request) {
+    rank_state& state = shared.get();
     const unsigned decision = exec::decide(
-        state.group(), state.decision, [&](const lead_warp& warp) { return message.prepare(warp, state, request); },
-        [&](const lead_warp& warp, unsigned chosen) { message.send(warp, state, request.source, chosen); });
+        state.group(), state.decision, [&](const lead_warp& warp) { return prepare_direct(warp, state, request); },
+        [&](const lead_warp& warp, unsigned chosen) {
+            if (route_of(chosen) == route::packets) send_after_block(warp, state);
+        });
+    if (route_of(decision) == route::slow) return exec::far(send_slowly)(state, request);
+    if (route_of(decision) == route::direct) store_and_notify(state, request, decision / post_turn);
+}
+
+// All threads of the rank.
+template <bool HasPayload>
+DCUDA_COLD void send_notified(shared_state shared, const send_request request) {
+#if DCUDA_WARPS
+    rank_state& state = shared.get();
+    if (!HasPayload || request.bytes <= state.device.small_put_bytes) {
+        fast_message<HasPayload> message;
+        const unsigned decision = exec::decide(
+            state.group(), state.decision, [&](const lead_warp& warp) { return message.prepare(warp, state, request); },
+            [&](const lead_warp& warp, unsigned chosen) { message.send(warp, state, request, chosen); });
+        const route way = route_of(decision);
+        if (way == route::packets) return;
+        if (way == route::packets_by_block)
+            return store_posted_payload(state, posted(state, decision / post_turn), request);
+    }
+#endif
     // PERF: what is called by exec::far comes last, so that nothing must be kept for after it.
-    const route way = route_of(decision);
-    if (way == route::slow) return exec::far(send_slowly)(state, request);
-    if (way == route::direct) return exec::far(store_and_notify)(state, request, decision / post_turn);
-    if (way == route::packets) return answer(state, message.requests());
-    store_posted_payload(state, posted(state, decision / post_turn), request);
+    if (HasPayload) return exec::far(send_directly)(shared, request);
+    exec::far(send_slowly)(shared, request);
 }
 
 DCUDA_DEVICE void put_notify(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes,
                              const void* source, int tag) {
-    send_notified(state, {win.id, static_cast<std::uint32_t>(target), offset, bytes, source, true,
-                          static_cast<std::uint32_t>(tag)});
+    send_notified<true>(state, {win.id, static_cast<std::uint32_t>(target), offset, bytes, source, true,
+                                static_cast<std::uint32_t>(tag)});
 }
 
 DCUDA_DEVICE void notify(rank_state& state, int target, communicator comm, int tag) {
     const auto number = static_cast<std::uint32_t>(comm);
     const bool exists = number <= static_cast<std::uint32_t>(device);
-    send_notified(state, {exists ? notify_window(comm) : notify_unknown, static_cast<std::uint32_t>(target),
-                          exists ? 0 : number, 0, nullptr, true, static_cast<std::uint32_t>(tag)});
+    send_notified<false>(state, {exists ? notify_window(comm) : notify_unknown, static_cast<std::uint32_t>(target),
+                                 exists ? 0 : number, 0, nullptr, true, static_cast<std::uint32_t>(tag)});
 }
 
 // All that this rank has put is complete on return, to the window or to any other. False if the run ended. The lead

@@ -77,9 +77,9 @@ struct barrier_place {
 
 struct tag_entry {
     tag_record record;
-    std::uint16_t queue;   // where the next message with this tag is expected,
-    std::uint16_t packets; // and its payload: like the last one's
-    std::uint16_t origin;  // queue of the last message, + 1; 0: there was none; forgotten_origin. For reports only
+    std::uint16_t queue;  // where the next message with this tag is expected,
+    std::uint16_t bytes;  // and its payload: like the last one's
+    std::uint16_t origin; // queue of the last message, + 1; 0: there was none; forgotten_origin. For reports only
 };
 inline constexpr std::uint16_t forgotten_origin = UINT16_MAX;
 inline constexpr std::uint32_t no_tag_key = UINT32_MAX; // of an entry that is empty
@@ -104,6 +104,14 @@ struct current_operation {
     std::uint32_t events;        // so far
 };
 
+// The header of a message that is ready to leave.
+struct alignas(16) outgoing_header {
+    packet* slot; // where it goes
+    mailbox_header header;
+    std::uint32_t sequence;
+    std::uint32_t must_release; // 1: what was stored at the target directly is released before
+};
+
 // The books of a rank, kept by its lead warp: see lead_warp.hpp. Words of them that one thread alone reads or writes
 // are the leader's.
 struct endpoint {
@@ -121,8 +129,9 @@ struct endpoint {
     std::uint32_t forgotten_origins; // bit by tag % 32: the cache has lost an entry that knew one
 
     inbound_queue inbound[queues_per_mailbox];
-    std::uint32_t queues;        // in use, of the mailbox
-    std::uint32_t requests_seen; // of mailbox_status::requests
+    std::uint8_t followers[queues_per_mailbox]; // by queue: which one the next message with the same tag came in
+    std::uint32_t queues;                       // in use, of the mailbox
+    std::uint32_t requests_seen;                // of mailbox_status::requests
 
     std::uint32_t posted_turn;               // of rank_state::puts: the one that is free
     std::uint32_t posted_mask, posted_width; // of rank_state::messages, as in `batch`
@@ -140,6 +149,7 @@ struct endpoint {
     std::uint32_t unread_seen[collective::barriers][2][3]; // upper halves of these words
     current_wait wait;
     current_operation doing;
+    outgoing_header ready; // leaves after the block's barrier
 };
 
 // A put that all threads make: posted by the lead warp before a barrier of the block, read by all threads after it.

@@ -216,76 +216,145 @@ DCUDA_COLD unsigned poll_once(lead_warp warp, shared_state shared, std::uint32_t
 
 #if DCUDA_WARPS
 
-inline constexpr unsigned most_predicted_rows = 3; // of packets that a thread looks at in a predicted wait
-inline constexpr unsigned predicted_polls = 64;    // about 30 us
+inline constexpr unsigned most_predicted_bytes = 96 * packet_payload_bytes;
+inline constexpr unsigned most_predicted_messages = 64;
+inline constexpr unsigned predicted_polls = 64; // about 30 us
 
-// What a predicted wait expects, and what else may come.
+// The message that a predicted wait expects, and what else each thread watches.
 struct prediction {
-    const packet* header;  // the slots of the header,
-    const packet* payload; // and of the queue's payload
+    std::uint32_t queue;   // that the message comes in,
+    const packet* header;  // its slot there,
+    const packet* payload; // and the queue's slots
     queue_position begin;  // of the message
-    std::uint32_t packets; // of payload
+    std::uint32_t bytes;   // of payload, like the last one
     std::uint32_t tag;
-    // What else may come ends the wait: a message in another queue; a request for credit, a notification that is
-    // counted, another source. This thread's word of these becomes, or no longer is, the value.
-    const std::uint32_t* word;
-    std::uint32_t value;
-    bool becomes;
+    // A thread that watches another queue: where a message comes next, behind those with other tags; the position.
+    const packet* head; // null: this thread watches another word, or nothing
+    std::uint32_t position;
+    const std::uint32_t* word; // the sequence number there, or that word; null: nothing
+    std::uint32_t value;       // what the number becomes; what the word is and must stay
 };
 
-// Looks until the message is there, with this many packets of payload for each thread, and places it. False if anything
-// else has come, or nothing for long; then nothing has happened. `bytes`: of the message. The lead warp.
-//
-// PERF: to look at the header first and then at the payload costs another trip to the L2 cache, 0.16 us. All that can
-// be is found before the polling: instructions after it are latency, about 5 cycles each (H200, 2026-11-21).
-template <unsigned Rows>
-DCUDA_DEVICE bool take_predicted(const full_warp& warp, rank_state& state, const prediction& expected,
-                                 std::uint32_t& bytes) {
+enum class prediction_result {
+    waiting, // nothing has come that matters
+    taken,   // the message, and its payload is in place
+    other,   // another message has the tag: in the queue, and with the bytes, that the prediction says now
+    wrong,   // something else has come, or nothing for long
+};
+
+// This thread watches the place of its queue with this position.
+DCUDA_DEVICE void watch_position(const full_warp& warp, const rank_state& state, prediction& expected,
+                                 std::uint32_t position) {
+    expected.position = position;
+    expected.head = queue_at(state, warp.index) + state.device.queues.header(position);
+    expected.word = &expected.head->sequence;
+    expected.value = position + 1;
+}
+
+// Something has come beside the expected message; the words of the threads in `mask` say so. A message with another tag
+// is left for the wait that it belongs to, and its thread watches the place behind it. PERF: not on the expected
+// message's way.
+DCUDA_DEVICE prediction_result look_elsewhere(const full_warp& warp, rank_state& state, prediction& expected,
+                                              unsigned mask) {
+    if (mask >> queues_per_mailbox != 0) return prediction_result::wrong;
+    const bool has_come = (mask >> warp.index & 1) != 0;
+    mailbox_header found{};
+    bool is_next = false;
+    if (has_come) {
+        const packet head = load_packet<order_tag::message_observe>(expected.head, expected.value);
+        found = {{head.payload[0], head.payload[1], head.payload[2]}};
+        if (head.sequence != expected.value) found.words[1] = message_is_quiet; // never: its number has been seen
+        is_next = expected.position == state.own.of(warp).inbound[warp.index].taken.messages;
+    }
+    const bool has_tag = has_come && found.tag() == expected.tag;
+    // What has the tag and is behind others cannot be taken before them; quiet messages are nobody's.
+    if (any(warp, !found.is_plain() || (has_tag && !is_next))) return prediction_result::wrong;
+    const unsigned hits = vote(warp, has_tag);
+    if (hits == 0) {
+        if (has_come) watch_position(warp, state, expected, expected.value);
+        return prediction_result::waiting;
+    }
+    expected.queue = lowest(hits);
+    expected.bytes = broadcast(warp, found.bytes(), expected.queue);
+    return prediction_result::other;
+}
+
+// Stores a packet of payload where it belongs. Addresses and sizes are multiples of 4.
+DCUDA_DEVICE void place_words(std::byte* target, std::uint32_t bytes, std::uint32_t number, const packet& part) {
+    const std::uint32_t at = number * packet_payload_bytes;
+    auto* const words = reinterpret_cast<std::uint32_t*>(target + at);
+    words[0] = part.payload[0];
+    if (at + 4 < bytes) words[1] = part.payload[1];
+    if (at + 8 < bytes) words[2] = part.payload[2];
+}
+
+// The payload of a message whose header has come: this thread's packets from `number` on. The lead warp.
+// PERF: two loads are under way at a time.
+DCUDA_DEVICE void place_rest(const full_warp& warp, rank_state& state, const prediction& expected, std::byte* target,
+                             std::uint32_t number) {
     const queue_shape rings = state.device.queues;
-    const packet* slots[Rows + 1];
-    DCUDA_UNROLL
-    for (unsigned i = 0; i != Rows; ++i)
-        slots[i] = expected.payload + rings.packet(expected.begin.packets + warp.index + 32 * i);
-    packet head, parts[Rows + 1] = {};
+    const std::uint32_t packets = packets_for(expected.bytes), begin = expected.begin.packets;
+    DCUDA_NO_UNROLL
+    for (; number < packets; number += 2 * warp.count) {
+        const std::uint32_t other = number + warp.count;
+        const packet* const slot = expected.payload + rings.packet(begin + number);
+        const packet* const other_slot = expected.payload + rings.packet(begin + other);
+        packet part = load_packet<order_tag::message_observe>(slot, begin + number + 1), other_part{};
+        if (other < packets) other_part = load_packet<order_tag::message_observe>(other_slot, begin + other + 1);
+        if (await_packet<order_tag::message_observe>(slot, begin + number + 1, part, state.device.aborted))
+            place_words(target, expected.bytes, number, part);
+        if (other < packets &&
+            await_packet<order_tag::message_observe>(other_slot, begin + other + 1, other_part, state.device.aborted))
+            place_words(target, expected.bytes, other, other_part);
+    }
+}
+
+// Looks until the expected message is there, and places it. Unless it is taken, nothing has happened. The lead warp.
+//
+// PERF: to look at the header first and then at the payload costs another trip to the L2 cache, 0.2 us; to look for all
+// payload of a large message takes so much of the multiprocessor that others come late (H200, 2026-11-24: 1 KiB with
+// both neighbours at 16 ranks per multiprocessor 27.6 us, 22.8 without). So each thread looks for one packet. All that
+// can be is found before the polling: instructions after it are latency, about 5 cycles each. That is why a message of
+// another size is looked at again, with a prediction that fits.
+DCUDA_DEVICE prediction_result take_predicted(const full_warp& warp, rank_state& state, prediction& expected) {
+    const std::uint32_t packets = packets_for(expected.bytes);
+    const bool looks = warp.index < packets;
+    const std::uint32_t sequence = expected.begin.packets + warp.index + 1;
+    const std::uint32_t tag_and_bytes = expected.tag << 16 | expected.bytes;
+    const packet* const slot = expected.payload + state.device.queues.packet(sequence - 1);
+    packet head, part{};
     DCUDA_NO_UNROLL
     for (unsigned polls = 0;; ++polls) {
         head = load_packet<order_tag::message_observe>(expected.header, expected.begin.messages + 1);
-        DCUDA_UNROLL
-        for (unsigned i = 0; i != Rows; ++i)
-            if (warp.index + 32 * i < expected.packets)
-                parts[i] =
-                    load_packet<order_tag::message_observe>(slots[i], expected.begin.packets + warp.index + 32 * i + 1);
+        if (looks) part = load_packet<order_tag::message_observe>(slot, sequence);
         const std::uint32_t now = expected.word != nullptr ? load_relaxed(expected.word) : 0;
-        bool complete = head.sequence == expected.begin.messages + 1;
-        DCUDA_UNROLL
-        for (unsigned i = 0; i != Rows; ++i) {
-            const std::uint32_t number = warp.index + 32 * i;
-            const bool needed = number < expected.packets && number * packet_payload_bytes < (head.payload[2] & 0xffff);
-            complete = complete && (!needed || parts[i].sequence == expected.begin.packets + number + 1);
-        }
+        const bool needed = looks & (head.payload[2] == tag_and_bytes);
+        const bool other = expected.word != nullptr && (now == expected.value) == (expected.head != nullptr);
+        // A request, and what else is no message, does not wait until none of these comes at once.
+        const bool complete = (head.sequence == expected.begin.messages + 1) & (!needed | (part.sequence == sequence)) &
+                              !(other & (expected.head == nullptr));
         if (vote(warp, complete) == 0xffff'ffffu) break;
-        const bool other = expected.word != nullptr && (now == expected.value) == expected.becomes;
-        if (vote(warp, other) != 0 || polls == predicted_polls) return false;
+        if (const unsigned mask = vote(warp, other); mask != 0) {
+            const prediction_result found = look_elsewhere(warp, state, expected, mask);
+            if (found != prediction_result::waiting) return found;
+        }
+        if (polls == predicted_polls) return prediction_result::wrong;
         exec::relax();
     }
     const mailbox_header message{{head.payload[0], head.payload[1], head.payload[2]}};
-    bytes = message.bytes();
-    // More than was foreseen, another tag, bytes that are no words?
-    if (!message.is_plain() || bytes > expected.packets * packet_payload_bytes || message.tag() != expected.tag ||
-        ((message.words[0] | message.words[2]) & 3) != 0)
-        return false;
+    // Bytes that are no words, or of which one warp should not place so many?
+    if (!message.is_plain() || ((message.words[0] | message.words[2]) & 3) != 0 ||
+        message.bytes() > most_predicted_bytes)
+        return prediction_result::wrong;
+    if (message.words[2] != tag_and_bytes) {
+        expected.bytes = message.bytes();
+        return message.tag() == expected.tag ? prediction_result::other : prediction_result::wrong;
+    }
     // ORDER notify-observe: what the source released before this message. Each thread has seen the header itself.
     if (message.releases()) acquire_packet<order_tag::message_observe>(state.notification_scope);
-    DCUDA_UNROLL
-    for (unsigned i = 0; i != Rows; ++i) {
-        const std::uint32_t at = (warp.index + 32 * i) * packet_payload_bytes;
-        if (at >= bytes) break;
-        auto* const words = reinterpret_cast<std::uint32_t*>(message.target() + at);
-        words[0] = parts[i].payload[0];
-        if (at + 4 < bytes) words[1] = parts[i].payload[1];
-        if (at + 8 < bytes) words[2] = parts[i].payload[2];
-    }
-    return true;
+    if (looks) place_words(message.target(), expected.bytes, warp.index, part);
+    if (packets > warp.count) place_rest(warp, state, expected, message.target(), warp.index + warp.count);
+    return prediction_result::taken;
 }
 
 // Where no messages come at all: until as many have been counted as make the wait's end. The lead warp.
@@ -312,39 +381,16 @@ DCUDA_COLD bool await_counter(lead_warp warp, shared_state shared, std::uint32_t
     return false;
 }
 
-// The predicted wait: one notification is missing, and it comes soon, as a message like the last one with this tag:
-// from the same source, and with at most as much payload. Each thread of the lead warp looks at the header and, at the
-// same time, at its own packets of payload, at most `Rows` of them. False: it was not so, and nothing has happened. The
-// lead warp.
-//
-// PERF: few rows need few registers, so a kernel can call that function directly. By exec::far, some 25 registers would
-// be loaded again after the message has come.
-template <unsigned Rows>
-DCUDA_COLD bool await_predicted(lead_warp lead, shared_state shared, std::uint32_t tag, std::uint32_t count) {
-    rank_state& state = shared.get();
-    if (lead.count != 32) return false;
-    const full_warp warp(lead);
+// What the lead warp watches while it waits for a message of `record`'s tag in the queue with this number.
+DCUDA_DEVICE prediction predict(const full_warp& warp, rank_state& state, std::uint32_t number, std::uint32_t bytes,
+                                std::uint32_t tag, const tag_record& record) {
     endpoint& own = state.own.of(warp);
-    const unsigned place = find_near_tag(warp, own, tag);
-    if (place == cached_tags) return false;
-    if (own.queues == 0) return await_counter(warp, state, tag, place, count);
-    tag_entry& entry = own.tags[place];
-    const tag_record record = entry.record;
-    const std::uint32_t number = entry.queue, packets = entry.packets;
-    if (record.counter - record.consumed + 1 != count || number >= own.queues || packets > 32 * most_predicted_rows)
-        return false;
-    if constexpr (Rows != most_predicted_rows)
-        if (packets > 32 * Rows) return exec::far(await_predicted<most_predicted_rows>)(lead, shared, tag, count);
-    inbound_queue& queue = own.inbound[number];
     const queue_shape rings = state.device.queues;
     const packet* const slots = queue_at(state, number);
-    prediction expected{
-        slots + rings.header(queue.taken.messages), slots, queue.taken, packets, tag, nullptr, 0, warp.index < 29};
-    if (warp.leads() && credit_due(queue, rings, 2)) send_credit(queue);
+    const queue_position begin = own.inbound[number].taken;
+    prediction expected{number, slots + rings.header(begin.messages), slots, begin, bytes, tag, nullptr, 0, nullptr, 0};
     if (warp.index < own.queues && warp.index != number) {
-        const std::uint32_t position = own.inbound[warp.index].taken.messages;
-        expected.word = &queue_at(state, warp.index)[rings.header(position)].sequence;
-        expected.value = position + 1;
+        watch_position(warp, state, expected, own.inbound[warp.index].taken.messages);
     } else if (warp.index == 29) {
         expected.word = &state.status->requests;
         expected.value = own.requests_seen;
@@ -355,28 +401,60 @@ DCUDA_COLD bool await_predicted(lead_warp lead, shared_state shared, std::uint32
         expected.word = &state.status->queues_claimed;
         expected.value = own.queues;
     }
-    std::uint32_t bytes = 0;
-    const bool taken = Rows == 1 && packets == 0 ? take_predicted<0>(warp, state, expected, bytes)
-                                                 : take_predicted<Rows>(warp, state, expected, bytes);
-    if (!taken) return false;
-    sync(warp); // all have read the books that now change
-    if (warp.leads()) {
-        const std::uint32_t came = packets_for(bytes);
-        queue.taken = {expected.begin.messages + 1, expected.begin.packets + came};
-        entry = {{record.counter, record.counter},
-                 static_cast<std::uint16_t>(number),
-                 static_cast<std::uint16_t>(came),
-                 static_cast<std::uint16_t>(number + 1)};
+    return expected;
+}
+static_assert(queues_per_mailbox <= 29);
+
+// The predicted wait: the missing notifications come soon, as messages in queues of which it is known that such come.
+// False: it was not so; the general wait goes on. The lead warp.
+//
+// PERF: a kernel calls it directly. By exec::far, some 25 registers would be loaded again after the message has come.
+DCUDA_COLD bool await_predicted(lead_warp lead, shared_state shared, std::uint32_t tag, std::uint32_t count) {
+    rank_state& state = shared.get();
+    if (lead.count != 32) return false;
+    const full_warp warp(lead);
+    endpoint& own = state.own.of(warp);
+    const unsigned place = find_near_tag(warp, own, tag);
+    if (place == cached_tags) return false;
+    tag_entry& entry = own.tags[place];
+    DCUDA_NO_UNROLL
+    for (;;) {
+        const tag_entry known = entry;
+        const tag_record record = known.record;
+        const std::uint32_t missing = count - (record.counter - record.consumed);
+        if (static_cast<std::int32_t>(missing) <= 0 && static_cast<std::int32_t>(count) >= 0) { // they came before
+            sync(warp); // all have read the entry
+            if (warp.leads()) entry.record.consumed += count;
+            return true;
+        }
+        if (own.queues == 0) return await_counter(warp, state, tag, place, count);
+        const std::uint32_t number = known.queue;
+        if (missing > most_predicted_messages || number >= own.queues) return false;
+        inbound_queue& queue = own.inbound[number];
+        prediction expected = predict(warp, state, number, known.bytes, tag, record);
+        if (warp.leads() && credit_due(queue, state.device.queues, 2)) send_credit(queue);
+        const bool is_steady = known.origin == number + 1 && own.followers[number] == number;
+        const prediction_result result = take_predicted(warp, state, expected);
+        if (result == prediction_result::wrong) return false;
+        sync(warp); // all have read the books that now change
+        if (warp.leads()) {
+            if (result == prediction_result::taken) {
+                queue.taken = {expected.begin.messages + 1, expected.begin.packets + packets_for(known.bytes)};
+                entry.record.consumed = record.consumed - 1 + (missing == 1 ? count : 0);
+                if (!is_steady) predict_next(own, entry, number, known.bytes);
+            } else {
+                entry.queue = static_cast<std::uint16_t>(expected.queue);
+                entry.bytes = static_cast<std::uint16_t>(expected.bytes);
+            }
+        }
+        if (result == prediction_result::taken && missing == 1) return true;
+        sync(warp);
     }
-    return true;
 }
 
 #else
 
-template <unsigned>
-bool await_predicted(lead_warp, shared_state, std::uint32_t, std::uint32_t) {
-    return false;
-}
+inline bool await_predicted(lead_warp, shared_state, std::uint32_t, std::uint32_t) { return false; }
 
 #endif
 
@@ -425,7 +503,7 @@ DCUDA_COLD void report_unconsumed(lead_warp warp, shared_state shared) {
 DCUDA_DEVICE void wait_notifications(rank_state& state, int tag, int count) {
     const auto wanted = static_cast<std::uint32_t>(tag), expected = static_cast<std::uint32_t>(count);
     const unsigned result = exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
-        if (await_predicted<1>(warp, state, wanted, expected)) return static_cast<unsigned>(wait_result::enough);
+        if (await_predicted(warp, state, wanted, expected)) return static_cast<unsigned>(wait_result::enough);
         return exec::far(await_notifications)(warp, state, wanted, expected, false);
     });
     if (static_cast<wait_result>(result) != wait_result::enough)

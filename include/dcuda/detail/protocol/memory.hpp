@@ -393,6 +393,17 @@ inline void store_relaxed(std::uint32_t* words, std::uint32_t a, std::uint32_t b
 
 // --- Polling -------------------------------------------------------------------------------------------------------
 
+#if defined(__CUDA_ARCH__)
+inline constexpr unsigned polls_at_once = 64; // about 40 us
+
+// Between two polls of a wait. PERF: who has waited for long can afford to leave the multiprocessor and the memory to
+// others: a pause is about as long as 1/500 of the wait so far.
+__device__ __forceinline__ void leave_to_others(unsigned polls) {
+    constexpr unsigned longest_ns = 1024;
+    if (polls > polls_at_once) __nanosleep(polls < longest_ns ? polls : longest_ns);
+}
+#endif
+
 // Polls the word until ready(value). Every so often it asks keep_polling(value) whether to go on; returns false when
 // that says no. One thread of a rank. What ready() has once accepted it accepts for ever.
 //
@@ -407,7 +418,8 @@ DCUDA_DEVICE bool poll(scope s, const Word* word, const Ready& ready, const Keep
             return true;
         }
         // PERF: 64 polls are about 40 us; a check of the abort word every time would double the traffic of a wait.
-        if (polls % 64 == 0 && !keep_polling(value)) return false;
+        if (polls % polls_at_once == 0 && !keep_polling(value)) return false;
+        leave_to_others(polls);
     }
 #elif !defined(__CUDACC__)
     long sleep_ns = 500'000;
@@ -449,9 +461,8 @@ DCUDA_DEVICE bool poll_until(const Attempt& attempt, const KeepPolling& keep_pol
         const poll_result found = attempt(polls);
         if (found == poll_result::all) return true;
         polls = found == poll_result::something ? 1 : polls + 1;
-        if (polls % 64 == 0 && !keep_polling()) return false;
-        // PERF: the first polls last some 30 us. Who waits longer than that can afford to leave the memory to others.
-        if (polls > 64) __nanosleep(64);
+        if (polls % polls_at_once == 0 && !keep_polling()) return false;
+        leave_to_others(polls);
     }
 #elif !defined(__CUDACC__)
     long sleep_ns = 500'000;

@@ -116,6 +116,19 @@ DCUDA_DEVICE double newton(double a, int iterations) {
     return x;
 }
 
+// Eight chains of multiplications and additions that need not wait for each other; each comes to 2 within rounding
+// after some 25 iterations, from any `start`. Their sum. One thread.
+DCUDA_DEVICE float multiply_add(float start, int iterations) {
+    constexpr int chains = 8;
+    float values[chains];
+    for (int i = 0; i < chains; ++i) values[i] = start + static_cast<float>(i);
+    for (int step = 0; step < iterations; ++step)
+        for (int i = 0; i < chains; ++i) values[i] = values[i] * 0.5f + 1.0f;
+    float sum = 0.0f;
+    for (int i = 0; i < chains; ++i) sum += values[i];
+    return sum;
+}
+
 // --- Words without the library ---------------------------------------------------------------------------------------
 
 // 12 bytes of payload and the number that vouches for them: one access of 16 bytes.

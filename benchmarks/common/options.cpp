@@ -86,7 +86,7 @@ void add_subcommands(CLI::App& app, options& chosen) {
     CLI::App* const overlap = app.add_subcommand("overlap", "how far work hides a halo exchange");
     overlap->add_option("--work", chosen.overlap.work, "kinds of work")
         ->delimiter(',')
-        ->check(CLI::IsMember({"copy", "newton"}));
+        ->check(CLI::IsMember({"copy", "stream", "newton", "fma"}));
     overlap->add_option("--oversubscription", chosen.overlap.ranks_per_multiprocessor, "ranks per multiprocessor")
         ->delimiter(',')
         ->check(CLI::Range(1, 1024));
@@ -94,8 +94,15 @@ void add_subcommands(CLI::App& app, options& chosen) {
     overlap->add_option("--halo", chosen.overlap.halo_bytes, "bytes to each neighbour")->check(check_size);
     overlap->add_option("--copy", chosen.overlap.copy_bytes, "bytes that a device copies in a step")
         ->check(check_aligned_size);
+    overlap->add_option("--stream", chosen.overlap.stream_bytes, "the same, out of cache")->check(check_aligned_size);
     overlap->add_option("--newton", chosen.overlap.newton, "iterations of a device's ranks in a step")
         ->check(CLI::Range(1, 1'000'000'000));
+    overlap->add_option("--fma", chosen.overlap.multiply_add, "the same, of eight multiplications and additions")
+        ->check(CLI::Range(1, 1'000'000'000));
+    overlap
+        ->add_option("--amounts", chosen.overlap.amounts, "further amounts of work, in times of the exchange: 0.1,1,10")
+        ->delimiter(',')
+        ->check(CLI::Range(0.001, 1000.0));
 
     app.add_subcommand("host", "round trips between host and device; timers; log");
 

@@ -46,12 +46,16 @@ struct options {
         int threads = by_backend(128, 32);
     } flush;
     struct {
-        std::vector<std::string> work{"copy", "newton"};
+        std::vector<std::string> work{"copy", "stream", "newton", "fma"};
         std::vector<int> ranks_per_multiprocessor;
         int threads = by_backend(64, 32);
         std::size_t halo_bytes = 1024;
         std::size_t copy_bytes = by_backend<std::size_t>(16 << 20, 1 << 20); // of a device and step
-        int newton = by_backend(64 * 2112, 500);                             // iterations of a device and step
+        std::size_t stream_bytes =
+            by_backend<std::size_t>(128 << 20, 4 << 20); // likewise, more than the L2 cache holds
+        int newton = by_backend(64 * 2112, 500);         // iterations of a device and step
+        int multiply_add = by_backend(320 * 2112, 2000); // likewise
+        std::vector<double> amounts;                     // of work, in times of the exchange, beside the amounts above
     } overlap;
     struct {
         int busy = 0; // ranks; 0: one per multiprocessor

@@ -66,7 +66,10 @@ json to_json(const options& chosen) {
     json parameters = {{"subcommand", chosen.subcommand}, {"warm_up_batches", 1}};
     if (chosen.rounds > 0) parameters["rounds"] = chosen.rounds;
     if (chosen.batches > 0) parameters["batches"] = chosen.batches;
-    parameters["overlap"] = {{"copy_bytes", chosen.overlap.copy_bytes}, {"newton", chosen.overlap.newton}};
+    parameters["overlap"] = {{"copy_bytes", chosen.overlap.copy_bytes},
+                             {"stream_bytes", chosen.overlap.stream_bytes},
+                             {"newton", chosen.overlap.newton},
+                             {"fma", chosen.overlap.multiply_add}};
     return parameters;
 }
 

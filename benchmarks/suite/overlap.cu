@@ -4,6 +4,8 @@
 #include "common/session.hpp"
 #include "dcuda/dcuda.hpp"
 
+#include <sstream>
+
 namespace benchmark {
 namespace {
 
@@ -16,7 +18,8 @@ struct task {
     std::size_t halo_stride; // between halo buffers
     std::uint32_t halo_words;
     std::size_t copy_bytes; // 0: no copy
-    int newton;             // iterations; 0: none
+    int newton;             // iterations of Newton's; 0: none
+    int multiply_add;       // of multiply_add(); 0: none
     int distance;           // world ranks to the neighbours; 0: no exchange
     int steps, batches;
     interval* stamps;
@@ -72,6 +75,7 @@ __global__ void __launch_bounds__(most_threads) alternate(dcuda::context context
     const dcuda::window window = self.create_window(dcuda::world, mine.base, 6 * of.halo_stride);
     const double square = 2.0 + 1e-3 * static_cast<double>(threadIdx.x);
     double root = 0.0;
+    float sum = 0.0f;
 
     for (int batch = -1; batch < of.batches; ++batch) {
         const std::size_t halo_bytes = of.halo_words * sizeof(std::uint32_t);
@@ -87,6 +91,7 @@ __global__ void __launch_bounds__(most_threads) alternate(dcuda::context context
             }
             // Each step's result has a part in the next, so that none can be left out.
             if (of.newton != 0) root = newton(square + 1e-30 * root, of.newton);
+            if (of.multiply_add != 0) sum = multiply_add(1e-30f * sum, of.multiply_add);
             if (of.distance != 0) exchange(self, of, mine, window, below, above, batch, step);
         }
         __syncthreads();
@@ -97,6 +102,8 @@ __global__ void __launch_bounds__(most_threads) alternate(dcuda::context context
         if (of.copy_bytes != 0) compare(of.wrong, mine.copied(1), of.copy_bytes, batch, id);
         if (of.newton != 0 && !(root * root > 0.999999 * square && root * root < 1.000001 * square))
             expect(of.wrong, batch, no_round, threadIdx.x, 1, 0);
+        if (of.multiply_add != 0 && !(sum > 15.999f && sum < 16.001f))
+            expect(of.wrong, batch, no_round, threadIdx.x, 2, 0);
         for (int side = 0; of.distance != 0 && side < 2; ++side)
             for (std::uint32_t i = 1 + threadIdx.x; i + 1 < of.halo_words; i += blockDim.x)
                 expect(of.wrong, batch, no_round, i, pattern(batch, side == from_below ? below : above, i),
@@ -125,8 +132,50 @@ std::vector<double> time_steps(session& with, const row& what, task of) {
     return scaled(measured.microseconds(), 1.0 / steps);
 }
 
-// The same amount of work for a device, however many ranks share it.
-void measure_oversubscription(session& with, const std::string& work, int per_multiprocessor) {
+// A rank's part of a device's work in a step, times `factor`.
+void add_work(task& of, const options& chosen, const std::string& work, int ranks, double factor) {
+    const auto& amounts = chosen.overlap;
+    const auto part = [&](double amount) { return amount * factor / ranks; };
+    if (work == "copy" || work == "stream") {
+        const double bytes = part(static_cast<double>(work == "copy" ? amounts.copy_bytes : amounts.stream_bytes));
+        of.copy_bytes = std::max<std::size_t>(16, static_cast<std::size_t>(bytes) / 16 * 16);
+    } else if (work == "newton") {
+        of.newton = std::max(8, static_cast<int>(part(amounts.newton))); // fewer do not converge
+    } else {
+        of.multiply_add = std::max(32, static_cast<int>(part(amounts.multiply_add))); // likewise
+    }
+}
+
+double median_of(const std::vector<double>& samples) { return measure::summarise(samples).median; }
+
+// The times of a step with work, with an exchange, and with both; and the share of the shorter one that both hides.
+struct overlap_times {
+    std::vector<double> work, exchange, both;
+
+    std::vector<double> overlap() const {
+        std::vector<double> shares;
+        for (std::size_t i = 0; i < both.size(); ++i)
+            shares.push_back((work[i] + exchange[i] - both[i]) / std::min(work[i], exchange[i]));
+        return shares;
+    }
+    void report(session& with, const row& what) const {
+        const auto add = [&](const char* part, const std::vector<double>& samples, const char* unit) {
+            row one = what;
+            one.operation += part;
+            one.unit = unit;
+            one.value = measure::summarise(samples);
+            with.rows.push_back(one);
+        };
+        add(", work only", work, "us");
+        add(", exchange only", exchange, "us");
+        add(", both", both, "us");
+        add(", overlap", overlap(), "ratio");
+    }
+};
+
+// The same amount of work for a device, however many ranks share it; then, of the same kind, so much that it takes each
+// of the amounts asked for, in times of the exchange. The work's microseconds; 0 if so many ranks do not fit.
+double measure_oversubscription(session& with, const std::string& work, int per_multiprocessor) {
     const auto& chosen = with.chosen.overlap;
     const int ranks = per_multiprocessor * with.multiprocessors;
     row what{"overlap", "neighbours", work, chosen.halo_bytes, chosen.threads, ranks};
@@ -134,37 +183,48 @@ void measure_oversubscription(session& with, const std::string& work, int per_mu
     if (DCUDA_BACKEND_CUDA && ranks > most) {
         what.missing = "at most " + std::to_string(most) + " ranks fit on the device";
         with.rows.push_back(what);
+        return 0.0;
+    }
+    task only_exchange{};
+    only_exchange.halo_words = static_cast<std::uint32_t>(chosen.halo_bytes / sizeof(std::uint32_t));
+    only_exchange.distance = 1;
+    overlap_times times{{}, time_steps(with, what, only_exchange), {}};
+    const auto measure = [&](double factor) {
+        task only_work = only_exchange, both = only_exchange;
+        only_work.distance = 0;
+        for (task* const one : {&only_work, &both}) add_work(*one, with.chosen, work, ranks, factor);
+        times.work = time_steps(with, what, only_work);
+        times.both = time_steps(with, what, both);
+        times.report(with, what);
+        return median_of(times.work);
+    };
+    const double usual = measure(1.0);
+    for (const double amount : chosen.amounts) {
+        std::ostringstream name;
+        name << work << " x" << amount;
+        what.operation = name.str();
+        measure(amount * median_of(times.exchange) / usual);
+    }
+    return usual;
+}
+
+// From how many ranks per multiprocessor on the work takes no less time any more. Only ranks beyond these can hide the
+// waiting of others.
+void report_saturation(session& with, const std::string& work, const std::vector<double>& times) {
+    constexpr double tolerance = 1.1;
+    const auto& chosen = with.chosen.overlap;
+    double least = 0.0;
+    for (const double time : times)
+        if (time > 0.0 && (least == 0.0 || time < least)) least = time;
+    for (std::size_t i = 0; i < times.size(); ++i) {
+        if (times[i] == 0.0 || times[i] > tolerance * least) continue;
+        const int ranks = chosen.ranks_per_multiprocessor[i];
+        row what{"overlap", "neighbours", work + ", saturated from", 0, chosen.threads, ranks * with.multiprocessors};
+        what.unit = "ranks/SM";
+        what.value = measure::summarise({static_cast<double>(ranks)});
+        with.rows.push_back(what);
         return;
     }
-    task only_work{}, only_exchange{}, both{};
-    for (task* const one : {&only_work, &only_exchange, &both})
-        one->halo_words = static_cast<std::uint32_t>(chosen.halo_bytes / sizeof(std::uint32_t));
-    for (task* const one : {&only_work, &both}) {
-        if (work == "copy")
-            one->copy_bytes = std::max<std::size_t>(16, chosen.copy_bytes / static_cast<std::size_t>(ranks) / 16 * 16);
-        else
-            one->newton = std::max(8, chosen.newton / ranks); // fewer do not converge
-    }
-    for (task* const one : {&only_exchange, &both}) one->distance = 1;
-
-    const std::vector<double> of_work = time_steps(with, what, only_work);
-    const std::vector<double> of_exchange = time_steps(with, what, only_exchange);
-    const std::vector<double> of_both = time_steps(with, what, both);
-    std::vector<double> overlap;
-    for (std::size_t i = 0; i < of_both.size(); ++i)
-        overlap.push_back((of_work[i] + of_exchange[i] - of_both[i]) / std::min(of_work[i], of_exchange[i]));
-
-    const auto report = [&](const char* part, const std::vector<double>& samples, const char* unit) {
-        row one = what;
-        one.operation += part;
-        one.unit = unit;
-        one.value = measure::summarise(samples);
-        with.rows.push_back(one);
-    };
-    report(", work only", of_work, "us");
-    report(", exchange only", of_exchange, "us");
-    report(", both", of_both, "us");
-    report(", overlap", overlap, "ratio");
 }
 
 // Every device exchanges borders of 26,624 B with the devices before and after it, in pieces by several ranks.
@@ -185,9 +245,12 @@ void measure_halo(session& with, int ranks) {
 } // namespace
 
 void measure_overlap(session& with) {
-    for (const std::string& work : with.chosen.overlap.work)
+    for (const std::string& work : with.chosen.overlap.work) {
+        std::vector<double> times;
         for (const int ranks : with.chosen.overlap.ranks_per_multiprocessor)
-            measure_oversubscription(with, work, ranks);
+            times.push_back(measure_oversubscription(with, work, ranks));
+        report_saturation(with, work, times);
+    }
     measure_halo(with, 1);
     measure_halo(with, by_backend(26, 4));
 }

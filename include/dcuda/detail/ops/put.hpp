@@ -225,7 +225,7 @@ public:
                 slot_ = path.queue + state.device.queues.packet(path.sent.packets + warp.index - 1);
                 sequence_ = path.sent.packets + warp.index;
             }
-            if (packets_ >= warp.count) return post_payload(warp, state, path);
+            if (packets_ > warp.count) return post_payload(warp, state, path);
         }
         return static_cast<unsigned>(route::packets);
     }
@@ -239,18 +239,16 @@ public:
         endpoint& own = state.own.of(warp);
         connection& to = own.connections[connection_];
         if constexpr (HasPayload) {
-            // The leader stores the header, those behind it a packet of payload each.
+            // The leader stores the header, those behind it a packet of payload each; and the leader what is left.
             chunk words = words_;
             const bool has_payload = way == route::packets && warp.index - 1 < packets_;
-            if (has_payload) {
-                const std::uint32_t at = (warp.index - 1) * packet_payload_bytes;
-                words = load_words(static_cast<const std::byte*>(request.source) + at,
-                                   static_cast<std::uint32_t>(request.bytes) - at);
-            }
+            if (has_payload) words = load_words(request, warp.index - 1);
             if (must_release_ && warp.leads()) release_stores(state, own, to.reach);
-            if (has_payload || warp.leads())
-                store_packet<order_tag::message_publish>(slot_, words.words[0], words.words[1], words.words[2],
-                                                         sequence_);
+            if (has_payload || warp.leads()) store_words(slot_, words, sequence_);
+            if (way == route::packets && packets_ == warp.count && warp.leads()) {
+                const std::uint32_t last = warp.count - 1, position = to.sent.packets + last;
+                store_words(to.queue + state.device.queues.packet(position), load_words(request, last), position + 1);
+            }
         } else if (warp.leads()) {
             // PERF: made here again, so that it takes no registers before.
             const mailbox_header header{{0, releases_ ? message_releases : 0, request.tag << 16}};
@@ -264,6 +262,15 @@ public:
     }
 
 private:
+    DCUDA_DEVICE static chunk load_words(const send_request& request, std::uint32_t number) {
+        const std::uint32_t at = number * packet_payload_bytes;
+        return detail::load_words(static_cast<const std::byte*>(request.source) + at,
+                                  static_cast<std::uint32_t>(request.bytes) - at);
+    }
+    DCUDA_DEVICE static void store_words(packet* slot, const chunk& part, std::uint32_t sequence) {
+        store_packet<order_tag::message_publish>(slot, part.words[0], part.words[1], part.words[2], sequence);
+    }
+
     packet* slot_ = nullptr; // of this thread's packet: the leader's is the header
     std::uint32_t sequence_ = 0;
     chunk words_{};             // of the header

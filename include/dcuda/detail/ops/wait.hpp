@@ -218,7 +218,7 @@ DCUDA_COLD unsigned poll_once(lead_warp warp, shared_state shared, std::uint32_t
 
 inline constexpr unsigned most_predicted_bytes = 96 * packet_payload_bytes;
 inline constexpr unsigned most_predicted_messages = 64;
-inline constexpr unsigned predicted_polls = 64; // about 30 us
+inline constexpr unsigned predicted_polls = 64; // some 80 us
 
 // The message that a predicted wait expects, and what else each thread watches.
 struct prediction {
@@ -339,6 +339,7 @@ DCUDA_DEVICE prediction_result take_predicted(const full_warp& warp, rank_state&
             if (found != prediction_result::waiting) return found;
         }
         if (polls == predicted_polls) return prediction_result::wrong;
+        leave_to_others(polls);
         exec::relax();
     }
     const mailbox_header message{{head.payload[0], head.payload[1], head.payload[2]}};
@@ -432,6 +433,7 @@ DCUDA_COLD bool await_predicted(lead_warp lead, shared_state shared, std::uint32
         if (missing > most_predicted_messages || number >= own.queues) return false;
         inbound_queue& queue = own.inbound[number];
         prediction expected = predict(warp, state, number, known.bytes, tag, record);
+        sync(warp); // all have read the queue
         if (warp.leads() && credit_due(queue, state.device.queues, 2)) send_credit(queue);
         const bool is_steady = known.origin == number + 1 && own.followers[number] == number;
         const prediction_result result = take_predicted(warp, state, expected);

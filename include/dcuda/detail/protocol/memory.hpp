@@ -393,16 +393,17 @@ inline void store_relaxed(std::uint32_t* words, std::uint32_t a, std::uint32_t b
 
 // --- Polling -------------------------------------------------------------------------------------------------------
 
-#if defined(__CUDA_ARCH__)
-inline constexpr unsigned polls_at_once = 64; // about 40 us
+inline constexpr unsigned polls_at_once = 64; // about 40 us on a GPU
 
-// Between two polls of a wait. PERF: who has waited for long can afford to leave the multiprocessor and the memory to
-// others: a pause is about as long as 1/500 of the wait so far.
-__device__ __forceinline__ void leave_to_others(unsigned polls) {
-    constexpr unsigned longest_ns = 1024;
-    if (polls > polls_at_once) __nanosleep(polls < longest_ns ? polls : longest_ns);
-}
+// Between two polls of a wait. PERF: who has waited for a while can afford to leave the multiprocessor and the memory
+// to others: after some 5 us a pause is a small part of the wait so far. The CPU backend's threads sleep on words
+// instead.
+DCUDA_DEVICE void leave_to_others([[maybe_unused]] unsigned polls) {
+#if defined(__CUDA_ARCH__)
+    constexpr unsigned polls_without = 8, longest_ns = 2048;
+    if (polls > polls_without) __nanosleep(polls < longest_ns / 16 ? 16 * polls : longest_ns);
 #endif
+}
 
 // Polls the word until ready(value). Every so often it asks keep_polling(value) whether to go on; returns false when
 // that says no. One thread of a rank. What ready() has once accepted it accepts for ever.

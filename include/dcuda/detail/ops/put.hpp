@@ -497,8 +497,9 @@ DCUDA_COLD void send_notified(shared_state shared, const send_request request) {
             return store_posted_payload(state, posted(state, decision / post_turn), request);
     }
 #endif
-    // PERF: what is called by exec::far comes last, so that nothing must be kept for after it.
-    if (HasPayload) return exec::far(send_directly)(shared, request);
+    // PERF: what is called by exec::far comes last, so that nothing must be kept for after it. The first is not, since
+    // it calls the second so, which has the same parameters: ptxas would take it for one that calls itself.
+    if (HasPayload) return send_directly(shared, request);
     exec::far(send_slowly)(shared, request);
 }
 

@@ -22,7 +22,7 @@ from namespaces import Hosts, why_not  # noqa: E402
 
 dcuda_run, traffic, transports, _, *mpirun = sys.argv[1:]
 transports = transports.split(",")
-AFTER = {"DCUDA_SILENT_AFTER": "2"}  # so long that on a busy machine, too, the others have come to wait by then
+AFTER = {"DCUDA_SILENT_AFTER": "4"}  # so long that on a busy machine, too, the others have come to wait by then
 ROUNDS = "4000"
 WAITS = r"Ranks? [-\d, ]+ waits? for (its ranks|messages that may come from it)\."
 
@@ -97,7 +97,7 @@ class SilenceTest(unittest.TestCase):
         self.addCleanup(shutil.rmtree, os.path.dirname(go))
         job = self.start([dcuda_run, "-n", "3", traffic, "1000", "10", go],
                          lambda output: len(re.findall("has pid", output)) == 3)
-        time.sleep(2)
+        time.sleep(float(AFTER["DCUDA_SILENT_AFTER"]))
         open(go, "w").close()
         self.assertEqual(job.wait(LIMIT), 0, job.output)
         self.assertNotIn("answer", job.output)

@@ -177,11 +177,12 @@ DCUDA_DEVICE outgoing_header make_header(const rank_state& state, const endpoint
             must_release ? 1u : 0u};
 }
 
-// The header leaves.
+// A header leaves, after what it releases.
 // ORDER message-publish -> message-observe: a packet's number and payload are stored at once. What was stored into the
 // target's memory, or is in place, is released before the header leaves: fence, then the header's strong store, of one
 // thread; whoever sees the header acquires. The leader; after the block's barrier if the header releases.
-DCUDA_DEVICE void store_header(const outgoing_header& message) {
+DCUDA_DEVICE void store_header(rank_state& state, endpoint& own, const connection& to, const outgoing_header& message) {
+    if (message.must_release != 0) release_stores(state, own, to.reach);
     store_packet<order_tag::message_publish>(message.slot, message.header.words[0], message.header.words[1],
                                              message.header.words[2], message.sequence);
 }
@@ -206,8 +207,7 @@ DCUDA_DEVICE void send_header(const lead_warp& warp, rank_state& state, unsigned
     if (warp.leads()) {
         connection& to = own.connections[place];
         const outgoing_header message = make_header(state, own, to, content);
-        if (message.must_release != 0) release_stores(state, own, to.reach);
-        store_header(message);
+        store_header(state, own, to, message);
         count_sent(own, to, packets_for(content.payload_bytes()), message.header.releases());
     }
     sync(warp);

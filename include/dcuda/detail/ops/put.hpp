@@ -149,12 +149,6 @@ DCUDA_DEVICE bool has_undelivered(const connection& path) {
     return path.queue != nullptr && path.sent.packets != path.placed;
 }
 
-// A header leaves after the block's barrier. The leader.
-DCUDA_DEVICE void send_ready(rank_state& state, endpoint& own, const connection& to, const outgoing_header& message) {
-    if (message.must_release != 0) release_stores(state, own, to.reach);
-    store_header(message);
-}
-
 // All threads have stored into a target's memory, or will. The leader.
 DCUDA_DEVICE void count_direct_put(endpoint& own) {
     connection& to = own.connections[own.targets[own.doing.target].connection];
@@ -163,17 +157,6 @@ DCUDA_DEVICE void count_direct_put(endpoint& own) {
 }
 
 // --- Fast path -----------------------------------------------------------------------------------------------------
-
-// Room for a message, with the credit that has come since if it is needed. `path`: a copy of the connection at `place`.
-DCUDA_DEVICE bool find_room_near(const lead_warp& warp, rank_state& state, unsigned place, connection& path,
-                                 std::uint32_t packets) {
-    if (has_room(state, path, packets)) return true;
-    if (path.queue == nullptr) return false;
-    connection& to = state.own.of(warp).connections[place];
-    read_credit(warp, to);
-    path.freed = to.freed;
-    return has_room(state, path, packets);
-}
 
 #if DCUDA_WARPS
 
@@ -196,7 +179,7 @@ public:
         // PERF: what decides is loaded at once, and there is one branch: a load that waits for a branch costs 30
         // cycles.
         connection_ = to.connection;
-        connection path = own.connections[connection_];
+        const connection path = own.connections[connection_];
         message_content content{nullptr, nullptr, nullptr, 0, request.tag, 0};
         bool leaves = (to.small != 0) & (request.tag < state.device.tags);
         if constexpr (HasPayload) {
@@ -212,7 +195,9 @@ public:
                       (!content.is_in_place() | (path.sent.packets == path.placed));
         }
         packets_ = HasPayload ? packets_for(content.payload_bytes()) : 0;
-        if (!leaves || !find_room_near(warp, state, connection_, path, packets_)) return slow;
+        if (!leaves ||
+            (!has_room(state, path, packets_) && !find_room(warp, state, own.connections[connection_], packets_)))
+            return slow;
         const outgoing_header message = make_header(state, own, path, content);
         releases_ = message.header.releases();
         must_release_ = message.must_release != 0;
@@ -252,7 +237,7 @@ public:
         } else if (warp.leads()) {
             // PERF: made here again, so that it takes no registers before.
             const mailbox_header header{{0, releases_ ? message_releases : 0, request.tag << 16}};
-            send_ready(state, own, to, {slot_, header, sequence_, must_release_ ? 1u : 0u});
+            store_header(state, own, to, {slot_, header, sequence_, must_release_ ? 1u : 0u});
         }
         // PERF: not before the barrier: the compiler would wait for the value there, to spill it.
         const std::uint32_t requests = load_requests(state);
@@ -453,7 +438,7 @@ DCUDA_DEVICE void send_after_block(const lead_warp& warp, rank_state& state) {
     if (warp.leads()) {
         endpoint& own = state.own.of(warp);
         connection& to = own.connections[own.targets[own.doing.target].connection];
-        send_ready(state, own, to, own.ready);
+        store_header(state, own, to, own.ready);
         count_sent(own, to, 0, true);
     }
     answer_requests(warp, state, requests);

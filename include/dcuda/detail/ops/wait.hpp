@@ -228,9 +228,8 @@ struct prediction {
     queue_position begin;  // of the message
     std::uint32_t bytes;   // of payload, like the last one
     std::uint32_t tag;
-    // A thread that watches another queue: where a message comes next, behind those with other tags; the position.
-    const packet* head; // null: this thread watches another word, or nothing
-    std::uint32_t position;
+    // A thread that watches another queue: where a message comes next, behind those with other tags.
+    const packet* head;        // null: this thread watches another word, or nothing
     const std::uint32_t* word; // the sequence number there, or that word; null: nothing
     std::uint32_t value;       // what the number becomes; what the word is and must stay
 };
@@ -245,7 +244,6 @@ enum class prediction_result {
 // This thread watches the place of its queue with this position.
 DCUDA_DEVICE void watch_position(const full_warp& warp, const rank_state& state, prediction& expected,
                                  std::uint32_t position) {
-    expected.position = position;
     expected.head = queue_at(state, warp.index) + state.device.queues.header(position);
     expected.word = &expected.head->sequence;
     expected.value = position + 1;
@@ -264,7 +262,7 @@ DCUDA_DEVICE prediction_result look_elsewhere(const full_warp& warp, rank_state&
         const packet head = load_packet<order_tag::message_observe>(expected.head, expected.value);
         found = {{head.payload[0], head.payload[1], head.payload[2]}};
         if (head.sequence != expected.value) found.words[1] = message_is_quiet; // never: its number has been seen
-        is_next = expected.position == state.own.of(warp).inbound[warp.index].taken.messages;
+        is_next = expected.value == state.own.of(warp).inbound[warp.index].taken.messages + 1;
     }
     const bool has_tag = has_come && found.tag() == expected.tag;
     // What has the tag and is behind others cannot be taken before them; quiet messages are nobody's.
@@ -389,7 +387,7 @@ DCUDA_DEVICE prediction predict(const full_warp& warp, rank_state& state, std::u
     const queue_shape rings = state.device.queues;
     const packet* const slots = queue_at(state, number);
     const queue_position begin = own.inbound[number].taken;
-    prediction expected{number, slots + rings.header(begin.messages), slots, begin, bytes, tag, nullptr, 0, nullptr, 0};
+    prediction expected{number, slots + rings.header(begin.messages), slots, begin, bytes, tag, nullptr, nullptr, 0};
     if (warp.index < own.queues && warp.index != number) {
         watch_position(warp, state, expected, own.inbound[warp.index].taken.messages);
     } else if (warp.index == 29) {

@@ -16,7 +16,7 @@ struct path_statistics {
     std::uint64_t bytes = 0;         ///< of both kinds of puts
 };
 
-/// What one rank has done. Times are those that the rank's first thread has seen, in nanoseconds.
+/// What one rank has done. Times are those that one thread of the rank, its leader, has seen, in nanoseconds.
 struct rank_statistics {
     int rank = 0;                       ///< in the world
     path_statistics local,              ///< to ranks of this device

@@ -215,6 +215,8 @@ private:
 
 constinit thread_local checked_rank* this_rank = nullptr;
 
+constexpr exec::whole_block all_threads{0}; // of the rank
+
 // All threads of the rank: the last to arrive acts, when the rank has the turn.
 template <class Act>
 void perform(const call& what, const Act& act) {
@@ -222,7 +224,7 @@ void perform(const call& what, const Act& act) {
         throw error(error_code::device_fault, fmt::format("{} after the rank has finished", traits_of(what.what).name));
     checked_rank& self = *this_rank;
     self.arrive(what);
-    exec::run_then_sync(rank_state::group(), [&] {
+    exec::run_then_sync(all_threads, [&] {
         if (self.begin(what)) act(self);
     });
     leave_if_ended(self.state());
@@ -443,7 +445,7 @@ void checked_rank::created(window made, const void* base, std::size_t bytes) {
 }
 
 void begin(rank_state& state) {
-    exec::run_then_sync(rank_state::group(), [&] {
+    exec::run_then_sync(all_threads, [&] {
         this_rank = new checked_rank(state);
         this_rank->run().happened.start(state.world_rank);
         if (!this_rank->going(this_rank->turn().begin())) return;
@@ -468,7 +470,7 @@ void enter_with(const collective& where, window win) {
 
 void enter(rank_state&, collective where) {
     enter_with(where, {});
-    if (where.kind == operation::finish) exec::run_then_sync(rank_state::group(), [] { thread_ends(); });
+    if (where.kind == operation::finish) exec::run_then_sync(all_threads, [] { thread_ends(); });
 }
 
 void enter_free(rank_state& state, window win) {
@@ -477,7 +479,7 @@ void enter_free(rank_state& state, window win) {
 }
 
 void leave(rank_state& state) {
-    exec::run_then_sync(rank_state::group(), [] {
+    exec::run_then_sync(all_threads, [] {
         this_rank->leave();
         this_rank->end();
     });
@@ -485,7 +487,7 @@ void leave(rank_state& state) {
 }
 
 void leave(rank_state& state, window made, const void* base, std::size_t bytes) {
-    exec::run_then_sync(rank_state::group(), [&] {
+    exec::run_then_sync(all_threads, [&] {
         this_rank->created(made, base, bytes);
         this_rank->end();
     });

@@ -101,7 +101,7 @@ DCUDA_DEVICE void for_each_thread(std::size_t count, const F& f) {
 // One thread of the block, without a barrier.
 template <class F>
 DCUDA_DEVICE void by_one_thread(const F& f) {
-    if (detail::exec::is_leader()) f();
+    if (detail::exec::thread_index() == 0) f();
 }
 
 // A rank's own piece of a device array.

@@ -214,6 +214,29 @@ TEST_F(Launch, LogLinesAreWholeAndInOrder) {
     for (const int count : next) EXPECT_EQ(count, lines);
 }
 
+// Of a block's two warps one leads, in some blocks the first and in others the second: lines are the first thread's.
+__global__ void logs_its_thread(dcuda::context context, findings*) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    self.log() << "thread " << threadIdx.x;
+    if (threadIdx.x == 0) self.log() << "alone";
+}
+
+TEST_F(Launch, LogLinesAreOfTheFirstThread) {
+    constexpr int ranks_here = 8;
+    testing::internal::CaptureStdout();
+    check(logs_its_thread, shape(ranks_here, dim3(64)));
+    std::istringstream printed(testing::internal::GetCapturedStdout());
+    int lines = 0, alone = 0;
+    for (std::string line; std::getline(printed, line); ++lines)
+        if (line == "alone")
+            ++alone;
+        else
+            EXPECT_EQ(line, "thread 0");
+    EXPECT_EQ(lines, 2 * ranks_here);
+    EXPECT_EQ(alone, ranks_here);
+}
+
 // The destructor's barrier is one for all threads, wherever they leave the kernel.
 __global__ void leaves_early(dcuda::context context, findings*, unsigned* marks) {
     __shared__ dcuda::state state;

@@ -161,7 +161,7 @@ __global__ void maybe_notified(dcuda::context context, findings*, unsigned* memo
         if (notified != 0) self.notify(1, dcuda::world, 0);
     } else if (self.id() == 1) {
         if (notified != 0) self.wait_notifications(0, 1);
-        const unsigned received = dcuda::detail::exec::is_leader() ? inbox[0] : 1;
+        const unsigned received = dcuda::detail::exec::thread_index() == 0 ? inbox[0] : 1;
         if (received != 1) self.log() << "received " << received;
     }
     self.free_window(win);
@@ -176,7 +176,7 @@ __global__ void read_before_wait(dcuda::context context, findings*, unsigned* me
     by_one_thread([&] { inbox[1] = 1; });
     if (self.id() == 0) self.put_notify(win, 1, 0, sizeof(unsigned), inbox + 1, 0);
     if (self.id() == 1) {
-        const volatile unsigned received = dcuda::detail::exec::is_leader() ? inbox[0] : 1;
+        const volatile unsigned received = dcuda::detail::exec::thread_index() == 0 ? inbox[0] : 1;
         (void)received;
         self.wait_notifications(0, 1);
     }

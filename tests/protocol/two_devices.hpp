@@ -152,7 +152,7 @@ inline int exchange_between_two_devices(int rounds) {
         dcuda::rank self(context, state);
         const auto mine = static_cast<unsigned>(self.id()) / ranks_per_device;
         for (int round = 0; round < rounds; ++round) {
-            if (self.id(dcuda::device) == 0 && exec::is_leader()) values[mine] = static_cast<unsigned>(round);
+            if (self.id(dcuda::device) == 0 && exec::thread_index() == 0) values[mine] = static_cast<unsigned>(round);
             self.barrier(dcuda::world);
             if (values[1 - mine] != static_cast<unsigned>(round)) ++wrong;
             self.barrier(dcuda::world);

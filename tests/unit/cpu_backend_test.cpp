@@ -109,7 +109,7 @@ TEST(Blocks, IndicesInThreeDimensions) {
                   [&] {
                       EXPECT_EQ(gridDim.x, 2u);
                       const unsigned linear = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
-                      seen[blockIdx.x * exec::block_threads() + linear] = 1 + exec::is_leader();
+                      seen[blockIdx.x * exec::block_threads() + linear] = exec::thread_index() == 0 ? 2 : 1;
                   }),
               "");
     for (std::size_t i = 0; i < seen.size(); ++i) EXPECT_EQ(seen[i], i % 60 == 0 ? 2 : 1) << i;

@@ -10,6 +10,7 @@
 #include <string>
 #include <type_traits>
 
+#include "dcuda/config.hpp"
 #include "dcuda/cpu/cuda_runtime.h"
 
 namespace dcuda::detail {
@@ -86,13 +87,13 @@ Function* far(Function* function) {
 inline unsigned thread_index() { return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z); }
 inline unsigned block_threads() { return blockDim.x * blockDim.y * blockDim.z; }
 inline unsigned block_index() { return blockIdx.x; }
-inline bool is_leader() { return (threadIdx.x | threadIdx.y | threadIdx.z) == 0; }
 
 // The groups of exec_cuda.cuh.
 struct whole_block {
-    unsigned thread() const { return thread_index(); }
+    unsigned first_thread;
+    unsigned thread() const { return thread_index() ^ first_thread; }
     unsigned threads() const { return block_threads(); }
-    bool leads() const { return is_leader(); }
+    bool leads() const { return thread() == 0; }
     void sync() const { sync_block(); }
     unsigned count(bool yes) const { return static_cast<unsigned>(__syncthreads_count(yes)); }
     cpu::meeting_place place() const { return {}; }
@@ -114,6 +115,14 @@ template <class Group, class F>
 void run_then_sync(const Group& group, const F& f) {
     cpu::sync(
         group.place(), [](void* data) { (*static_cast<const F*>(data))(); }, nullptr, const_cast<F*>(&f));
+}
+
+// Chooses which warp of the block leads. Where ranks have lead warps, it is every other block's second one: so that
+// tests meet it.
+inline void form_group(std::uint32_t& first_thread) {
+    run_then_sync(whole_block{}, [&] {
+        first_thread = DCUDA_CPU_WARPS && block_threads() % 64 == 0 && block_index() % 2 != 0 ? 32 : 0;
+    });
 }
 
 // The threads take turns here: they meet, so that the moment of one of them is one of the whole rank.

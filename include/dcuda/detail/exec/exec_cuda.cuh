@@ -27,21 +27,36 @@ DCUDA_DEVICE unsigned thread_index() {
 }
 DCUDA_DEVICE unsigned block_threads() { return blockDim.x * blockDim.y * blockDim.z; }
 DCUDA_DEVICE unsigned block_index() { return blockIdx.x; }
-DCUDA_DEVICE bool is_leader() { return thread_index() == 0; }
 
 DCUDA_DEVICE void sync_block() { __syncthreads(); }
 
 // The threads that execute a rank's operations together are a group: its threads have numbers from 0, meet, and count
 // for how many of them something holds. docs/adr/0014-operations-take-their-group.md
 
-// All threads of the block. It has no members, and costs nothing.
+// All threads of the block. Its first warp, which keeps the rank's books, is the block's first or second one.
 struct whole_block {
-    DCUDA_DEVICE unsigned thread() const { return thread_index(); }
+    unsigned first_thread; // of the group in the block: 0; or 32, and then the two warps' numbers are exchanged
+    DCUDA_DEVICE unsigned thread() const { return thread_index() ^ first_thread; }
     DCUDA_DEVICE unsigned threads() const { return block_threads(); }
-    DCUDA_DEVICE bool leads() const { return is_leader(); }
+    DCUDA_DEVICE bool leads() const { return thread() == 0; }
     DCUDA_DEVICE void sync() const { sync_block(); }
     DCUDA_DEVICE unsigned count(bool yes) const { return static_cast<unsigned>(__syncthreads_count(yes)); }
 };
+
+// Chooses which warp of the block leads: the whole_block's first_thread, in shared memory. All threads of the block.
+// PERF: a multiprocessor has four schedulers, and a warp has the one that its number there says, modulo 4. Blocks of
+// two warps lie so that the first warp of each has scheduler 0 or 2: if those led, all of the library's instructions
+// would be executed by half of the multiprocessor (H200, 2026-11-24, 16 ranks of 64 threads: arithmetic of 122 us and
+// an exchange of 9 to 12 took 163 us, and now take 139). Blocks of one, three and four warps the hardware distributes
+// well.
+DCUDA_DEVICE void form_group(std::uint32_t& first_thread) {
+    if (thread_index() == 0) {
+        unsigned warp;
+        asm volatile("mov.u32 %0, %%warpid;" : "=r"(warp));
+        first_thread = block_threads() % 128 == 64 && (warp & 4) != 0 ? 32 : 0;
+    }
+    sync_block();
+}
 
 // Consecutive whole warps of the block, which meet without the others: at a barrier of the block that only they use, of
 // 1 to 15 (0 is the whole block's).

@@ -404,6 +404,7 @@ DCUDA_DEVICE void init(context from_host, rank_state& state) {
 #if DCUDA_BACKEND_CPU
     const exec::operation_scope named("the constructor of dcuda::rank");
 #endif
+    exec::form_group(state.first_thread);
     exec::leader_then_sync(state.group(), [&](lone_thread leader) { start_rank(leader, state, from_host); });
     exec::far(cross_barrier_seldom)(state, collective{operation::init, world}.index());
     if (is_profiled(state)) end_operation<operation::init>(state, {.window = processor_number()});

@@ -8,6 +8,22 @@
 
 namespace dcuda::detail {
 
+// Puts a piece of a line into the device's ring; waits while the ring is full, as long as the user lets ranks wait. The
+// block's first thread, which need not be the leader: so it touches no books, and asks for the ring's head each time.
+// ORDER slot-reuse, as in await_ring_space.
+DCUDA_COLD void send_log(shared_state shared, const command& cmd) {
+    const rank_state& state = shared.get();
+    const auto ticket = static_cast<std::uint32_t>(fetch_add_relaxed(state.device.ring.tail, std::uint64_t{1}));
+    const std::uint64_t begin_ns = clock_ns(), bound_ns = state.device.wait_timeout_ns;
+    const bool has_place = poll<order_tag::slot_reuse>(
+        scope::system, state.device.ring.head, [&](std::uint32_t head) { return ticket + 1 - head <= ring_capacity; },
+        [&](std::uint32_t) {
+            if (bound_ns != 0 && clock_ns() - begin_ns >= bound_ns) store_relaxed(state.device.aborted, 1);
+            return load_relaxed(state.device.aborted) == 0;
+        });
+    if (has_place) store_command(state, ticket, cmd); // else the run has ended: the next operation sees it
+}
+
 // Collects one line and ends it when it goes out of scope. Any thread may use it; thread 0 of the rank writes.
 // Numbers travel as they are: the host formats them.
 class log_line {
@@ -20,7 +36,7 @@ public:
     log_line& operator=(const log_line&) = delete;
 
     DCUDA_DEVICE log_line& operator<<(const char* text) {
-        if (!rank_state::group().leads()) return *this;
+        if (!writes()) return *this;
         while (*text != '\0') {
             char chunk[log_text_bytes] = {};
             std::uint32_t bytes = 0;
@@ -50,22 +66,25 @@ public:
     }
 
     DCUDA_DEVICE void end() {
-        if (rank_state::group().leads()) send(log_item::end, nullptr, 0);
+        if (writes()) send(log_item::end, nullptr, 0);
         open_ = false;
     }
 
 private:
+    // The block's first thread.
+    DCUDA_DEVICE bool writes() const { return state_->group().thread() == state_->first_thread; }
+
     template <class Value>
     DCUDA_DEVICE log_line& item(log_item kind, Value value) {
         static_assert(sizeof(Value) == 8);
-        if (rank_state::group().leads()) send(kind, &value, sizeof value);
+        if (writes()) send(kind, &value, sizeof value);
         return *this;
     }
 
     DCUDA_DEVICE void send(log_item kind, const void* content, std::uint32_t bytes) {
         log_fields fields{kind, bytes, {}};
         if (bytes != 0) memcpy(fields.content, content, bytes);
-        send_command(exec::lead_access::alone(), *state_, make_command(state_->device_rank, fields));
+        exec::far(send_log)(*state_, make_command(state_->device_rank, fields));
         open_ = true;
     }
 

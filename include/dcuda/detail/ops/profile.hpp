@@ -213,7 +213,7 @@ public:
         : state_(state), profiled_(profiled) {
         if (profiled_ == 0) return;
         exec::align_turns();
-        if (rank_state::group().leads()) exec::far(begin_range)(state_, name, length_and_flags, number);
+        if (state_.get().group().leads()) exec::far(begin_range)(state_, name, length_and_flags, number);
         exec::align_turns();
     }
     DCUDA_DEVICE ~range_scope() { end(); }
@@ -225,7 +225,7 @@ public:
         if (profiled_ == 0 || exec::is_unwinding()) return; // a run that fails leaves it open
         profiled_ = 0;
         exec::align_turns();
-        if (rank_state::group().leads()) exec::far(end_range)(state_);
+        if (state_.get().group().leads()) exec::far(end_range)(state_);
         exec::align_turns();
     }
 

@@ -195,8 +195,9 @@ struct rank_state {
     tag_record* tag_records;                      // this rank's, [tag], where they are not cached
     mailbox_status* status;                       // this rank's mailbox
     packet* mailbox;
-    std::uint32_t profiled; // 1: this run is traced or counted
-    exec::staging staging;  // its changing words are the leader's
+    std::uint32_t first_thread; // of the group that executes this rank's operations, see exec::whole_block
+    std::uint32_t profiled;     // 1: this run is traced or counted
+    exec::staging staging;      // its changing words are the leader's
 
     std::uint32_t ended;    // 1: the run has ended for this rank; its threads leave the kernel
     std::uint32_t finished; // 1: finish() is over
@@ -206,7 +207,7 @@ struct rank_state {
     lead_only<endpoint> own;
 
     // The threads that execute this rank's operations together.
-    DCUDA_DEVICE static constexpr exec::whole_block group() { return {}; }
+    DCUDA_DEVICE exec::whole_block group() const { return {first_thread}; }
 };
 
 // Leaves a put to all threads of the block, who read it after the block's next barrier. The result is what they find it
@@ -497,17 +498,22 @@ DCUDA_DEVICE packet* ring_slot(const rank_state& state, std::uint32_t ticket) {
     return state.device.ring.slots + std::size_t(ticket % ring_capacity) * packets_per_command;
 }
 
-// Puts a command into the device's ring; waits while the ring is full. False if the run ended meanwhile. The leader.
-DCUDA_COLD bool send_command(lone_thread leader, shared_state shared, const command& cmd) {
-    rank_state& state = shared.get();
-    std::uint32_t ticket = 0;
-    if (!take_tickets(leader, state, 1, ticket)) return false;
+// Writes a command into the place of the ring that this ticket is for. One thread.
+DCUDA_DEVICE void store_command(const rank_state& state, std::uint32_t ticket, const command& cmd) {
     packet* slot = ring_slot(state, ticket);
     for (unsigned part = 0; part < packets_per_command; ++part) {
         std::uint32_t words[3];
         memcpy(words, reinterpret_cast<const std::byte*>(&cmd) + part * sizeof words, sizeof words);
         store_packet<order_tag::command_publish>(slot + part, words[0], words[1], words[2], ticket + 1);
     }
+}
+
+// Puts a command into the device's ring; waits while the ring is full. False if the run ended meanwhile. The leader.
+DCUDA_COLD bool send_command(lone_thread leader, shared_state shared, const command& cmd) {
+    rank_state& state = shared.get();
+    std::uint32_t ticket = 0;
+    if (!take_tickets(leader, state, 1, ticket)) return false;
+    store_command(state, ticket, cmd);
     return true;
 }
 

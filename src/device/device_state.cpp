@@ -51,6 +51,22 @@ barrier_shape shape_barriers(std::uint32_t ranks, std::uint32_t requested_row) {
 // Most messages have several packets of payload, but a header each.
 queue_shape shape_queues(std::uint32_t packets) { return {packets == 0 ? 0 : std::max(8u, packets / 4), packets}; }
 
+// Up to which size notified puts go as messages: what the user says; else one packet for each thread of the lead warp
+// where ranks crowd a multiprocessor, and otherwise as large as a start of a rank allows (start_rank).
+// PERF: a message has less latency up to 1 KiB, but takes more instructions than a direct put, and the copies in the
+// mailbox more of the caches. 1 KiB with both neighbours, direct and as messages, H200, 2026-11-24, us: with 4 ranks
+// per multiprocessor 6.4 and 6.0, beside a copy 11.2 and 16.6; with 16 ranks 7.7 and 10.4, and 15.3 and 20.2. Up to
+// 384 B messages are better with any number of ranks: 6.1 and 7.6 with 16.
+std::uint32_t choose_small_put_bytes(int requested, int ranks) {
+    constexpr int crowd = 4;
+    if (requested >= 0) return static_cast<std::uint32_t>(requested);
+    int device = 0, multiprocessors = 0;
+    cuda::check(cudaGetDevice(&device), "asking for the device");
+    cuda::check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
+                "asking for the device's multiprocessors");
+    return ranks >= crowd * multiprocessors ? 32 * packet_payload_bytes : max_small_put_bytes;
+}
+
 std::size_t packets_of(std::size_t count, std::size_t element_bytes) {
     return (count * element_bytes + sizeof(packet) - 1) / sizeof(packet);
 }
@@ -67,8 +83,8 @@ device_state::device_state(bootstrap::control& control, const settings& with, st
     fields_.barriers =
         shape_barriers(static_cast<std::uint32_t>(ranks), static_cast<std::uint32_t>(settings_.barrier_row));
     fields_.queues = shape_queues(agree_on_queues(settings_.mailbox_packets));
-    fields_.small_put_bytes =
-        std::min(static_cast<std::uint32_t>(settings_.small_put_bytes), fields_.queues.packets * packet_payload_bytes);
+    fields_.small_put_bytes = std::min(choose_small_put_bytes(settings_.small_put_bytes, ranks_),
+                                       fields_.queues.packets * packet_payload_bytes);
     inbox_ = cuda::allocate<packet>(layout().end, "memory for notifications and messages");
     tag_records_ = cuda::allocate<tag_record>(counter_count(), "memory for notifications");
     connections_ =

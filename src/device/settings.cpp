@@ -25,7 +25,7 @@ using std::chrono::nanoseconds;
 #if DCUDA_BACKEND_CPU
 constexpr long default_small_put_bytes = detail::cpu::sanitizer::instrumented ? 0 : detail::max_small_put_bytes;
 #else
-constexpr long default_small_put_bytes = detail::max_small_put_bytes;
+constexpr long default_small_put_bytes = -1; // by the ranks of a multiprocessor
 #endif
 constexpr int max_ranks_per_device = 1 << 20;
 constexpr long max_seconds = 1'000'000'000;

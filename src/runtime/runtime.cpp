@@ -25,6 +25,7 @@
 #include <future>
 #include <mutex>
 #include <new>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -104,6 +105,18 @@ auto with_memory_errors(const Action& action) {
     }
 }
 
+template <class Function>
+std::thread start_thread(Function&& function) {
+    try {
+        return std::thread(std::forward<Function>(function));
+    } catch (const std::system_error& problem) {
+        throw error(
+            error_code::out_of_resources,
+            fmt::format("run_async needs a thread to serve the run, and the system gives none (ulimit -u, -v): {}",
+                        problem.what()));
+    }
+}
+
 } // namespace
 
 class runtime::implementation {
@@ -152,12 +165,15 @@ public:
                                   const std::vector<void*>& arguments) {
         int device_in_use = 0;
         cuda::check(cudaGetDevice(&device_in_use), "asking for the device");
-        begin(kernel, config, arguments, &stream);
         std::promise<double> result;
         std::promise<void> served; // first: who has the result may start the next run
+        std::promise<bool> begun;
         std::future<double> future = result.get_future();
-        served_ = served.get_future();
-        server_ = std::thread([this, device_in_use, result = std::move(result), served = std::move(served)]() mutable {
+        std::future<void> end = served.get_future();
+        // Before the kernel: one that nobody serves would never end.
+        std::thread server = start_thread([this, device_in_use, begun = begun.get_future(), result = std::move(result),
+                                           served = std::move(served)]() mutable {
+            if (!begun.get()) return;
             try {
                 cuda::check(cudaSetDevice(device_in_use), "choosing the device");
                 const double elapsed_ms = finish();
@@ -168,6 +184,16 @@ public:
                 result.set_exception(std::current_exception());
             }
         });
+        try {
+            begin(kernel, config, arguments, &stream);
+        } catch (...) {
+            begun.set_value(false);
+            server.join();
+            throw;
+        }
+        served_ = std::move(end);
+        server_ = std::move(server);
+        begun.set_value(true);
         return future;
     }
 

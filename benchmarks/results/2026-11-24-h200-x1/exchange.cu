@@ -5,7 +5,8 @@
 //
 //   nvcc -std=c++20 -O3 -arch=sm_90 -lineinfo -I include -I src exchange.cu build/cuda/libdcuda_cuda.a -lfmt -lsodium
 //   -ldl
-//   ./a.out [BYTES [RANKS_PER_MULTIPROCESSOR]]     one case alone, for `ncu --section SourceCounters -k regex:exchange`
+//   ./a.out [BYTES [RANKS_PER_MULTIPROCESSOR]]     one case alone (at most 1024 B), for
+//   `ncu --section SourceCounters -k regex:exchange`; DCUDA_SMALL_PUT_BYTES=0: directly, 1152: as messages
 #include <dcuda/dcuda.hpp>
 
 #include <cstdio>
@@ -58,9 +59,9 @@ int main(int argc, char** argv) {
     if (cudaMalloc(&ticks, most_ranks * calls * sizeof *ticks) != cudaSuccess) return 1;
     int khz = 0;
     cudaDeviceGetAttribute(&khz, cudaDevAttrClockRate, 0);
-    for (const int bytes : {8, 256, largest})
+    const std::vector<int> sizes = only_bytes != 0 ? std::vector<int>{only_bytes} : std::vector<int>{8, 256, largest};
+    for (const int bytes : sizes)
         for (const int per_multiprocessor : {1, 4, 8, 16}) {
-            if (only_bytes != 0 && bytes != only_bytes) continue;
             if (only_ranks != 0 && per_multiprocessor != only_ranks) continue;
             const int ranks = per_multiprocessor * multiprocessors;
             dcuda::launch_config config;

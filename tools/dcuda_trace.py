@@ -387,7 +387,7 @@ def summary_of(run, run_count):
             **{f"{kind}_us": length for kind, length in totals.items()},
             "steps": sum(kind != "own" for kind, *_ in path),
             "by_rank_us": {str(number): length for number, length in sorted(by_rank.items(), key=lambda item: -item[1])},
-            "path": [{"what": kind, "rank": rank.number, "begin_us": begin - run.begin, "end_us": end - run.begin}
+            "path": [{"activity": kind, "rank": rank.number, "begin_us": begin - run.begin, "end_us": end - run.begin}
                      for kind, rank, begin, end in path],
         },
     }

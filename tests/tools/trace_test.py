@@ -399,7 +399,7 @@ class ToolTest(unittest.TestCase):
         self.assertEqual(found["latest_senders"],
                          [{"rank": 0, "waits": 1, "waited_us": 55, "late_us": 40, "most_by": 1}])
         path = found["critical_path"]
-        self.assertEqual([(step["what"], step["rank"], step["begin_us"], step["end_us"]) for step in path["path"]],
+        self.assertEqual([(step["activity"], step["rank"], step["begin_us"], step["end_us"]) for step in path["path"]],
                          [("own", 1, 5, 5), ("collective", 0, 5, 10), ("own", 0, 10, 60), ("message", 1, 60, 75),
                           ("own", 1, 75, 95), ("collective", 0, 95, 100), ("own", 0, 100, 100)])
         self.assertEqual((path["length_us"], path["computing_us"], path["messages_us"], path["collectives_us"]),

@@ -522,7 +522,8 @@ void control_server::report_silent_process() {
         waiting += fmt::format(" {} wait{} for it in {}.", name_processes(gather.parts), gather.arrived == 1 ? "s" : "",
                                gather.label);
     }
-    report_silence(name_with_host(asked.silent), asked.time, waiting);
+    if (is_due(asked.time, waiting)) return report_silence(name_with_host(asked.silent), asked.time, waiting);
+    silence_.set_reported(asked.silent, false); // it is asked for again at the next poll
 }
 
 std::string control_server::name_with_host(int process) const {

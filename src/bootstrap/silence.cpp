@@ -51,6 +51,10 @@ std::vector<int> silence_watch::poll() {
     return silent;
 }
 
+bool is_due(std::chrono::steady_clock::duration time, const std::string& waiting) {
+    return !waiting.empty() || time >= std::chrono::seconds(9);
+}
+
 bool is_stopped(pid_t pid) {
     const char state = support::find_process(pid).state;
     return state == 'T' || state == 't';

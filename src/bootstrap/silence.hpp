@@ -42,7 +42,7 @@ public:
 
     clock::duration silence_of(int process) const { return clock::now() - state_of(process).heard; }
     bool is_reported(int process) const { return state_of(process).reported; }
-    void set_reported(int process) { state_of(process).reported = true; }
+    void set_reported(int process, bool reported = true) { state_of(process).reported = reported; }
 
 private:
     struct state {
@@ -57,6 +57,10 @@ private:
     std::vector<state> processes_;
     clock::time_point last_poll_{};
 };
+
+// Whether a process that has been silent so long is reported: when somebody waits for it, as `waiting` says, or at the
+// latest after 9 s, so that the line comes within 10.
+bool is_due(std::chrono::steady_clock::duration time, const std::string& waiting);
 
 // Whether the system has stopped this process of this host, or a debugger has.
 bool is_stopped(pid_t pid);

@@ -22,7 +22,7 @@ from namespaces import Hosts, why_not  # noqa: E402
 
 dcuda_run, traffic, transports, _, *mpirun = sys.argv[1:]
 transports = transports.split(",")
-AFTER = {"DCUDA_SILENT_AFTER": "4"}  # so long that on a busy machine, too, the others have come to wait by then
+AFTER = {"DCUDA_SILENT_AFTER": "2"}
 ROUNDS = "4000"
 WAITS = r"Ranks? [-\d, ]+ waits? for (its ranks|messages that may come from it)\."
 

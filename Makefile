@@ -31,7 +31,7 @@ demo: configure
 		--input data/jacksboro_fault_dem.pgm --iterations 500 --output demo/terrain.pgm --png demo/terrain.png --verify
 
 test: configure
-	@echo "Building everything, $(JOBS) compilers at a time, then about 200 tests: 10 to 15 minutes on two cores."
+	@echo "Building everything, $(JOBS) compilers at a time, then about 250 tests: 10 to 15 minutes on two cores."
 	cmake --build $(BUILD) --parallel $(JOBS)
 	scripts/run_tests.sh $(BUILD)
 

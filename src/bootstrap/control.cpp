@@ -415,7 +415,7 @@ void control::answer(int process, std::string_view waits) {
         const std::string waiting = describe_ ? describe_(0, known) : "";
         if (!waiting.empty() || (job_.index == 1 && is_due(server_watch_->silence_of(0), waiting)))
             report_silent_server(waiting);
-        else if (job_.index == 1)
+        else
             server_watch_->set_reported(0, false); // asked for again at the next beat
     } else if (!server_gone_) {
         channel_->send(frame{frame_type::waits, job_.index, 0, static_cast<std::uint64_t>(process), {}, blob(waits)});

@@ -285,7 +285,11 @@ bool control_server::authenticate(client& peer) {
 void control_server::receive(client& peer, frame& message) {
     if (message.type == frame_type::hello && peer.index < 0) return receive_hello(peer, message);
     if (message.type == frame_type::keep_alive && peer.index < 0) return receive_keep_alive(peer, message);
-    if (!peer.is_member()) return; // refused; it will go
+    if (!peer.is_member()) return;                      // refused; it will go
+    if (question_ && question_->silent == peer.index) { // nothing was said of its silence yet
+        question_.reset();
+        silence_.set_reported(peer.index, false);
+    }
     if (const auto time = silence_.hear(peer.index)) report_answer(name_with_host(peer.index), *time);
     switch (message.type) {
     case frame_type::gather:
@@ -482,7 +486,11 @@ void control_server::check_for_silence() {
     if (stage_ != stage::running || failed_ || !silence_.is_on()) return;
     if (question_ && clock::now() >= question_->deadline) report_silent_process();
     const std::vector<int> silent = silence_.poll();
-    if (!question_ && !silent.empty()) return ask_about(silent.front(), silence_.silence_of(silent.front()));
+    if (!question_ && !silent.empty()) { // in turn, as a process that nobody waits for is asked for again
+        const auto next = std::ranges::find_if(silent, [&](int process) { return process > last_asked_; });
+        const int process = next != silent.end() ? *next : silent.front();
+        return ask_about(process, silence_.silence_of(process));
+    }
     // A process that the others wait for in a collective call may compute as long as it likes. The system shows
     // whether a process of this host is stopped.
     if (question_ || listener_.key) return;
@@ -498,6 +506,7 @@ void control_server::check_for_silence() {
 
 void control_server::ask_about(int process, clock::duration time) {
     silence_.set_reported(process);
+    last_asked_ = process;
     question_ = question{process, time, clock::now() + std::min<clock::duration>(silence_.beat(), answer_time), 0,
                          std::vector<blob>(static_cast<std::size_t>(job_.count))};
     for (const auto& each : clients_) {

@@ -153,6 +153,7 @@ private:
     std::map<std::uint64_t, pending_gather> gathers_;
     stall_detector stalled_;
     silence_watch silence_;
+    int last_asked_ = -1; // the process that ranks were last asked about
     wait_description describe_;
     std::optional<question> question_;
     std::thread thread_; // last: uses all of the above

@@ -103,9 +103,9 @@ public:
 
     /// put, then adds one to the target's counter of notifications with this tag. The data is in the window when the
     /// target has seen the notification, or when flush() of this rank or free_window() has returned; not earlier, if it
-    /// is small (DCUDA_SMALL_PUT_BYTES) and the window is no direct one. The source of a small one, and on GPUs of any
-    /// of up to 1152 bytes by a warp or more, may change when the block has met after the call. Tags count from 0 to
-    /// options::tags - 1; others end the run (error_code::device_fault).
+    /// is small (DCUDA_SMALL_PUT_BYTES) and the window is no direct one. The source of a small one may change when the
+    /// block has met after the call; on GPUs that of any put of up to 1152 bytes by a rank of 32 threads or more. Tags
+    /// count from 0 to options::tags - 1; others end the run (error_code::device_fault).
     DCUDA_DEVICE void put_notify(window win, int target, std::size_t offset, std::size_t bytes, const void* source,
                                  int tag) {
         detail::perform<detail::put_notify_operation>(state_, is_profiled(), win, target, offset, bytes, source, tag);
@@ -200,7 +200,7 @@ public:
     ///
     ///     self.log() << "x = " << x;
     ///
-    /// Any thread may call it; thread 0 of the rank writes, the others do nothing. Lines of a rank stay in order.
+    /// Any thread may call it; the block's first thread writes, the others do nothing. Lines of a rank stay in order.
     DCUDA_DEVICE detail::log_line log() { return detail::log_line(state_.get()); }
 
     /// A range of the timeline (DCUDA_TRACE), from here to the end of the object's scope or to its end(). The name is a

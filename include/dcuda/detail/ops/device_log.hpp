@@ -24,7 +24,7 @@ DCUDA_COLD void send_log(shared_state shared, const command& cmd) {
     if (has_place) store_command(state, ticket, cmd); // else the run has ended: the next operation sees it
 }
 
-// Collects one line and ends it when it goes out of scope. Any thread may use it; thread 0 of the rank writes.
+// Collects one line and ends it when it goes out of scope. Any thread may use it; the block's first thread writes.
 // Numbers travel as they are: the host formats them.
 class log_line {
 public:

@@ -359,8 +359,7 @@ void control::read_available() {
     channel_->flush();
     channel_->read_available();
     while (auto message = channel_->next()) {
-        if (const auto time = server_watch_ ? server_watch_->hear(0) : std::nullopt;
-            time && job_.index <= most_reporters)
+        if (const auto time = server_watch_ ? server_watch_->hear(0) : std::nullopt)
             report_answer(name_server(), *time);
         receive(*message);
     }
@@ -392,7 +391,6 @@ void control::beat() {
     if (!server_watch_->attends(0)) server_watch_->attend(0, true);
     channel_->send(frame{frame_type::attend, job_.index, 0, 1});
     if (job_.index == 0 || server_watch_->poll().empty()) return; // the control server is a thread of process 0
-    server_watch_->set_reported(0);
     if (job_.index > most_reporters) return;
     if (in_gather_)
         report_silent_server(fmt::format(" Process {} waits for it in {}.", job_.index,
@@ -409,20 +407,20 @@ void control::end_beats() {
 
 void control::answer(int process, std::string_view waits) {
     if (failure_ || channel_ == nullptr) return;
-    if (process == 0 && job_.index != 0 && server_watch_ && server_watch_->is_reported(0)) {
+    if (process == 0 && job_.index != 0 && server_watch_ && server_watch_->is_missed(0)) {
         std::vector<blob> known(static_cast<std::size_t>(job_.count));
         known[static_cast<std::size_t>(job_.index)] = waits;
         const std::string waiting = describe_ ? describe_(0, known) : "";
-        if (!waiting.empty() || (job_.index == 1 && is_due(server_watch_->silence_of(0), waiting)))
+        // Else it is asked for again at the next beat.
+        if (job_.index == 1 ? is_due(server_watch_->silence_of(0), waiting) : !waiting.empty())
             report_silent_server(waiting);
-        else
-            server_watch_->set_reported(0, false); // asked for again at the next beat
     } else if (!server_gone_) {
         channel_->send(frame{frame_type::waits, job_.index, 0, static_cast<std::uint64_t>(process), {}, blob(waits)});
     }
 }
 
 void control::report_silent_server(const std::string& waiting) {
+    server_watch_->set_reported(0);
     report_silence(name_server(), server_watch_->silence_of(0), waiting);
 }
 

@@ -285,11 +285,8 @@ bool control_server::authenticate(client& peer) {
 void control_server::receive(client& peer, frame& message) {
     if (message.type == frame_type::hello && peer.index < 0) return receive_hello(peer, message);
     if (message.type == frame_type::keep_alive && peer.index < 0) return receive_keep_alive(peer, message);
-    if (!peer.is_member()) return;                      // refused; it will go
-    if (question_ && question_->silent == peer.index) { // nothing was said of its silence yet
-        question_.reset();
-        silence_.set_reported(peer.index, false);
-    }
+    if (!peer.is_member()) return; // refused; it will go
+    if (question_ && question_->silent == peer.index) question_.reset();
     if (const auto time = silence_.hear(peer.index)) report_answer(name_with_host(peer.index), *time);
     switch (message.type) {
     case frame_type::gather:
@@ -505,7 +502,6 @@ void control_server::check_for_silence() {
 }
 
 void control_server::ask_about(int process, clock::duration time) {
-    silence_.set_reported(process);
     last_asked_ = process;
     question_ = question{process, time, clock::now() + std::min<clock::duration>(silence_.beat(), answer_time), 0,
                          std::vector<blob>(static_cast<std::size_t>(job_.count))};
@@ -531,8 +527,9 @@ void control_server::report_silent_process() {
         waiting += fmt::format(" {} wait{} for it in {}.", name_processes(gather.parts), gather.arrived == 1 ? "s" : "",
                                gather.label);
     }
-    if (is_due(asked.time, waiting)) return report_silence(name_with_host(asked.silent), asked.time, waiting);
-    silence_.set_reported(asked.silent, false); // it is asked for again at the next poll
+    if (!is_due(asked.time, waiting)) return; // it is asked for again at the next poll
+    silence_.set_reported(asked.silent);
+    report_silence(name_with_host(asked.silent), asked.time, waiting);
 }
 
 std::string control_server::name_with_host(int process) const {

@@ -37,6 +37,11 @@ std::optional<silence_watch::clock::duration> silence_watch::hear(int process) {
     return one.heard - before;
 }
 
+bool silence_watch::is_missed(int process) const {
+    const state& one = state_of(process);
+    return one.attends && !one.reported && clock::now() >= one.heard + after_;
+}
+
 std::vector<int> silence_watch::poll() {
     std::vector<int> silent;
     const auto now = clock::now();
@@ -44,10 +49,8 @@ std::vector<int> silence_watch::poll() {
     if (now > last_poll_ + 3 * beat())
         for (state& each : processes_) each.heard = now;
     last_poll_ = now;
-    for (std::size_t i = 0; i < processes_.size(); ++i) {
-        const state& one = processes_[i];
-        if (one.attends && !one.reported && now >= one.heard + after_) silent.push_back(static_cast<int>(i));
-    }
+    for (int process = 0; process < static_cast<int>(processes_.size()); ++process)
+        if (is_missed(process)) silent.push_back(process);
     return silent;
 }
 

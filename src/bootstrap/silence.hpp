@@ -37,12 +37,15 @@ public:
     // The latest time for the next poll.
     clock::time_point next_poll() const { return any_attends() ? last_poll_ + beat() : clock::time_point::max(); }
 
-    // Processes whose silence was not reported yet. A process that was stopped itself cannot know, and begins anew.
+    // Whether the process is silent, and that was not reported yet.
+    bool is_missed(int process) const;
+
+    // All that are missed. A process that was stopped itself cannot know, and begins anew.
     std::vector<int> poll();
 
     clock::duration silence_of(int process) const { return clock::now() - state_of(process).heard; }
     bool is_reported(int process) const { return state_of(process).reported; }
-    void set_reported(int process, bool reported = true) { state_of(process).reported = reported; }
+    void set_reported(int process) { state_of(process).reported = true; }
 
 private:
     struct state {

@@ -60,9 +60,8 @@ queue_shape shape_queues(std::uint32_t packets) { return {packets == 0 ? 0 : std
 std::uint32_t choose_small_put_bytes(int requested, int ranks) {
     constexpr int crowd = 4;
     if (requested >= 0) return static_cast<std::uint32_t>(requested);
-    int device = 0, multiprocessors = 0;
-    cuda::check(cudaGetDevice(&device), "asking for the device");
-    cuda::check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
+    int multiprocessors = 0;
+    cuda::check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, cuda::device_in_use()),
                 "asking for the device's multiprocessors");
     return ranks >= crowd * multiprocessors ? 32 * packet_payload_bytes : max_small_put_bytes;
 }

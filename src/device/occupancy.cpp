@@ -74,10 +74,8 @@ resource tightest_resource(const cudaFuncAttributes& kernel, int threads, std::s
 } // namespace
 
 rank_limit find_rank_limit(const void* kernel, bool with_network, const launch_config& config) {
-    int current = 0;
-    cuda::check(cudaGetDevice(&current), "asking for the device");
     cudaDeviceProp properties{};
-    cuda::check(cudaGetDeviceProperties(&properties, current), "asking for the device's properties");
+    cuda::check(cudaGetDeviceProperties(&properties, cuda::device_in_use()), "asking for the device's properties");
     const std::size_t threads = std::size_t(config.threads.x) * config.threads.y * config.threads.z;
     if (threads > static_cast<std::size_t>(properties.maxThreadsPerBlock))
         return {0, fmt::format("threads: {} per rank, at most {}", threads, properties.maxThreadsPerBlock)};
@@ -134,10 +132,8 @@ detail::staging_shape shape_staging(std::size_t offset, std::size_t available) {
 
 shared_memory::shared_memory(const void* kernel, bool with_network, const launch_config& config, int ranks)
     : bytes_(config.shared_bytes) {
-    int current = 0;
-    cuda::check(cudaGetDevice(&current), "asking for the device");
     cudaDeviceProp gpu{};
-    cuda::check(cudaGetDeviceProperties(&gpu, current), "asking for the device's properties");
+    cuda::check(cudaGetDeviceProperties(&gpu, cuda::device_in_use()), "asking for the device's properties");
     cudaFuncAttributes attributes{};
     cuda::check(cudaFuncGetAttributes(&attributes, kernel), "asking for the kernel's resources");
     const int neighbours = (ranks + gpu.multiProcessorCount - 1) / gpu.multiProcessorCount; // on a multiprocessor

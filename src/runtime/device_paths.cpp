@@ -32,7 +32,7 @@ process_place describe_own_place(const settings& with, int devices) {
     own.peer_allowed = with.peer_allowed ? 1 : 0;
     own.check = with.check;
     own.check_seed = with.check_seed;
-    cuda::check(cudaGetDevice(&own.device), "asking for the device");
+    own.device = cuda::device_in_use();
 #if DCUDA_BACKEND_CUDA
     cuda::check(cudaDeviceGetPCIBusId(own.bus_id, sizeof own.bus_id, own.device), "asking for the device's bus id");
 #endif

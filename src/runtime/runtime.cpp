@@ -62,9 +62,7 @@ int choose_device(const bootstrap::job& job) {
 std::string find_bus_id() {
     char bus_id[32] = {};
 #if DCUDA_BACKEND_CUDA
-    int device = 0;
-    cuda::check(cudaGetDevice(&device), "asking for the device");
-    cuda::check(cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, device), "asking for the device's bus id");
+    cuda::check(cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, cuda::device_in_use()), "asking for the device's bus id");
 #endif
     return bus_id;
 }
@@ -75,9 +73,7 @@ std::string name_device() {
     // PERF: cudaGetDeviceProperties would take milliseconds.
     using get_name = int (*)(char* name, int bytes, int device);
     char name[128] = {};
-    int device = 0;
-    cuda::check(cudaGetDevice(&device), "asking for the device");
-    cuda::driver_function<get_name>("cuDeviceGetName")(name, sizeof name - 1, device);
+    cuda::driver_function<get_name>("cuDeviceGetName")(name, sizeof name - 1, cuda::device_in_use());
     return fmt::format("{} {}", name, find_bus_id());
 #else
     return "CPU";
@@ -163,19 +159,18 @@ public:
 
     std::future<double> run_async(cudaStream_t stream, const detail::kernel_entry& kernel, const launch_config& config,
                                   const std::vector<void*>& arguments) {
-        int device_in_use = 0;
-        cuda::check(cudaGetDevice(&device_in_use), "asking for the device");
+        const int current = cuda::device_in_use();
         std::promise<double> result;
         std::promise<void> served; // first: who has the result may start the next run
         std::promise<bool> begun;
         std::future<double> future = result.get_future();
         std::future<void> end = served.get_future();
         // Before the kernel: one that nobody serves would never end.
-        std::thread server = start_thread([this, device_in_use, begun = begun.get_future(), result = std::move(result),
+        std::thread server = start_thread([this, current, begun = begun.get_future(), result = std::move(result),
                                            served = std::move(served)]() mutable {
             if (!begun.get()) return;
             try {
-                cuda::check(cudaSetDevice(device_in_use), "choosing the device");
+                cuda::check(cudaSetDevice(current), "choosing the device");
                 const double elapsed_ms = finish();
                 served.set_value();
                 result.set_value(elapsed_ms);

@@ -23,6 +23,13 @@ inline void check(cudaError_t result, std::string_view subject,
     support::fail(code, "{}: {} ({})", subject, cudaGetErrorString(result), support::short_location(location));
 }
 
+// The number of the calling thread's device.
+inline int device_in_use() {
+    int device = 0;
+    check(cudaGetDevice(&device), "asking for the device");
+    return device;
+}
+
 #if DCUDA_BACKEND_CUDA
 // A function of the driver, found through the runtime, so that nothing links against the driver.
 template <class Function>

@@ -47,9 +47,8 @@ class rank {
 public:
     /// All threads of the rank, all ranks; `from_host` is the kernel's first argument, `shared` lies in the block's
     /// shared memory. Waits for all ranks of the system.
-    DCUDA_DEVICE rank(context from_host, state& shared) : state_(shared), profiled_(from_host.profiled) {
-        detail::init(from_host, state_.get());
-    }
+    DCUDA_DEVICE rank(context from_host, state& shared)
+        : self_(detail::init(from_host, shared)), profiled_(from_host.profiled) {}
 
     /// All threads of the rank, all ranks. Waits for all ranks of the system: no rank ends while another may still put
     /// into its windows.
@@ -59,17 +58,17 @@ public:
 
     /// Ends the rank before the destructor does. All threads of the rank, all ranks. Nothing but the destructor may
     /// follow.
-    DCUDA_DEVICE void finish() { detail::finish(state_.get()); }
+    DCUDA_DEVICE void finish() { detail::finish(self_.state()); }
 
     /// This rank's number in the communicator, from 0. Any single thread may call it.
-    DCUDA_DEVICE int id(communicator comm = world) const { return detail::comm_rank(state_.get(), comm); }
+    DCUDA_DEVICE int id(communicator comm = world) const { return detail::comm_rank(self_.state(), comm); }
     /// The number of ranks in the communicator. Any single thread may call it.
-    DCUDA_DEVICE int size(communicator comm = world) const { return detail::comm_size(state_.get(), comm); }
+    DCUDA_DEVICE int size(communicator comm = world) const { return detail::comm_size(self_.state(), comm); }
 
     /// Waits until all ranks of the communicator have called it. What they wrote before is visible after, and their
     /// puts have arrived: those with a notification at least as far as their target can see.
     DCUDA_DEVICE void barrier(communicator comm) {
-        detail::perform<detail::barrier_operation>(state_, is_profiled(), comm);
+        detail::perform<detail::barrier_operation>(self_, is_profiled(), comm);
     }
 
     /// Opens `bytes` bytes at `base` for puts by the ranks of the communicator. All of them call it; base and bytes may
@@ -81,13 +80,13 @@ public:
     /// map ends the run, too (error_code::no_path), as do bytes at a null pointer (error_code::device_fault).
     DCUDA_DEVICE window create_window(communicator comm, void* base, std::size_t bytes,
                                       window_kind kind = window_kind::usual) {
-        return detail::perform<detail::create_window_operation>(state_, is_profiled(), comm, base, bytes, kind);
+        return detail::perform<detail::create_window_operation>(self_, is_profiled(), comm, base, bytes, kind);
     }
 
     /// Closes the window. All ranks of its communicator call it. On return all puts to it are complete, and its memory
     /// is the rank's own again. A window that is not open any more ends the run (error_code::device_fault).
     DCUDA_DEVICE void free_window(window win) {
-        detail::perform<detail::free_window_operation>(state_, is_profiled(), win);
+        detail::perform<detail::free_window_operation>(self_, is_profiled(), win);
     }
 
     /// Copies `bytes` bytes at `source` to the window of `target` (its number in the window's communicator), `offset`
@@ -98,7 +97,7 @@ public:
     /// it; bounds that the window does not have, a wrong target or a closed window end the run
     /// (error_code::device_fault).
     DCUDA_DEVICE void put(window win, int target, std::size_t offset, std::size_t bytes, const void* source) {
-        detail::perform<detail::put_operation>(state_, is_profiled(), win, target, offset, bytes, source);
+        detail::perform<detail::put_operation>(self_, is_profiled(), win, target, offset, bytes, source);
     }
 
     /// put, then adds one to the target's counter of notifications with this tag. The data is in the window when the
@@ -108,7 +107,7 @@ public:
     /// count from 0 to options::tags - 1; others end the run (error_code::device_fault).
     DCUDA_DEVICE void put_notify(window win, int target, std::size_t offset, std::size_t bytes, const void* source,
                                  int tag) {
-        detail::perform<detail::put_notify_operation>(state_, is_profiled(), win, target, offset, bytes, source, tag);
+        detail::perform<detail::put_notify_operation>(self_, is_profiled(), win, target, offset, bytes, source, tag);
     }
 
     /// create_window over `count` elements at `base`: a window whose places count elements, with the same guarantees
@@ -160,7 +159,7 @@ public:
     /// this rank to it. `target` is its number in the communicator. Returns when issued, and does not wait for the
     /// target.
     DCUDA_DEVICE void notify(int target, communicator comm, int tag) {
-        detail::perform<detail::notify_operation>(state_, is_profiled(), target, comm, tag);
+        detail::perform<detail::notify_operation>(self_, is_profiled(), target, comm, tag);
     }
 
     /// Waits until `count` notifications with this tag have arrived and consumes them. What their sources put before is
@@ -168,19 +167,19 @@ public:
     /// set, and when nothing moves anywhere any more (deadlock). A tag that is
     /// none, or a negative count, ends it, too (error_code::device_fault).
     DCUDA_DEVICE void wait_notifications(int tag, int count) {
-        detail::perform<detail::wait_operation>(state_, is_profiled(), tag, count);
+        detail::perform<detail::wait_operation>(self_, is_profiled(), tag, count);
     }
 
     /// The same as wait_notifications, and true, if they have arrived already; else returns false at once and consumes
     /// nothing. All threads of the rank call it and get the same answer.
     DCUDA_DEVICE bool test_notifications(int tag, int count) {
-        return detail::perform<detail::test_operation>(state_, is_profiled(), tag, count);
+        return detail::perform<detail::test_operation>(self_, is_profiled(), tag, count);
     }
 
     /// Returns when all earlier puts of this rank are complete: their data is in the targets' memory, for every rank
     /// that learns of it from this one, and their sources may change. Waits until targets have taken small notified
     /// puts, which they do in any operation; so two ranks may flush at the same time. All threads of the rank call it.
-    DCUDA_DEVICE void flush(window win) { detail::perform<detail::flush_operation>(state_, is_profiled(), win); }
+    DCUDA_DEVICE void flush(window win) { detail::perform<detail::flush_operation>(self_, is_profiled(), win); }
     /// flush of a typed window.
     template <class Element>
     DCUDA_DEVICE void flush(typed_window<Element> win) {
@@ -188,20 +187,20 @@ public:
     }
 
     /// The pointer that the host gave to runtime::set_user_data; null if it gave none. Any single thread may call it.
-    DCUDA_DEVICE void* user_data() const { return detail::user_data(state_.get()); }
+    DCUDA_DEVICE void* user_data() const { return detail::user_data(self_.state()); }
 
     /// Starts the device's timer, which runs on the CPU's clock. All ranks of the device call it; the time runs between
     /// the moments when the last of them has called start and stop: runtime::timings.
-    DCUDA_DEVICE void start_timer() { detail::perform<detail::start_timer_operation>(state_, is_profiled()); }
+    DCUDA_DEVICE void start_timer() { detail::perform<detail::start_timer_operation>(self_, is_profiled()); }
     /// Stops the device's timer. All ranks of the device call it.
-    DCUDA_DEVICE void stop_timer() { detail::perform<detail::stop_timer_operation>(state_, is_profiled()); }
+    DCUDA_DEVICE void stop_timer() { detail::perform<detail::stop_timer_operation>(self_, is_profiled()); }
 
     /// A line that the host prints while the kernel runs, when the line object ends:
     ///
     ///     self.log() << "x = " << x;
     ///
     /// Any thread may call it; the block's first thread writes, the others do nothing. Lines of a rank stay in order.
-    DCUDA_DEVICE detail::log_line log() { return detail::log_line(state_.get()); }
+    DCUDA_DEVICE detail::log_line log() { return detail::log_line(self_.state()); }
 
     /// A range of the timeline (DCUDA_TRACE), from here to the end of the object's scope or to its end(). The name is a
     /// string literal; with a number the range is shown as "name number". Ranges may nest. Costs a test in runs that
@@ -211,12 +210,12 @@ public:
     ///     auto inner = self.range("inner points");
     template <std::size_t Size>
     DCUDA_DEVICE detail::range_scope range(const char (&name)[Size]) {
-        return {state_, is_profiled() ? 1u : 0u, name, name_length<Size>, 0};
+        return {self_.state(), is_profiled() ? 1u : 0u, name, name_length<Size>, 0};
     }
     /// The same with a number behind the name.
     template <std::size_t Size>
     DCUDA_DEVICE detail::range_scope range(const char (&name)[Size], int number) {
-        return {state_, is_profiled() ? 1u : 0u, name, name_length<Size> | detail::range_numbered,
+        return {self_.state(), is_profiled() ? 1u : 0u, name, name_length<Size> | detail::range_numbered,
                 static_cast<std::uint32_t>(number)};
     }
 
@@ -229,7 +228,7 @@ private:
     // This run is traced or counted.
     DCUDA_DEVICE bool is_profiled() const { return DCUDA_PROFILING != 0 && profiled_ != 0; }
 
-    detail::shared_state state_;
+    detail::caller self_;
     std::uint32_t profiled_;
 };
 

@@ -617,4 +617,108 @@ TEST_P(Mailbox, BarriersDeliverToEverybody) {
     check(others_look, shape(6), memory.get(), 30);
 }
 
+// --- what fast paths must not forget ---
+
+// Until done() says yes, or for ten seconds. One thread.
+template <class Done>
+DCUDA_DEVICE bool spin(const Done& done) {
+    const std::uint64_t begin = dcuda::detail::clock_ns();
+    while (!done()) {
+        if (dcuda::detail::clock_ns() - begin > 10'000'000'000u) return false;
+        dcuda::detail::pause_ns(1000);
+    }
+    return true;
+}
+
+// Rank 2 flushes a message that rank 0 has not taken. All that rank 0 does then is one wait, for a message that is
+// there already: it answers rank 2 all the same.
+__global__ void satisfied_wait(dcuda::context context, findings* found, unsigned* memory, unsigned* flags) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    unsigned* const inbox = piece_of(memory, 4, self);
+    const dcuda::window win = self.create_window(dcuda::device, inbox, 4 * sizeof(unsigned));
+    const int rank = self.id(dcuda::device);
+    constexpr int rounds = 4; // the last of them counts; those before show how messages with the tag come
+    if (rank == 1) {
+        for (int round = 0; round < rounds; ++round) {
+            self.wait_notifications(2, 1);
+            self.put_notify(win, 0, 0, sizeof(unsigned), inbox + 3, 0);
+        }
+        __syncthreads();
+        by_one_thread([&] { atomicExch(flags, 1u); });
+    } else if (rank == 2) {
+        self.wait_notifications(3, 1);
+        self.put_notify(win, 0, sizeof(unsigned), sizeof(unsigned), inbox + 3, 1);
+        self.flush(win);
+        by_one_thread([&] { atomicExch(flags + 1, 1u); });
+    } else if (rank == 0) {
+        const std::uint32_t before = dcuda::detail::load_requests(state);
+        for (int round = 1; round < rounds; ++round) {
+            self.notify(1, dcuda::device, 2);
+            self.wait_notifications(0, 1);
+        }
+        self.notify(1, dcuda::device, 2);
+        self.notify(2, dcuda::device, 3);
+        by_one_thread([&] {
+            EXPECT_SAME(spin([&] { return atomicAdd(flags, 0u) != 0; }), true);
+            EXPECT_SAME(spin([&] { return dcuda::detail::load_requests(state) != before; }), true);
+        });
+        __syncthreads();
+        self.wait_notifications(0, 1);
+        by_one_thread([&] { EXPECT_SAME(spin([&] { return atomicAdd(flags + 1, 0u) != 0; }), true); });
+        __syncthreads();
+        self.wait_notifications(1, 1);
+    }
+    self.free_window(win);
+}
+
+TEST_P(Mailbox, AWaitThatNeedNotWaitAnswers) {
+    // Else nothing is deferred, and a flush asks nobody.
+    const bool defers = std::string(GetParam().packets) != "0" && GetParam().small_put_bytes == nullptr;
+    if (defers) setenv("DCUDA_SMALL_PUT_BYTES", "96", 1); // with ThreadSanitizer, too
+    for (const int threads : {32, 128}) {
+        const device_vector<unsigned> memory(3 * 4), flags(2);
+        if (defers) check(satisfied_wait, shape(3, dim3(threads)), memory.get(), flags.get());
+    }
+}
+
+// Every target that is near is found by its hint, whatever windows and ranks there are.
+__global__ void hints(dcuda::context context, findings* found, unsigned* memory, unsigned rounds) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    constexpr int windows = 5;
+    dcuda::window win[windows];
+    const auto rank = static_cast<unsigned>(self.id(dcuda::device)),
+               ranks = static_cast<unsigned>(self.size(dcuda::device));
+    unsigned* const inboxes = piece_of(memory, windows * ranks + 1, self); // for each window and source a word
+    for (unsigned i = 0; i < windows; ++i)
+        win[i] = self.create_window(dcuda::device, inboxes + i * ranks, ranks * sizeof(unsigned));
+    for (unsigned round = 0; round < rounds; ++round) {
+        const unsigned number = round * 7 + rank;
+        self.put_notify(win[number % windows], static_cast<int>(number / 3 % ranks), rank * sizeof(unsigned),
+                        sizeof(unsigned), inboxes + windows * ranks, 0);
+        self.notify(static_cast<int>(number / 2 % ranks), dcuda::device, 0);
+        __syncthreads();
+        if (state.group().leads()) {
+            const auto& own = state.own.of(dcuda::detail::exec::lead_access::alone());
+            for (unsigned place = 0; place < dcuda::detail::cached_targets; ++place) {
+                const dcuda::detail::target_entry& target = own.targets[place];
+                if (target.key == dcuda::detail::no_target) continue;
+                const unsigned hint = own.target_hints.at[own.target_hints.slot(dcuda::detail::hash_of(target.key))];
+                EXPECT_SAME(hint, dcuda::detail::target_hint(place, target.connection));
+            }
+        }
+        __syncthreads();
+    }
+    self.barrier(dcuda::device);
+    while (self.test_notifications(0, 1)) {
+    }
+    for (const dcuda::window each : win) self.free_window(each);
+}
+
+TEST_P(Mailbox, HintsTellTargetsApart) {
+    const device_vector<unsigned> memory(9 * (5 * 9 + 1));
+    check(hints, shape(9), memory.get(), few_addresses ? 40u : 200u);
+}
+
 } // namespace

@@ -72,6 +72,20 @@ private:
     const char* before_;
 };
 
+// Loads and stores with a condition, and loads that stay where they are written.
+inline std::uint32_t load_now(std::uint32_t value) { return value; }
+inline void load_if(std::uint32_t& result, const std::uint32_t* word, bool yes) {
+    if (yes) result = *word;
+}
+inline void store_if(std::uint32_t* word, std::uint32_t value, bool yes) {
+    if (yes) *word = value;
+}
+inline void store_near_if(std::uint32_t* word, std::uint32_t value, bool yes) { store_if(word, value, yes); }
+inline void store_near_if(std::uint32_t* words, std::uint32_t a, std::uint32_t b, bool yes) {
+    store_if(words, a, yes);
+    store_if(words + 1, b, yes);
+}
+
 // __syncthreads.
 inline void sync_block() { __syncthreads(); }
 
@@ -96,6 +110,17 @@ struct whole_block {
     bool leads() const { return thread() == 0; }
     void sync() const { sync_block(); }
     unsigned count(bool yes) const { return static_cast<unsigned>(__syncthreads_count(yes)); }
+    cpu::meeting_place place() const { return {}; }
+};
+
+struct numbered_block {
+    unsigned number;
+    unsigned thread() const { return number; }
+    unsigned threads() const { return block_threads(); }
+    bool leads() const { return number == 0; }
+    void sync() const { sync_block(); }
+    unsigned count(bool yes) const { return static_cast<unsigned>(__syncthreads_count(yes)); }
+    bool any(bool yes) const { return count(yes) != 0; }
     cpu::meeting_place place() const { return {}; }
 };
 

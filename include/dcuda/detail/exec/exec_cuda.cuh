@@ -43,12 +43,31 @@ struct whole_block {
     DCUDA_DEVICE unsigned count(bool yes) const { return static_cast<unsigned>(__syncthreads_count(yes)); }
 };
 
+// The same where the calling thread knows its number.
+struct numbered_block {
+    unsigned number;
+    DCUDA_DEVICE unsigned thread() const { return number; }
+    DCUDA_DEVICE unsigned threads() const { return block_threads(); }
+    DCUDA_DEVICE bool leads() const { return number == 0; }
+    DCUDA_DEVICE void sync() const { sync_block(); }
+    DCUDA_DEVICE unsigned count(bool yes) const { return static_cast<unsigned>(__syncthreads_count(yes)); }
+    // PERF: __syncthreads_or() where each warp has its own instruction for it.
+    DCUDA_DEVICE bool any(bool yes) const {
+        unsigned result;
+        asm volatile("{ .reg .pred p, q; setp.ne.u32 p, %1, 0; barrier.cta.red.or.pred q, 0, p; selp.u32 %0, 1, 0, q; }"
+                     : "=r"(result)
+                     : "r"(yes ? 1u : 0u)
+                     : "memory");
+        return result != 0;
+    }
+};
+
 // Chooses which warp of the block leads: the whole_block's first_thread, in shared memory. All threads of the block.
 // PERF: a multiprocessor has four schedulers, and a warp has the one that its number there says, modulo 4. Blocks of
 // two warps lie so that the first warp of each has scheduler 0 or 2: if those led, all of the library's instructions
 // would be executed by half of the multiprocessor (H200, 2026-11-24, 16 ranks of 64 threads: arithmetic of 122 us and
-// an exchange of 9 to 12 took 163 us, and now take 139). Blocks of one, three and four warps the hardware distributes
-// well.
+// an exchange of 9 to 12 took 163 us, and now take 139). So it is with six warps. Blocks of one, three, four
+// and eight warps the hardware distributes well.
 DCUDA_DEVICE void form_group(std::uint32_t& first_thread) {
     if (thread_index() == 0) {
         unsigned warp;
@@ -108,6 +127,44 @@ DCUDA_DEVICE void delay() {
 
 // Where threads take turns they meet here: not on a GPU.
 DCUDA_DEVICE void align_turns() {}
+
+// --- Without branches ---------------------------------------------------------------------------------------------
+
+// What fast paths are made of: loads and stores with a condition, and loads that stay where they are written. They
+// order nothing. docs/design/mailbox.md says what a branch costs.
+
+// Loads a word here. PERF: the compiler does not move it behind a branch that comes before its use.
+DCUDA_DEVICE std::uint32_t load_now(std::uint32_t value) {
+    std::uint32_t loaded;
+    asm volatile("mov.b32 %0, %1;" : "=r"(loaded) : "r"(value));
+    return loaded;
+}
+
+// Loads or stores a word if `yes`. PERF: without a branch.
+DCUDA_DEVICE void load_if(std::uint32_t& result, const std::uint32_t* word, bool yes) {
+    asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p ld.u32 %0, [%1]; }"
+                 : "+r"(result)
+                 : "l"(word), "r"(yes ? 1u : 0u)
+                 : "memory");
+}
+DCUDA_DEVICE void store_if(std::uint32_t* word, std::uint32_t value, bool yes) {
+    asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p st.u32 [%0], %1; }" ::"l"(word), "r"(value),
+                 "r"(yes ? 1u : 0u)
+                 : "memory");
+}
+// The same in shared memory; and of two words.
+DCUDA_DEVICE void store_near_if(std::uint32_t* word, std::uint32_t value, bool yes) {
+    asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p st.shared.u32 [%0], %1; }" ::"r"(
+                     static_cast<std::uint32_t>(__cvta_generic_to_shared(word))),
+                 "r"(value), "r"(yes ? 1u : 0u)
+                 : "memory");
+}
+DCUDA_DEVICE void store_near_if(std::uint32_t* words, std::uint32_t a, std::uint32_t b, bool yes) {
+    asm volatile("{ .reg .pred p; setp.ne.u32 p, %3, 0; @p st.shared.v2.u32 [%0], {%1, %2}; }" ::"r"(
+                     static_cast<std::uint32_t>(__cvta_generic_to_shared(words))),
+                 "r"(a), "r"(b), "r"(yes ? 1u : 0u)
+                 : "memory");
+}
 
 // --- Copies --------------------------------------------------------------------------------------------------------
 

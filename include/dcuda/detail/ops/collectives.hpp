@@ -247,8 +247,10 @@ DCUDA_COLD std::uint32_t arrive_through_host(lone_thread leader, shared_state sh
 }
 
 // What rank 0 of a device tells the rows of all devices. The lead warp.
-DCUDA_DEVICE void announce_device(const lead_warp& warp, rank_state& state, std::uint32_t meeting, std::uint32_t epoch,
-                                  bool going, std::uint32_t unread) {
+// PERF: a function of its own, so that the barrier's registers leave every kernel with 64.
+DCUDA_COLD void announce_device(lead_warp warp, shared_state shared, std::uint32_t meeting, std::uint32_t epoch,
+                                bool going, std::uint32_t unread) {
+    rank_state& state = shared.get();
     const device_context& device = state.device;
     std::uint32_t arrivals = 0;
     if (warp.leads() && going) {
@@ -376,7 +378,10 @@ DCUDA_COLD void start_rank(lone_thread leader, rank_state& state, context from_h
         own.tag_keys[place] = place < state.device.tags ? place : no_tag_key;
         own.tags[place] = {{start, start}, 0, 0, 0};
     }
-    for (unsigned hint = 0; hint < cache_hints; ++hint) own.target_hints[hint] = own.tag_hints[hint] = 0;
+    own.target_hints.shift = own.tag_hints.shift = hint_shifts - 1;
+    for (unsigned slot = 0; slot < hint_slots; ++slot) own.target_hints.at[slot] = own.tag_hints.at[slot] = 0;
+    for (std::uint32_t tag = 0; tag < cached_tags; ++tag)
+        own.tag_hints.at[own.tag_hints.slot(hash_of(tag))] = static_cast<std::uint8_t>(tag);
     own.next_target = own.next_connection = own.next_tag = own.connection_count = own.forgotten_origins = 0;
     own.undelivered = 0;
     for (inbound_queue& queue : own.inbound) queue = {{start, start}, {start, start}, nullptr, 0, scope::device};
@@ -400,7 +405,8 @@ DCUDA_COLD void start_rank(lone_thread leader, rank_state& state, context from_h
     if (is_profiled(state)) exec::far(begin_profile)(leader, state);
 }
 
-DCUDA_DEVICE void init(context from_host, rank_state& state) {
+// All threads of the rank. They are callers then.
+DCUDA_DEVICE caller init(context from_host, rank_state& state) {
 #if DCUDA_BACKEND_CPU
     const exec::operation_scope named("the constructor of dcuda::rank");
 #endif
@@ -411,6 +417,7 @@ DCUDA_DEVICE void init(context from_host, rank_state& state) {
 #if DCUDA_BACKEND_CPU
     if (check::is_on(state)) check::begin(state);
 #endif
+    return caller(state);
 }
 
 // Not inlined, and the warp converges first: threads of a warp that leave the kernel in different places must come to

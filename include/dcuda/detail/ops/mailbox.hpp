@@ -70,6 +70,9 @@ DCUDA_DEVICE std::uint32_t packets_for(std::uint32_t bytes) {
     return (bytes + packet_payload_bytes - 1) / packet_payload_bytes;
 }
 
+// Payload that a lead warp sends and takes alone on its fast paths.
+inline constexpr std::uint32_t most_warp_bytes = 96 * packet_payload_bytes;
+
 // What of `bytes` the chunk with this number holds.
 DCUDA_DEVICE std::uint32_t chunk_bytes(std::uint32_t bytes, std::uint32_t number) {
     const std::uint32_t rest = bytes - number * packet_payload_bytes;
@@ -98,6 +101,7 @@ DCUDA_COLD unsigned load_tag(Group group, shared_state shared, std::uint32_t tag
         own.next_tag = (place + 1) % cached_tags;
     }
     sync(group);
+    write_tag_hint(group, own, place);
     return place;
 }
 
@@ -135,6 +139,11 @@ DCUDA_DEVICE void count_messages(const Group& group, rank_state& state, std::uin
 // A queue of this rank's mailbox.
 DCUDA_DEVICE const packet* queue_at(const rank_state& state, std::uint32_t queue) {
     return state.mailbox + queue * state.device.queues.size();
+}
+
+// A slot of it. PERF: by numbers of 32 bits, as far as it goes.
+DCUDA_DEVICE const packet* slot_at(const rank_state& state, std::uint32_t queue, std::uint32_t slot) {
+    return state.mailbox + (queue * state.device.queues.size() + slot);
 }
 
 // Messages at the heads of queues, one for each thread of a group. Threads stand in rows: a row has a thread for each
@@ -399,12 +408,17 @@ DCUDA_DEVICE std::uint32_t load_requests(const rank_state& state) { return load_
 // In every operation: a source that waits for credit gets it. True if messages were taken, or credit given.
 template <class Group>
 DCUDA_DEVICE bool answer_requests(const Group& group, rank_state& state, std::uint32_t requests) {
-    requests = broadcast(group, requests, 0);
     endpoint& own = state.own.of(group);
-    if (requests == own.requests_seen) return false;
+    if (!any(group, requests != own.requests_seen)) return false;
     sync(group);
     if (group.leads()) own.requests_seen = requests;
     return exec::far(answer_sources<lead_warp>)(group, state);
+}
+
+// The same as a function of its own, for fast paths that have seen that somebody asks.
+DCUDA_COLD void answer_new_requests(lead_warp warp, shared_state shared) {
+    rank_state& state = shared.get();
+    answer_requests(warp, state, load_requests(state));
 }
 
 } // namespace dcuda::detail

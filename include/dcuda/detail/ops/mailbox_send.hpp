@@ -28,10 +28,14 @@ DCUDA_DEVICE void read_credit(const lead_warp& warp, connection& to) {
     sync(warp);
 }
 
-DCUDA_DEVICE bool has_room(const rank_state& state, const connection& to, std::uint32_t packets) {
-    const queue_shape rings = state.device.queues;
-    return (to.queue != nullptr) & (to.sent.messages - to.freed.messages < rings.headers) &
+// In the queue of a connection that has one.
+DCUDA_DEVICE bool queue_has_room(const queue_shape& rings, const connection& to, std::uint32_t packets) {
+    return (to.sent.messages - to.freed.messages < rings.headers) &
            (to.sent.packets + packets - to.freed.packets <= rings.packets);
+}
+
+DCUDA_DEVICE bool has_room(const rank_state& state, const connection& to, std::uint32_t packets) {
+    return (to.queue != nullptr) & queue_has_room(state.device.queues, to, packets);
 }
 
 // The same after another load of the credit, if that is needed.
@@ -41,7 +45,19 @@ DCUDA_DEVICE bool find_room(const lead_warp& warp, const rank_state& state, conn
     return has_room(state, to, packets);
 }
 
+// The same for a fast path, which has found no room: not inlined.
+DCUDA_COLD bool load_credit(lead_warp warp, shared_state shared, unsigned place, std::uint32_t packets) {
+    rank_state& state = shared.get();
+    connection& to = state.own.of(warp).connections[place];
+    return find_room(warp, state, to, packets);
+}
+
 DCUDA_DEVICE bool is_remote(const connection& to) { return to.counters == nullptr; }
+
+// Whether payload of messages may be under way on a connection.
+DCUDA_DEVICE bool has_undelivered(const connection& path) {
+    return path.queue != nullptr && path.sent.packets != path.placed;
+}
 
 // Claims a queue in the target's mailbox, if there is one left. Its number. One thread.
 DCUDA_DEVICE std::uint32_t claim_queue(const device_context& device, mailbox_status& status) {
@@ -59,7 +75,11 @@ DCUDA_DEVICE void forget_connection(endpoint& own, connection_record* records, u
     if (own.connection_keys[place] == no_rank || before.record == connections_per_rank) return;
     records[before.record].sent = before.sent;
     records[before.record].unreleased = before.unreleased;
+    if (has_undelivered(before)) own.undelivered |= std::uint64_t{1} << before.record;
 }
+
+// connection::flushes where the next message releases in any case.
+DCUDA_DEVICE std::uint32_t never_flushed(const endpoint& own) { return own.flushes - 1; }
 
 // The connection to a rank, from its record in the table, or without one. `is_new`: it is used for the first time. One
 // thread.
@@ -78,7 +98,7 @@ DCUDA_DEVICE connection open_connection(rank_state& state, endpoint& own, std::u
     if (record == connections_per_rank) return found;
     const connection_record known = device.connections[std::size_t(state.device_rank) * connections_per_rank + record];
     found.unreleased = known.unreleased;
-    found.flushes = own.flushes - 1; // what was released meanwhile is forgotten: the next message releases again
+    found.flushes = never_flushed(own); // what was released meanwhile is forgotten: the next message releases again
     if (known.queue == no_queue) return found;
     found.queue = peer.mailboxes + (std::size_t(rank) * queues_per_mailbox + known.queue) * device.queues.size();
     found.credit = state.inbox.credits + std::size_t(state.device_rank) * connections_per_rank + record;
@@ -162,11 +182,16 @@ DCUDA_DEVICE void release_stores(rank_state& state, endpoint& own, scope reach) 
     own.unreleased &= reach == scope::system ? 0 : ~bit_of(reach);
 }
 
+// The same if anything was stored there that nothing has released. The leader.
+DCUDA_DEVICE void release_unreleased(rank_state& state, endpoint& own, const connection& to) {
+    if (to.unreleased != 0 && (own.unreleased & bit_of(to.reach)) != 0) release_stores(state, own, to.reach);
+}
+
 // Makes the header of the next message on a connection. One thread, or all of the lead warp for themselves.
 DCUDA_DEVICE outgoing_header make_header(const rank_state& state, const endpoint& own, const connection& to,
                                          const message_content& content) {
     const bool in_place = content.is_in_place(), unreleased = to.unreleased != 0;
-    const bool releases = unreleased | (to.flushes != own.flushes) | in_place;
+    const bool releases = (to.flushes != own.flushes) | in_place;
     const auto home = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(content.home));
     const mailbox_header header{
         {static_cast<std::uint32_t>(home),
@@ -187,15 +212,34 @@ DCUDA_DEVICE void store_header(rank_state& state, endpoint& own, const connectio
                                              message.header.words[2], message.sequence);
 }
 
+// Something was stored at a target directly: the next message there releases it. The leader.
+DCUDA_DEVICE void count_direct_store(endpoint& own, connection& to) {
+    to.unreleased = 1;
+    to.flushes = never_flushed(own);
+    own.unreleased |= bit_of(to.reach);
+}
+
+// A message has left that releases what was stored at its target before. The leader.
+DCUDA_DEVICE void count_release(const endpoint& own, connection& to) {
+    to.unreleased = 0;
+    to.flushes = own.flushes;
+}
+
+// Both, before a message that releases leaves.
+DCUDA_COLD void release_before_message(lead_warp warp, shared_state shared, unsigned place) {
+    if (!warp.leads()) return;
+    rank_state& state = shared.get();
+    endpoint& own = state.own.of(warp);
+    connection& to = own.connections[place];
+    release_unreleased(state, own, to);
+    count_release(own, to);
+}
+
 // Counts a message that has left, with so many packets of payload. The leader.
 DCUDA_DEVICE void count_sent(endpoint& own, connection& to, std::uint32_t packets, bool releases) {
     to.sent = {to.sent.messages + 1, to.sent.packets + packets};
     ++own.sent[static_cast<unsigned>(to.reach)];
-    if (releases) {
-        to.unreleased = 0;
-        to.flushes = own.flushes;
-    }
-    if (packets != 0) own.undelivered |= std::uint64_t{1} << to.record;
+    if (releases) count_release(own, to);
     if (DCUDA_BACKEND_CPU) ring_doorbell(&to.status->doorbell);
 }
 
@@ -302,8 +346,21 @@ DCUDA_COLD bool await_delivery(lead_warp warp, shared_state shared, unsigned pla
     return there;
 }
 
-// visit(place) for each connection to a target that payload may be under way to, until it returns false. Connections
-// that are not near are brought near.
+// Whether payload may be under way to any target; own.undelivered says to which, those that are near, too.
+DCUDA_DEVICE bool find_undelivered(const lead_warp& warp, endpoint& own) {
+    for (unsigned first = 0; first < cached_connections; first += warp.count) {
+        const unsigned place = first + warp.index;
+        unsigned hits = vote(warp, place < cached_connections && own.connection_keys[place] != no_rank &&
+                                       has_undelivered(own.connections[place]));
+        for (; hits != 0; hits &= hits - 1)
+            if (warp.leads()) own.undelivered |= std::uint64_t{1} << own.connections[first + lowest(hits)].record;
+    }
+    sync(warp);
+    return own.undelivered != 0;
+}
+
+// visit(place) for each connection to a target that payload may be under way to (own.undelivered), until it returns
+// false. Connections that are not near are brought near.
 template <class Visit>
 DCUDA_DEVICE bool visit_undelivered(const lead_warp& warp, rank_state& state, const Visit& visit) {
     const connection_record* const records =

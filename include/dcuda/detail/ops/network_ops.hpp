@@ -79,6 +79,11 @@ DCUDA_COLD void store_commands(lead_warp warp, shared_state shared, const outbou
     }
 }
 
+// What a put leaves behind its command. All threads of the rank. PERF: a function of its own, as above.
+DCUDA_COLD void copy_behind(shared_state shared, std::byte* target, const std::byte* source, std::size_t bytes) {
+    exec::copy_bytes(shared.get().group(), target, source, bytes);
+}
+
 // All threads store the payload of a command behind it in the ring. The command's ticket. PERF: a function of its own,
 // as its registers are every kernel's.
 DCUDA_COLD std::uint32_t store_behind(shared_state shared, const outbound message) {
@@ -93,7 +98,7 @@ DCUDA_COLD std::uint32_t store_behind(shared_state shared, const outbound messag
     });
     if (decision == 0) exec::exit_thread();
     const posted_put put = posted(state, decision - 1);
-    exec::copy_bytes(state.group(), put.target, message.source, message.bytes);
+    copy_behind(state, put.target, message.source, message.bytes);
     return put.position;
 }
 
@@ -101,7 +106,7 @@ DCUDA_COLD std::uint32_t store_behind(shared_state shared, const outbound messag
 DCUDA_COLD void send_part_through_host(shared_state shared, const outbound message) {
     rank_state& state = shared.get();
     const bool is_behind = !message.through_host && !message.in_packets();
-    const std::uint32_t ticket = is_behind ? store_behind(shared, message) : 0;
+    const std::uint32_t ticket = is_behind ? exec::far(store_behind)(shared, message) : 0;
     exec::decide(
         state.group(), state.decision, [](const lead_warp&) { return 0u; },
         [&](const lead_warp& warp, unsigned) { store_commands(warp, state, message, is_behind, ticket); });

@@ -46,7 +46,7 @@ struct create_window_operation {
     }
     DCUDA_DEVICE static window run(rank_state& state, communicator comm, void* base, std::size_t bytes,
                                    window_kind kind) {
-        return create_window(state, comm, base, bytes, kind);
+        return exec::far(create_window)(state, comm, base, bytes, kind);
     }
 #if DCUDA_BACKEND_CPU
     static window check(rank_state& state, communicator comm, void* base, std::size_t bytes, window_kind kind) {
@@ -96,9 +96,9 @@ struct put_notify_operation {
                                            int tag) {
         return {.tag = tag, .peer = target, .window = win.id, .bytes = bytes};
     }
-    DCUDA_DEVICE static void run(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes,
+    DCUDA_DEVICE static void run(const caller& by, window win, int target, std::size_t offset, std::size_t bytes,
                                  const void* source, int tag) {
-        put_notify(state, win, target, offset, bytes, source, tag);
+        put_notify(by, win, target, offset, bytes, source, tag);
     }
 #if DCUDA_BACKEND_CPU
     static void check(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes,
@@ -113,8 +113,8 @@ struct notify_operation {
     DCUDA_DEVICE static event_fields event(int target, communicator comm, int tag) {
         return {.tag = tag, .peer = target, .window = static_cast<std::uint32_t>(comm)};
     }
-    DCUDA_DEVICE static void run(rank_state& state, int target, communicator comm, int tag) {
-        notify(state, target, comm, tag);
+    DCUDA_DEVICE static void run(const caller& by, int target, communicator comm, int tag) {
+        notify(by, target, comm, tag);
     }
 #if DCUDA_BACKEND_CPU
     static void check(rank_state& state, int target, communicator comm, int tag) {
@@ -126,7 +126,7 @@ struct notify_operation {
 struct wait_operation {
     static constexpr operation kind = operation::wait_notifications;
     DCUDA_DEVICE static event_fields event(int tag, int count) { return {.tag = tag, .peer = count}; }
-    DCUDA_DEVICE static void run(rank_state& state, int tag, int count) { wait_notifications(state, tag, count); }
+    DCUDA_DEVICE static void run(const caller& by, int tag, int count) { wait_notifications(by, tag, count); }
 #if DCUDA_BACKEND_CPU
     static void check(rank_state& state, int tag, int count) { check::wait_notifications(state, tag, count); }
 #endif
@@ -173,11 +173,11 @@ using stop_timer_operation = timer_operation<operation::stop_timer, stop_timer_f
 
 // The operation itself, or the checker's way of it.
 template <class Operation, class... Arguments>
-DCUDA_DEVICE auto run_or_check(rank_state& state, Arguments... arguments) {
+DCUDA_DEVICE auto run_or_check(const caller& by, Arguments... arguments) {
 #if DCUDA_BACKEND_CPU
-    if (check::is_on(state)) return Operation::check(state, arguments...);
+    if (check::is_on(by)) return Operation::check(by, arguments...);
 #endif
-    return Operation::run(state, arguments...);
+    return Operation::run(by, arguments...);
 }
 
 // No other function has such a parameter. ptxas takes a function that is called by its address for any with the same
@@ -193,18 +193,19 @@ struct profiled_call {
 template <class Operation, class... Arguments>
 DCUDA_COLD auto perform_profiled(shared_state shared, profiled_call, Arguments... arguments) {
     rank_state& state = shared.get();
+    const caller by(state);
     begin_operation(state);
     if constexpr (Operation::kind ==
                   operation::test_notifications) { // an unsuccessful one is counted, and leaves no event
-        const bool there = run_or_check<Operation>(state, arguments...);
+        const bool there = run_or_check<Operation>(by, arguments...);
         if (state.group().leads()) count_operation(state, Operation::kind);
         if (there) end_operation<Operation::kind>(state, Operation::event(arguments...));
         return there;
-    } else if constexpr (std::is_void_v<decltype(run_or_check<Operation>(state, arguments...))>) {
-        run_or_check<Operation>(state, arguments...);
+    } else if constexpr (std::is_void_v<decltype(run_or_check<Operation>(by, arguments...))>) {
+        run_or_check<Operation>(by, arguments...);
         end_operation<Operation::kind>(state, Operation::event(arguments...));
     } else {
-        const auto result = run_or_check<Operation>(state, arguments...);
+        const auto result = run_or_check<Operation>(by, arguments...);
         end_operation<Operation::kind>(state, Operation::event(arguments...));
         return result;
     }
@@ -212,18 +213,18 @@ DCUDA_COLD auto perform_profiled(shared_state shared, profiled_call, Arguments..
 
 // What each operation of either interface calls, in all threads of the rank. `is_profiled`: of the run (is_profiled).
 template <class Operation, class... Arguments>
-DCUDA_DEVICE auto perform(shared_state state, bool is_profiled, Arguments... arguments) {
+DCUDA_DEVICE auto perform(const caller& by, bool is_profiled, Arguments... arguments) {
 #if DCUDA_BACKEND_CPU
     const exec::operation_scope named(traits_of(Operation::kind).name);
 #endif
-    if (is_profiled) return exec::far(perform_profiled<Operation, Arguments...>)(state, {}, arguments...);
-    return run_or_check<Operation>(state.get(), arguments...);
+    if (is_profiled) return exec::far(perform_profiled<Operation, Arguments...>)(by.state(), {}, arguments...);
+    return run_or_check<Operation>(by, arguments...);
 }
 
-// The same for an interface that keeps no copy of whether the run is profiled.
+// The same for an interface whose objects keep nothing.
 template <class Operation, class... Arguments>
 DCUDA_DEVICE auto perform_in_run(rank_state& state, Arguments... arguments) {
-    return perform<Operation>(state, is_profiled(state), arguments...);
+    return perform<Operation>(caller(state), is_profiled(state), arguments...);
 }
 
 } // namespace dcuda::detail

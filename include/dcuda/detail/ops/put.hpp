@@ -15,6 +15,7 @@
 #pragma once
 
 #include "dcuda/detail/ops/check.hpp"
+#include "dcuda/detail/ops/fast/caller.hpp"
 #include "dcuda/detail/ops/mailbox_send.hpp"
 #include "dcuda/detail/ops/network_ops.hpp"
 
@@ -135,6 +136,7 @@ DCUDA_COLD unsigned load_target(lead_warp warp, shared_state shared, const send_
         if (place == own.next_target) own.next_target = (place + 1) % cached_targets;
     }
     sync(warp);
+    write_target_hint(warp, own, place);
     return place;
 }
 
@@ -144,114 +146,129 @@ DCUDA_DEVICE bool is_allowed(const rank_state& state, const target_entry& to, co
            (!request.notifies | (request.tag < state.device.tags));
 }
 
-// Whether payload of messages may be under way on a connection.
-DCUDA_DEVICE bool has_undelivered(const connection& path) {
-    return path.queue != nullptr && path.sent.packets != path.placed;
-}
-
 // All threads have stored into a target's memory, or will. The leader.
 DCUDA_DEVICE void count_direct_put(endpoint& own) {
-    connection& to = own.connections[own.targets[own.doing.target].connection];
-    to.unreleased = 1;
-    own.unreleased |= bit_of(to.reach);
+    count_direct_store(own, own.connections[own.targets[own.doing.target].connection]);
 }
 
 // --- Fast path -----------------------------------------------------------------------------------------------------
 
 #if DCUDA_WARPS
 
+// What is left of the payload of a message when each thread behind the leader has stored a packet.
+// PERF: two packets of a thread are under way at a time.
+DCUDA_COLD void send_rest(full_warp warp, shared_state shared, const void* source, std::uint32_t bytes,
+                          unsigned place) {
+    rank_state& state = shared.get();
+    const connection& to = state.own.of(warp).connections[place];
+    const queue_shape rings = state.device.queues;
+    const auto* const from = static_cast<const std::byte*>(source);
+    const std::uint32_t position = to.sent.packets, packets = packets_for(bytes);
+    const auto store = [&](std::uint32_t number, const chunk& part) {
+        store_packet<order_tag::message_publish>(to.queue + rings.packet(position + number), part.words[0],
+                                                 part.words[1], part.words[2], position + number + 1);
+    };
+    DCUDA_NO_UNROLL
+    for (std::uint32_t number = warp.index + warp.count - 1; number < packets; number += 2 * warp.count) {
+        const std::uint32_t other = number + warp.count;
+        const chunk part = load_words(from + number * packet_payload_bytes, chunk_bytes(bytes, number));
+        chunk other_part{};
+        if (other < packets) other_part = load_words(from + other * packet_payload_bytes, chunk_bytes(bytes, other));
+        store(number, part);
+        if (other < packets) store(other, other_part);
+    }
+}
+
 // A notification, or a small put with one, to a target that was used lately: a message, if it can leave at once.
-// PERF: nothing is called here, so that it takes few registers. All that need not wait for the other threads comes
-// before the block's barrier; what lies between that and the stores is latency. So header and payload leave in one
-// instruction.
+// PERF: all that need not wait for the other threads comes before the block's barrier. Header and payload leave in one
+// instruction. Branches are few, and on answers of any() and all(): one that threads might take on different ways costs
+// 30 to 40 cycles, an instruction 1 to 5, a load from shared memory 22 (H100, 2026-11-24).
 template <bool HasPayload>
 class fast_message {
 public:
-    // The lead warp: how the message leaves; route::slow, and nothing has happened.
-    DCUDA_DEVICE unsigned prepare(const lead_warp& lead, rank_state& state, const send_request& request) {
-        constexpr auto slow = static_cast<unsigned>(route::slow);
-        if (lead.count != 32) return slow;
-        const full_warp warp(lead);
-        endpoint& own = state.own.of(warp);
-        target_entry to;
-        const unsigned target = find_near_target(warp, own, target_key(request.window, request.rank), to);
-        if (target == cached_targets) return slow;
-        // PERF: what decides is loaded at once, and there is one branch: a load that waits for a branch costs 30
-        // cycles.
-        connection_ = to.connection;
-        const connection path = own.connections[connection_];
-        message_content content{nullptr, nullptr, nullptr, 0, request.tag, 0};
-        bool leaves = (to.small != 0) & (request.tag < state.device.tags);
-        if constexpr (HasPayload) {
-            content = {to.base + request.offset,
-                       to.home + request.offset,
-                       static_cast<const std::byte*>(request.source),
-                       static_cast<std::uint32_t>(request.bytes),
-                       request.tag,
-                       0};
-            // Of what is in place nothing travels; but nothing may be under way there.
-            leaves &= (request.bytes < to.small) & (request.offset <= to.bytes - request.bytes) &
-                      !is_unaligned(content.source, content.payload_bytes()) &
-                      (!content.is_in_place() | (path.sent.packets == path.placed));
-        }
-        packets_ = HasPayload ? packets_for(content.payload_bytes()) : 0;
-        if (!leaves ||
-            (!has_room(state, path, packets_) && !find_room(warp, state, own.connections[connection_], packets_)))
-            return slow;
-        const outgoing_header message = make_header(state, own, path, content);
-        releases_ = message.header.releases();
-        must_release_ = message.must_release != 0;
-        slot_ = message.slot;
-        sequence_ = message.sequence;
-        if (warp.leads()) own.doing.target = target;
-        if constexpr (HasPayload) {
-            words_ = {{message.header.words[0], message.header.words[1], message.header.words[2]}};
-            if (!warp.leads()) {
-                slot_ = path.queue + state.device.queues.packet(path.sent.packets + warp.index - 1);
-                sequence_ = path.sent.packets + warp.index;
-            }
-            if (packets_ > warp.count) return post_payload(warp, state, path);
-        }
-        return static_cast<unsigned>(route::packets);
+    // Whether the message can leave. Nothing has happened yet.
+    DCUDA_DEVICE bool prepare(const full_warp& warp, rank_state& state, const send_request& request) {
+        make(warp, state, request);
+        if (all(warp, fits_ & has_room_)) return true;
+        if (any(warp, !fits_) || !load_credit(warp, state, connection_, packets())) return false;
+        make(warp, state, request);
+        return true;
     }
 
-    // The lead warp, after the block's barrier.
-    DCUDA_DEVICE void send(const lead_warp& lead, rank_state& state, const send_request& request,
-                           unsigned decision) const {
-        const route way = route_of(decision);
-        if (way == route::slow) return;
-        const full_warp warp(lead);
+    // Header and payload leave; after the block's barrier.
+    DCUDA_DEVICE void send(const full_warp& warp, rank_state& state, const send_request& request) const {
         endpoint& own = state.own.of(warp);
         connection& to = own.connections[connection_];
+        std::uint32_t& sent = own.sent[static_cast<unsigned>(reach_)];
+        const std::uint32_t sent_before = sent, packets_before = HasPayload ? to.sent.packets : 0;
+        // The leader stores the header, those behind it a packet of payload each.
+        chunk words = words_;
         if constexpr (HasPayload) {
-            // The leader stores the header, those behind it a packet of payload each; and the leader what is left.
-            chunk words = words_;
-            const bool has_payload = way == route::packets && warp.index - 1 < packets_;
-            if (has_payload) words = load_words(request, warp.index - 1);
-            if (must_release_ && warp.leads()) release_stores(state, own, to.reach);
-            if (has_payload || warp.leads()) store_words(slot_, words, sequence_);
-            if (way == route::packets && packets_ == warp.count && warp.leads()) {
-                const std::uint32_t last = warp.count - 1, position = to.sent.packets + last;
-                store_words(to.queue + state.device.queues.packet(position), load_words(request, last), position + 1);
-            }
-        } else if (warp.leads()) {
-            // PERF: made here again, so that it takes no registers before.
-            const mailbox_header header{{0, releases_ ? message_releases : 0, request.tag << 16}};
-            store_header(state, own, to, {slot_, header, sequence_, must_release_ ? 1u : 0u});
+            const auto* const from = reinterpret_cast<const std::uint32_t*>(
+                static_cast<const std::byte*>(request.source) + (warp.index - 1) * packet_payload_bytes);
+            exec::load_if(words.words[0], from, rest_ > 0);
+            exec::load_if(words.words[1], from + 1, rest_ > 4);
+            exec::load_if(words.words[2], from + 2, rest_ > 8);
         }
-        // PERF: not before the barrier: the compiler would wait for the value there, to spill it.
-        const std::uint32_t requests = load_requests(state);
-        if (warp.leads()) count_sent(own, to, packets_, releases_);
-        // Not while payload of a message is missing, which may be one to this rank itself.
-        if (way == route::packets) answer_requests(warp, state, requests);
+        if (any(warp, releases_)) release_before_message(warp, state, connection_);
+        if (warp.leads() || (HasPayload && rest_ > 0)) store_words(slot_, words, sequence_);
+        if (HasPayload && any(warp, packets() >= warp.count))
+            send_rest(warp, state, request.source, static_cast<std::uint32_t>(request.bytes), connection_);
+        const bool is_asked = requests_ != own.requests_seen;
+        sync(warp); // PERF: the compiler moves no store of a packet behind it
+        // PERF: nothing is loaded that an instruction would wait for.
+        if (HasPayload)
+            exec::store_near_if(&to.sent.messages, sequence_, packets_before + packets(), warp.leads());
+        else
+            exec::store_near_if(&to.sent.messages, sequence_, warp.leads());
+        exec::store_near_if(&sent, sent_before + 1, warp.leads());
+        if (DCUDA_BACKEND_CPU && warp.leads()) ring_doorbell(&to.status->doorbell);
+        if (any(warp, is_asked)) answer_new_requests(warp, state);
     }
 
 private:
-    DCUDA_DEVICE static chunk load_words(const send_request& request, std::uint32_t number) {
-        const std::uint32_t at = number * packet_payload_bytes;
-        return detail::load_words(static_cast<const std::byte*>(request.source) + at,
-                                  static_cast<std::uint32_t>(request.bytes) - at);
+    DCUDA_DEVICE void make(const full_warp& warp, rank_state& state, const send_request& request) {
+        endpoint& own = state.own.of(warp);
+        // PERF: what is needed later is loaded first; a load that waits for a branch, or for another load, costs 30
+        // cycles.
+        const std::uint64_t key = target_key(request.window, request.rank);
+        const std::uint32_t hint = own.target_hints.at[own.target_hints.slot(hash_of(key))];
+        const std::uint32_t tags = exec::load_now(state.device.tags), flushes = exec::load_now(own.flushes);
+        const queue_shape rings{exec::load_now(state.device.queues.headers),
+                                exec::load_now(state.device.queues.packets)};
+        requests_ = load_requests(state); // PERF: the trip to the L2 cache ends before it is needed
+        const target_entry to = own.targets[hint & 0xff];
+        connection_ = hint >> 8;
+        const connection path = own.connections[connection_];
+        fits_ = (to.key == key) & (to.small != 0) & (request.tag < tags);
+        words_ = {{0, 0, request.tag << 16}};
+        if constexpr (HasPayload) {
+            const auto bytes = static_cast<std::uint32_t>(request.bytes);
+            const auto* const source = static_cast<const std::byte*>(request.source);
+            // What is in place is not sent.
+            fits_ &= (request.bytes < to.small) & (request.offset <= to.bytes - request.bytes) &
+                     !is_unaligned(source, bytes) & (source != to.base + request.offset);
+            const auto home = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(to.home + request.offset));
+            words_ = {
+                {static_cast<std::uint32_t>(home), static_cast<std::uint32_t>(home >> 32), request.tag << 16 | bytes}};
+            packets_ = packets_for(bytes);
+            rest_ = warp.leads() ? 0 : static_cast<std::int32_t>(bytes - (warp.index - 1) * packet_payload_bytes);
+        }
+        has_room_ = queue_has_room(rings, path, packets());
+        releases_ = path.flushes != flushes;
+        if (releases_) words_.words[1] |= message_releases;
+        reach_ = path.reach;
+        std::uint32_t slot = rings.header(path.sent.messages), position = path.sent.messages;
+        if (HasPayload && !warp.leads()) {
+            position = path.sent.packets + warp.index - 1;
+            slot = rings.packet(position);
+        }
+        slot_ = path.queue + slot;
+        sequence_ = position + 1;
+        if (is_profiled(state) && warp.leads()) own.doing.target = hint & 0xff;
     }
+
+    DCUDA_DEVICE std::uint32_t packets() const { return HasPayload ? packets_ : 0; }
     DCUDA_DEVICE static void store_words(packet* slot, const chunk& part, std::uint32_t sequence) {
         store_packet<order_tag::message_publish>(slot, part.words[0], part.words[1], part.words[2], sequence);
     }
@@ -260,8 +277,13 @@ private:
     std::uint32_t sequence_ = 0;
     chunk words_{};             // of the header
     std::uint32_t packets_ = 0; // of payload
+    std::int32_t rest_ = 0;     // bytes of payload from this thread's packet on
     std::uint32_t connection_ = 0;
-    bool releases_ = false, must_release_ = false; // the header, as in make_header
+    scope reach_ = scope::device;
+    std::uint32_t requests_ = 0; // as load_requests() has found them
+    bool fits_ = false;          // the request: a message to a target that is near
+    bool has_room_ = false;      // the queue
+    bool releases_ = false;      // the header, as in make_header
 };
 
 #endif
@@ -381,8 +403,7 @@ DCUDA_COLD void notify_target(lead_warp warp, shared_state shared, std::uint32_t
     if (!warp.leads()) return;
     exec::complete_copies(state.staging);
     add_release<order_tag::notify_publish>(to.reach, to.counters + tag, 1u);
-    to.unreleased = 1;
-    own.unreleased |= bit_of(to.reach);
+    count_direct_store(own, to);
     if (DCUDA_BACKEND_CPU) ring_doorbell(&to.status->doorbell);
 }
 
@@ -445,7 +466,7 @@ DCUDA_DEVICE void send_after_block(const lead_warp& warp, rank_state& state) {
 }
 
 // Stores a put that prepare_direct() has posted there, and notifies. All threads of the rank.
-DCUDA_DEVICE void store_and_notify(shared_state shared, const send_request request, unsigned turn) {
+DCUDA_COLD void store_and_notify(shared_state shared, const send_request request, unsigned turn) {
     rank_state& state = shared.get();
     exec::copy(state.group(), state.staging, exec::copy_way::threads, posted(state, turn).target,
                static_cast<const std::byte*>(request.source), request.bytes);
@@ -466,39 +487,36 @@ DCUDA_COLD void send_directly(shared_state shared, const send_request request) {
     if (route_of(decision) == route::direct) store_and_notify(state, request, decision / post_turn);
 }
 
-// All threads of the rank.
+// A notification, or a notified put. All threads of the rank.
 template <bool HasPayload>
-DCUDA_COLD void send_notified(shared_state shared, const send_request request) {
+DCUDA_COLD void send_notified(const caller by, const send_request request) {
+    rank_state& state = by.state();
+    // PERF: not two functions for callers: each would have registers of its own for its arguments.
+    if (HasPayload && request.bytes > state.device.small_put_bytes) return send_directly(state, request);
 #if DCUDA_WARPS
-    rank_state& state = shared.get();
-    if (!HasPayload || request.bytes <= state.device.small_put_bytes) {
-        fast_message<HasPayload> message;
-        const unsigned decision = exec::decide(
-            state.group(), state.decision, [&](const lead_warp& warp) { return message.prepare(warp, state, request); },
-            [&](const lead_warp& warp, unsigned chosen) { message.send(warp, state, request, chosen); });
-        const route way = route_of(decision);
-        if (way == route::packets) return;
-        if (way == route::packets_by_block)
-            return store_posted_payload(state, posted(state, decision / post_turn), request);
-    }
+    fast_message<HasPayload> message;
+    if (exec::attempt(
+            by, [&](const full_warp& warp) { return message.prepare(warp, state, request); },
+            [&](const full_warp& warp) { message.send(warp, state, request); }))
+        return;
 #endif
     // PERF: what is called by exec::far comes last, so that nothing must be kept for after it. The first is not, since
     // it calls the second so, which has the same parameters: ptxas would take it for one that calls itself.
-    if (HasPayload) return send_directly(shared, request);
-    exec::far(send_slowly)(shared, request);
+    if (HasPayload) return send_directly(state, request);
+    exec::far(send_slowly)(state, request);
 }
 
-DCUDA_DEVICE void put_notify(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes,
+DCUDA_DEVICE void put_notify(const caller& by, window win, int target, std::size_t offset, std::size_t bytes,
                              const void* source, int tag) {
-    send_notified<true>(state, {win.id, static_cast<std::uint32_t>(target), offset, bytes, source, true,
-                                static_cast<std::uint32_t>(tag)});
+    send_notified<true>(
+        by, {win.id, static_cast<std::uint32_t>(target), offset, bytes, source, true, static_cast<std::uint32_t>(tag)});
 }
 
-DCUDA_DEVICE void notify(rank_state& state, int target, communicator comm, int tag) {
+DCUDA_DEVICE void notify(const caller& by, int target, communicator comm, int tag) {
     const auto number = static_cast<std::uint32_t>(comm);
     const bool exists = number <= static_cast<std::uint32_t>(device);
-    send_notified<false>(state, {exists ? notify_window(comm) : notify_unknown, static_cast<std::uint32_t>(target),
-                                 exists ? 0 : number, 0, nullptr, true, static_cast<std::uint32_t>(tag)});
+    send_notified<false>(by, {exists ? notify_window(comm) : notify_unknown, static_cast<std::uint32_t>(target),
+                              exists ? 0 : number, 0, nullptr, true, static_cast<std::uint32_t>(tag)});
 }
 
 // All that this rank has put is complete on return, to the window or to any other. False if the run ended. The lead
@@ -515,7 +533,7 @@ DCUDA_COLD bool complete_puts(lead_warp warp, shared_state shared, std::uint32_t
 #else
     (void)window_id;
 #endif
-    const bool waits = own.undelivered != 0;
+    const bool waits = find_undelivered(warp, own);
     if (waits) request_all_credit(warp, state);
     sync(warp);
     if (warp.leads()) {

@@ -6,6 +6,7 @@
 #include "dcuda/detail/exec/exec.hpp"
 #include "dcuda/detail/exec/launch.hpp"
 #include "dcuda/detail/exec/lead_warp.hpp"
+#include "dcuda/detail/ops/fast/hints.hpp"
 #include "dcuda/detail/protocol/protocol.hpp"
 #include "dcuda/types.hpp"
 
@@ -15,7 +16,6 @@ inline constexpr unsigned cached_targets = 8;
 inline constexpr unsigned cached_connections = 8;
 inline constexpr unsigned cached_tags = 16;
 inline constexpr unsigned near_processes = 8;
-inline constexpr unsigned cache_hints = 32;
 
 // Where puts to one rank through one window go, kept near because the tables are far away. PERF: loaded as a whole.
 struct alignas(16) target_entry {
@@ -35,18 +35,23 @@ DCUDA_DEVICE std::uint64_t target_key(std::uint32_t window, std::uint32_t rank) 
     return static_cast<std::uint64_t>(window) << 32 | rank;
 }
 inline constexpr std::uint64_t no_target = 0xffff'ffff'ffff; // no window has such an id
+// Where a target is, and the connection to it. PERF: both, so that they are loaded at the same time.
+DCUDA_DEVICE std::uint16_t target_hint(unsigned target, std::uint32_t connection) {
+    return static_cast<std::uint16_t>(target | connection << 8);
+}
 DCUDA_DEVICE std::uint32_t notify_window(communicator comm) { return notify_key + static_cast<std::uint32_t>(comm); }
 
 // What this rank and one target have with each other.
 struct alignas(16) connection {
-    packet* queue;            // in the target's mailbox, as mapped here; null: notifications go to the counters
-    queue_position sent;      // of the next message
-    queue_position freed;     // up to which the target has taken messages out, as last seen
-    std::uint32_t placed;     // packets of payload up to here are in the target's window
-    scope reach;              // who sees what is published there
-    std::uint32_t unreleased; // 1: something was written there directly that no message has released
-    std::uint32_t flushes;    // of this rank, before the last message there
-    std::uint32_t* counters;  // of the target, [tag]; null: it is reached over the network
+    packet* queue;         // in the target's mailbox, as mapped here; null: notifications go to the counters
+    queue_position sent;   // of the next message
+    queue_position freed;  // up to which the target has taken messages out, as last seen
+    std::uint32_t flushes; // of this rank, before the last message there: unlike now, the next message releases
+    std::uint32_t
+        unreleased;          // 1: something was written there directly that no message has released; never_flushed then
+    std::uint32_t placed;    // packets of payload up to here are in the target's window
+    scope reach;             // who sees what is published there
+    std::uint32_t* counters; // of the target, [tag]; null: it is reached over the network
     const std::uint32_t* credit;
     mailbox_status* status;   // of the target
     std::uint32_t world_rank; // of the target
@@ -115,17 +120,17 @@ struct alignas(16) outgoing_header {
 // The books of a rank, kept by its lead warp: see lead_warp.hpp. Words of them that one thread alone reads or writes
 // are the leader's.
 struct endpoint {
-    // Targets, connections and tags used lately. Each entry has a key; `next` is the entry that is given up next; a
-    // hint says where the last key with this hash was found.
+    // Targets, connections and tags used lately. Each entry has a key; `next` is the entry that is given up next.
     std::uint32_t connection_keys[cached_connections]; // world ranks
     std::uint32_t tag_keys[cached_tags];
-    std::uint8_t target_hints[cache_hints], tag_hints[cache_hints];
+    near_hints<std::uint16_t> target_hints; // target_hint
+    near_hints<std::uint8_t> tag_hints;
     target_entry targets[cached_targets];
     connection connections[cached_connections];
     tag_entry tags[cached_tags];
     std::uint32_t next_target, next_connection, next_tag;
     std::uint32_t connection_count;  // in the rank's table
-    std::uint64_t undelivered;       // bit by record: payload may be under way to that target
+    std::uint64_t undelivered;       // bit by record, of connections that are not near: payload may be under way there
     std::uint32_t forgotten_origins; // bit by tag % 32: the cache has lost an entry that knew one
 
     inbound_queue inbound[queues_per_mailbox];
@@ -236,56 +241,49 @@ DCUDA_DEVICE rank_location locate(const rank_state& state, std::uint32_t world_r
     return {world_rank / state.device.ranks_per_device, world_rank % state.device.ranks_per_device};
 }
 
-// Which of `Size` entries has this key, or `Size`; key_of(entry) is an entry's key. All threads of the group.
-template <unsigned Size, class Group, class Key, class KeyOf>
-DCUDA_DEVICE unsigned find_key(const Group& group, Key key, const KeyOf& key_of) {
-    static_assert(Size <= 32);
-    for (unsigned first = 0; first < Size; first += group.count) {
-        const unsigned entry = first + group.index;
-        const unsigned hits = vote(group, entry < Size && key_of(entry) == key);
-        if (hits != 0) return first + lowest(hits);
-    }
-    return Size;
-}
-
-// Which of the hints belongs to a key. PERF: the compiler works it out once for a key that stays the same.
-template <class Key>
-DCUDA_DEVICE std::uint32_t hint_of(Key key) {
-    return (static_cast<std::uint32_t>(key) * 0x9E3779B1u ^
-            static_cast<std::uint32_t>(key >> 16 >> 16) * 0x85EBCA6Bu) >>
-           27;
-}
-
-// find_key() for a key that is not where its hint says; the hint says it now.
-template <unsigned Size, class Group, class Key, class KeyOf>
-DCUDA_DEVICE unsigned correct_hint(const Group& group, std::uint8_t (&hints)[cache_hints], Key key,
-                                   const KeyOf& key_of) {
-    const unsigned place = find_key<Size>(group, key, key_of);
-    // Before and after: all threads find the same hint, or they would go different ways.
-    sync(group);
-    if (place != Size && group.leads()) hints[hint_of(key)] = static_cast<std::uint8_t>(place);
-    sync(group);
-    return place;
-}
-
-// The tag's entry, or cached_tags. All threads of the group. PERF: a hint is one load instead of a vote.
+// The tag's entry, or cached_tags. All threads of the group.
 template <class Group>
 DCUDA_DEVICE unsigned find_near_tag(const Group& group, endpoint& own, std::uint32_t tag) {
-    const unsigned likely = own.tag_hints[hint_of(tag)];
+    const unsigned likely = own.tag_hints.at[own.tag_hints.slot(hash_of(tag))];
     if (own.tag_keys[likely] == tag) return likely;
-    return correct_hint<cached_tags>(group, own.tag_hints, tag, [&](unsigned entry) { return own.tag_keys[entry]; });
+    return find_key<cached_tags>(group, tag, [&](unsigned entry) { return own.tag_keys[entry]; });
 }
 
 // The target's entry, or cached_targets; `found`: what it holds. All threads of the group.
 template <class Group>
 DCUDA_DEVICE unsigned find_near_target(const Group& group, endpoint& own, std::uint64_t key, target_entry& found) {
-    unsigned place = own.target_hints[hint_of(key)];
-    found = own.targets[place];
-    if (found.key == key) return place;
-    place = correct_hint<cached_targets>(group, own.target_hints, key,
-                                         [&](unsigned entry) { return own.targets[entry].key; });
+    const unsigned likely = own.target_hints.at[own.target_hints.slot(hash_of(key))] & 0xff;
+    found = own.targets[likely];
+    if (found.key == key) return likely;
+    const unsigned place = find_key<cached_targets>(group, key, [&](unsigned entry) { return own.targets[entry].key; });
     if (place != cached_targets) found = own.targets[place];
     return place;
+}
+
+// A tag or a target is near in the entry of this number: its hint says so. All threads of the group.
+template <class Group>
+DCUDA_COLD void write_tag_hint(Group group, endpoint& own, unsigned place) {
+    const auto key_of = [&](unsigned entry) { return own.tag_keys[entry]; };
+    const unsigned slot = own.tag_hints.slot(hash_of(key_of(place)));
+    const std::uint32_t other = key_of(own.tag_hints.at[slot]);
+    sync(group);
+    if (group.leads()) own.tag_hints.at[slot] = static_cast<std::uint8_t>(place);
+    sync(group);
+    if (other != no_tag_key && other != key_of(place) && own.tag_hints.slot(hash_of(other)) == slot)
+        part_hints<cached_tags>(group, own.tag_hints, no_tag_key, key_of,
+                                [](unsigned entry) { return static_cast<std::uint8_t>(entry); });
+}
+template <class Group>
+DCUDA_COLD void write_target_hint(Group group, endpoint& own, unsigned place) {
+    const auto key_of = [&](unsigned entry) { return own.targets[entry].key; };
+    const auto hint_at = [&](unsigned entry) { return target_hint(entry, own.targets[entry].connection); };
+    const unsigned slot = own.target_hints.slot(hash_of(key_of(place)));
+    const std::uint64_t other = key_of(own.target_hints.at[slot] & 0xff);
+    sync(group);
+    if (group.leads()) own.target_hints.at[slot] = hint_at(place);
+    sync(group);
+    if (other != no_target && other != key_of(place) && own.target_hints.slot(hash_of(other)) == slot)
+        part_hints<cached_targets>(group, own.target_hints, no_target, key_of, hint_at);
 }
 
 // How functions that are not inlined, and the user's rank, hold the state.

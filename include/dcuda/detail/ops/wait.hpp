@@ -3,6 +3,7 @@
 #pragma once
 
 #include "dcuda/detail/ops/check.hpp"
+#include "dcuda/detail/ops/fast/predicted_wait.hpp"
 #include "dcuda/detail/ops/mailbox.hpp"
 
 namespace dcuda::detail {
@@ -214,250 +215,6 @@ DCUDA_COLD unsigned poll_once(lead_warp warp, shared_state shared, std::uint32_t
     return static_cast<unsigned>(ended ? wait_result::ended : wait_result::none);
 }
 
-#if DCUDA_WARPS
-
-inline constexpr unsigned most_predicted_bytes = 96 * packet_payload_bytes;
-inline constexpr unsigned most_predicted_messages = 64;
-inline constexpr unsigned predicted_polls = 64; // some 80 us
-
-// The message that a predicted wait expects, and what else each thread watches.
-struct prediction {
-    std::uint32_t queue;   // that the message comes in,
-    const packet* header;  // its slot there,
-    const packet* payload; // and the queue's slots
-    queue_position begin;  // of the message
-    std::uint32_t bytes;   // of payload, like the last one
-    std::uint32_t tag;
-    // A thread that watches another queue: where a message comes next, behind those with other tags.
-    const packet* head;        // null: this thread watches another word, or nothing
-    const std::uint32_t* word; // the sequence number there, or that word; null: nothing
-    std::uint32_t value;       // what the number becomes; what the word is and must stay
-};
-
-enum class prediction_result {
-    waiting, // nothing has come that matters
-    taken,   // the message, and its payload is in place
-    other,   // another message has the tag: in the queue, and with the bytes, that the prediction says now
-    wrong,   // something else has come, or nothing for long
-};
-
-// This thread watches the place of its queue with this position.
-DCUDA_DEVICE void watch_position(const full_warp& warp, const rank_state& state, prediction& expected,
-                                 std::uint32_t position) {
-    expected.head = queue_at(state, warp.index) + state.device.queues.header(position);
-    expected.word = &expected.head->sequence;
-    expected.value = position + 1;
-}
-
-// Something has come beside the expected message; the words of the threads in `mask` say so. A message with another tag
-// is left for the wait that it belongs to, and its thread watches the place behind it. PERF: not on the expected
-// message's way.
-DCUDA_DEVICE prediction_result look_elsewhere(const full_warp& warp, rank_state& state, prediction& expected,
-                                              unsigned mask) {
-    if (mask >> queues_per_mailbox != 0) return prediction_result::wrong;
-    const bool has_come = (mask >> warp.index & 1) != 0;
-    mailbox_header found{};
-    bool is_next = false;
-    if (has_come) {
-        const packet head = load_packet<order_tag::message_observe>(expected.head, expected.value);
-        found = {{head.payload[0], head.payload[1], head.payload[2]}};
-        if (head.sequence != expected.value) found.words[1] = message_is_quiet; // never: its number has been seen
-        is_next = expected.value == state.own.of(warp).inbound[warp.index].taken.messages + 1;
-    }
-    const bool has_tag = has_come && found.tag() == expected.tag;
-    // What has the tag and is behind others cannot be taken before them; quiet messages are nobody's.
-    if (any(warp, !found.is_plain() || (has_tag && !is_next))) return prediction_result::wrong;
-    const unsigned hits = vote(warp, has_tag);
-    if (hits == 0) {
-        if (has_come) watch_position(warp, state, expected, expected.value);
-        return prediction_result::waiting;
-    }
-    expected.queue = lowest(hits);
-    expected.bytes = broadcast(warp, found.bytes(), expected.queue);
-    return prediction_result::other;
-}
-
-// Stores a packet of payload where it belongs. Addresses and sizes are multiples of 4.
-DCUDA_DEVICE void place_words(std::byte* target, std::uint32_t bytes, std::uint32_t number, const packet& part) {
-    const std::uint32_t at = number * packet_payload_bytes;
-    auto* const words = reinterpret_cast<std::uint32_t*>(target + at);
-    words[0] = part.payload[0];
-    if (at + 4 < bytes) words[1] = part.payload[1];
-    if (at + 8 < bytes) words[2] = part.payload[2];
-}
-
-// The payload of a message whose header has come: this thread's packets from `number` on. The lead warp.
-// PERF: two loads are under way at a time.
-DCUDA_DEVICE void place_rest(const full_warp& warp, rank_state& state, const prediction& expected, std::byte* target,
-                             std::uint32_t number) {
-    const queue_shape rings = state.device.queues;
-    const std::uint32_t packets = packets_for(expected.bytes), begin = expected.begin.packets;
-    DCUDA_NO_UNROLL
-    for (; number < packets; number += 2 * warp.count) {
-        const std::uint32_t other = number + warp.count;
-        const packet* const slot = expected.payload + rings.packet(begin + number);
-        const packet* const other_slot = expected.payload + rings.packet(begin + other);
-        packet part = load_packet<order_tag::message_observe>(slot, begin + number + 1), other_part{};
-        if (other < packets) other_part = load_packet<order_tag::message_observe>(other_slot, begin + other + 1);
-        if (await_packet<order_tag::message_observe>(slot, begin + number + 1, part, state.device.aborted))
-            place_words(target, expected.bytes, number, part);
-        if (other < packets &&
-            await_packet<order_tag::message_observe>(other_slot, begin + other + 1, other_part, state.device.aborted))
-            place_words(target, expected.bytes, other, other_part);
-    }
-}
-
-// Looks until the expected message is there, and places it. Unless it is taken, nothing has happened. The lead warp.
-//
-// PERF: to look at the header first and then at the payload costs another trip to the L2 cache, 0.2 us; to look for all
-// payload of a large message takes so much of the multiprocessor that others come late (H200, 2026-11-24: 1 KiB with
-// both neighbours at 16 ranks per multiprocessor 27.6 us, 22.8 without). So each thread looks for one packet. All that
-// can be is found before the polling: instructions after it are latency, about 5 cycles each. That is why a message of
-// another size is looked at again, with a prediction that fits.
-DCUDA_DEVICE prediction_result take_predicted(const full_warp& warp, rank_state& state, prediction& expected) {
-    const std::uint32_t packets = packets_for(expected.bytes);
-    const bool looks = warp.index < packets;
-    const std::uint32_t sequence = expected.begin.packets + warp.index + 1;
-    const std::uint32_t tag_and_bytes = expected.tag << 16 | expected.bytes;
-    const packet* const slot = expected.payload + state.device.queues.packet(sequence - 1);
-    packet head, part{};
-    DCUDA_NO_UNROLL
-    for (unsigned polls = 0;; ++polls) {
-        head = load_packet<order_tag::message_observe>(expected.header, expected.begin.messages + 1);
-        if (looks) part = load_packet<order_tag::message_observe>(slot, sequence);
-        const std::uint32_t now = expected.word != nullptr ? load_relaxed(expected.word) : 0;
-        const bool needed = looks & (head.payload[2] == tag_and_bytes);
-        const bool other = expected.word != nullptr && (now == expected.value) == (expected.head != nullptr);
-        // A request, and what else is no message, does not wait until none of these comes at once.
-        const bool complete = (head.sequence == expected.begin.messages + 1) & (!needed | (part.sequence == sequence)) &
-                              !(other & (expected.head == nullptr));
-        if (vote(warp, complete) == 0xffff'ffffu) break;
-        if (const unsigned mask = vote(warp, other); mask != 0) {
-            const prediction_result found = look_elsewhere(warp, state, expected, mask);
-            if (found != prediction_result::waiting) return found;
-        }
-        if (polls == predicted_polls) return prediction_result::wrong;
-        leave_to_others(polls);
-        exec::relax();
-    }
-    const mailbox_header message{{head.payload[0], head.payload[1], head.payload[2]}};
-    // Bytes that are no words, or of which one warp should not place so many?
-    if (!message.is_plain() || ((message.words[0] | message.words[2]) & 3) != 0 ||
-        message.bytes() > most_predicted_bytes)
-        return prediction_result::wrong;
-    if (message.words[2] != tag_and_bytes) {
-        expected.bytes = message.bytes();
-        return message.tag() == expected.tag ? prediction_result::other : prediction_result::wrong;
-    }
-    // ORDER notify-observe: what the source released before this message. Each thread has seen the header itself.
-    if (message.releases()) acquire_packet<order_tag::message_observe>(state.notification_scope);
-    if (looks) place_words(message.target(), expected.bytes, warp.index, part);
-    if (packets > warp.count) place_rest(warp, state, expected, message.target(), warp.index + warp.count);
-    return prediction_result::taken;
-}
-
-// Where no messages come at all: until as many have been counted as make the wait's end. The lead warp.
-DCUDA_COLD bool await_counter(lead_warp warp, shared_state shared, std::uint32_t tag, unsigned place,
-                              std::uint32_t expected) {
-    rank_state& state = shared.get();
-    tag_entry& entry = state.own.of(warp).tags[place];
-    const std::uint32_t end = entry.record.consumed + expected;
-    DCUDA_NO_UNROLL
-    for (unsigned polls = 0; polls < predicted_polls; ++polls) {
-        // Each thread loads for itself, so each one's fence acquires what it has seen.
-        const std::uint32_t counter = load_relaxed(state.counters + tag);
-        if (any(warp, static_cast<std::int32_t>(counter - end) < 0)) {
-            exec::relax();
-            continue;
-        }
-        acquire_after<order_tag::notify_observe>(state.notification_scope, state.counters + tag);
-        // A source may have sent messages before it counted.
-        if (any(warp, load_relaxed(&state.status->queues_claimed) != 0)) return false;
-        sync(warp); // all have read the record
-        if (warp.leads()) entry.record = {end, counter};
-        return true;
-    }
-    return false;
-}
-
-// What the lead warp watches while it waits for a message of `record`'s tag in the queue with this number.
-DCUDA_DEVICE prediction predict(const full_warp& warp, rank_state& state, std::uint32_t number, std::uint32_t bytes,
-                                std::uint32_t tag, const tag_record& record) {
-    endpoint& own = state.own.of(warp);
-    const queue_shape rings = state.device.queues;
-    const packet* const slots = queue_at(state, number);
-    const queue_position begin = own.inbound[number].taken;
-    prediction expected{number, slots + rings.header(begin.messages), slots, begin, bytes, tag, nullptr, nullptr, 0};
-    if (warp.index < own.queues && warp.index != number) {
-        watch_position(warp, state, expected, own.inbound[warp.index].taken.messages);
-    } else if (warp.index == 29) {
-        expected.word = &state.status->requests;
-        expected.value = own.requests_seen;
-    } else if (warp.index == 30) {
-        expected.word = state.counters + tag;
-        expected.value = record.counter;
-    } else if (warp.index == 31 && own.queues < queues_per_mailbox) {
-        expected.word = &state.status->queues_claimed;
-        expected.value = own.queues;
-    }
-    return expected;
-}
-static_assert(queues_per_mailbox <= 29);
-
-// The predicted wait: the missing notifications come soon, as messages in queues of which it is known that such come.
-// False: it was not so; the general wait goes on. The lead warp.
-//
-// PERF: a kernel calls it directly. By exec::far, some 25 registers would be loaded again after the message has come.
-DCUDA_COLD bool await_predicted(lead_warp lead, shared_state shared, std::uint32_t tag, std::uint32_t count) {
-    rank_state& state = shared.get();
-    if (lead.count != 32) return false;
-    const full_warp warp(lead);
-    endpoint& own = state.own.of(warp);
-    const unsigned place = find_near_tag(warp, own, tag);
-    if (place == cached_tags) return false;
-    tag_entry& entry = own.tags[place];
-    DCUDA_NO_UNROLL
-    for (;;) {
-        const tag_entry known = entry;
-        const tag_record record = known.record;
-        const std::uint32_t missing = count - (record.counter - record.consumed);
-        if (static_cast<std::int32_t>(missing) <= 0 && static_cast<std::int32_t>(count) >= 0) { // they came before
-            sync(warp); // all have read the entry
-            if (warp.leads()) entry.record.consumed += count;
-            return true;
-        }
-        if (own.queues == 0) return await_counter(warp, state, tag, place, count);
-        const std::uint32_t number = known.queue;
-        if (missing > most_predicted_messages || number >= own.queues) return false;
-        inbound_queue& queue = own.inbound[number];
-        prediction expected = predict(warp, state, number, known.bytes, tag, record);
-        sync(warp); // all have read the queue
-        if (warp.leads() && credit_due(queue, state.device.queues, 2)) send_credit(queue);
-        const bool is_steady = known.origin == number + 1 && own.followers[number] == number;
-        const prediction_result result = take_predicted(warp, state, expected);
-        if (result == prediction_result::wrong) return false;
-        sync(warp); // all have read the books that now change
-        if (warp.leads()) {
-            if (result == prediction_result::taken) {
-                queue.taken = {expected.begin.messages + 1, expected.begin.packets + packets_for(known.bytes)};
-                entry.record.consumed = record.consumed - 1 + (missing == 1 ? count : 0);
-                if (!is_steady) predict_next(own, entry, number, known.bytes);
-            } else {
-                entry.queue = static_cast<std::uint16_t>(expected.queue);
-                entry.bytes = static_cast<std::uint16_t>(expected.bytes);
-            }
-        }
-        if (result == prediction_result::taken && missing == 1) return true;
-        sync(warp);
-    }
-}
-
-#else
-
-inline bool await_predicted(lead_warp, shared_state, std::uint32_t, std::uint32_t) { return false; }
-
-#endif
-
 // What is left when the lead warp alone could not end a wait. All threads of the rank.
 DCUDA_COLD void finish_wait(shared_state shared, std::uint32_t tag, std::uint32_t expected, unsigned result) {
     rank_state& state = shared.get();
@@ -499,15 +256,28 @@ DCUDA_COLD void report_unconsumed(lead_warp warp, shared_state shared) {
                      make_command(state.device_rank, unconsumed_fields{count, first, tags}));
 }
 
-// All threads of the rank.
-DCUDA_DEVICE void wait_notifications(rank_state& state, int tag, int count) {
-    const auto wanted = static_cast<std::uint32_t>(tag), expected = static_cast<std::uint32_t>(count);
+// The wait in all cases. All threads of the rank.
+DCUDA_COLD void wait_slowly(shared_state shared, std::uint32_t tag, std::uint32_t expected) {
+    rank_state& state = shared.get();
     const unsigned result = exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
-        if (await_predicted(warp, state, wanted, expected)) return static_cast<unsigned>(wait_result::enough);
-        return exec::far(await_notifications)(warp, state, wanted, expected, false);
+        return await_notifications(warp, state, tag, expected, false);
     });
-    if (static_cast<wait_result>(result) != wait_result::enough)
-        exec::far(finish_wait)(state, wanted, expected, result);
+    if (static_cast<wait_result>(result) != wait_result::enough) finish_wait(state, tag, expected, result);
+}
+
+// All threads of the rank.
+DCUDA_COLD void await(const caller by, std::uint32_t tag, std::uint32_t count) {
+#if DCUDA_WARPS
+    if (exec::attempt(
+            by, [&](const full_warp& warp) { return await_predicted(warp, by.state(), tag, count); },
+            [](const full_warp&) {}))
+        return;
+#endif
+    exec::far(wait_slowly)(by.state(), tag, count);
+}
+
+DCUDA_DEVICE void wait_notifications(const caller& by, int tag, int count) {
+    await(by, static_cast<std::uint32_t>(tag), static_cast<std::uint32_t>(count));
 }
 
 // All threads of the rank, with the same result.

@@ -90,8 +90,8 @@ DCUDA_COLD window create_window(shared_state shared, communicator comm, void* ba
     arrive_and_run(state, {operation::create_window, communicator::device}, [&] {
         return exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
                    std::uint32_t index = 0, entries = 0;
-                   const bool going =
-                       any(warp, warp.leads() && open_window(exec::lead_access::alone(), state, comm, index, entries));
+                   const bool going = any(warp, warp.leads() && exec::far(open_window)(exec::lead_access::alone(),
+                                                                                       state, comm, index, entries));
                    index = broadcast(warp, index, 0);
                    entries = broadcast(warp, entries, 0);
                    for (unsigned rank = warp.index; rank < entries; rank += warp.count)

@@ -125,6 +125,23 @@ __device__ __forceinline__ void acquire_after(scope s, const void*) {
 #endif
 }
 
+// The same if `yes`. PERF: without a branch.
+template <order_tag Tag>
+__device__ __forceinline__ void acquire_if(scope s, bool yes) {
+    const unsigned device_wide = yes && s == scope::device ? 1 : 0, system_wide = yes && s != scope::device ? 1 : 0;
+#if __CUDA_ARCH__ >= 900
+    asm volatile("{ .reg .pred p, q; setp.ne.u32 p, %0, 0; setp.ne.u32 q, %1, 0; @p fence.acquire.gpu; @q "
+                 "fence.acquire.sys; }" ::"r"(device_wide),
+                 "r"(system_wide)
+                 : "memory");
+#else
+    asm volatile("{ .reg .pred p, q; setp.ne.u32 p, %0, 0; setp.ne.u32 q, %1, 0; @p fence.acq_rel.gpu; @q "
+                 "fence.acq_rel.sys; }" ::"r"(device_wide),
+                 "r"(system_wide)
+                 : "memory");
+#endif
+}
+
 // A release in two parts: this, then a relaxed store or addition of the same thread.
 template <order_tag Tag>
 __device__ __forceinline__ void fence_release(scope reach) {
@@ -304,6 +321,8 @@ inline Word load_relaxed(const Word* word) {
 }
 
 inline std::uint32_t load_in_block(const std::uint32_t* word) { return load_relaxed(word); }
+template <order_tag Tag>
+inline void acquire_if(scope, bool) {} // load_packet has done it
 
 inline void store_relaxed(std::uint32_t* word, std::uint32_t value) {
     atomic(word).store(value, std::memory_order_relaxed);
@@ -400,7 +419,7 @@ inline constexpr unsigned polls_at_once = 64; // about 40 us on a GPU
 // instead.
 DCUDA_DEVICE void leave_to_others([[maybe_unused]] unsigned polls) {
 #if defined(__CUDA_ARCH__)
-    constexpr unsigned polls_without = 8, longest_ns = 2048;
+    constexpr unsigned polls_without = 20, longest_ns = 2048;
     if (polls > polls_without) __nanosleep(polls < longest_ns / 16 ? 16 * polls : longest_ns);
 #endif
 }

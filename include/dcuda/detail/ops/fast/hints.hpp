@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How a rank finds what it keeps near: entries with keys in shared memory.
+#pragma once
+
+#include "dcuda/detail/exec/lead_warp.hpp"
+
+namespace dcuda::detail {
+
+// Where the keys of entries that are near are, by a hash of the key. No two of them have the same slot: of the hash,
+// the bits from `shift` on are taken, and if one shift does not part all keys, another does. So one load tells the
+// entry.
+inline constexpr unsigned hint_slots = 64, hint_shifts = 27;
+template <class Hint>
+struct near_hints {
+    std::uint32_t shift;
+    Hint at[hint_slots];
+    DCUDA_DEVICE unsigned slot(std::uint32_t hash) const { return (hash >> shift) % hint_slots; }
+};
+DCUDA_DEVICE std::uint32_t hash_of(std::uint32_t key) { return key * 0x9E3779B1u; }
+DCUDA_DEVICE std::uint32_t hash_of(std::uint64_t key) {
+    return hash_of(static_cast<std::uint32_t>(key)) ^ static_cast<std::uint32_t>(key >> 32) * 0x85EBCA6Bu;
+}
+
+// Which of `Size` entries has this key, or `Size`; key_of(entry) is an entry's key. All threads of the group.
+template <unsigned Size, class Group, class Key, class KeyOf>
+DCUDA_DEVICE unsigned find_key(const Group& group, Key key, const KeyOf& key_of) {
+    static_assert(Size <= 32);
+    for (unsigned first = 0; first < Size; first += group.count) {
+        const unsigned entry = first + group.index;
+        const unsigned hits = vote(group, entry < Size && key_of(entry) == key);
+        if (hits != 0) return first + lowest(hits);
+    }
+    return Size;
+}
+
+// The entries' hints change, so that none has the slot of another, if that is possible. entry_of(hint) is the hint's
+// entry, hint_at(entry) its hint; entries without a key have the key `none`. All threads of the group.
+template <unsigned Size, class Group, class Hint, class Key, class KeyOf, class HintAt>
+DCUDA_DEVICE void part_hints(const Group& group, near_hints<Hint>& hints, Key none, const KeyOf& key_of,
+                             const HintAt& hint_at) {
+    std::uint32_t shift = hint_shifts;
+    for (unsigned first = 0; first < hint_shifts && shift == hint_shifts; first += group.count) {
+        const near_hints<Hint> candidate{first + group.index, {}};
+        std::uint64_t taken = 0;
+        bool parts = candidate.shift < hint_shifts;
+        DCUDA_NO_UNROLL
+        for (unsigned entry = 0; entry < Size && parts; ++entry) {
+            if (key_of(entry) == none) continue;
+            const std::uint64_t slot = std::uint64_t{1} << candidate.slot(hash_of(key_of(entry)));
+            parts = (taken & slot) == 0;
+            taken |= slot;
+        }
+        const unsigned hits = vote(group, parts);
+        if (hits != 0) shift = first + lowest(hits);
+    }
+    sync(group);
+    if (group.leads() && shift != hint_shifts) {
+        hints.shift = shift;
+        DCUDA_NO_UNROLL
+        for (unsigned entry = 0; entry < Size; ++entry)
+            if (key_of(entry) != none) hints.at[hints.slot(hash_of(key_of(entry)))] = hint_at(entry);
+    }
+    sync(group);
+}
+
+} // namespace dcuda::detail

@@ -51,15 +51,7 @@ struct numbered_block {
     DCUDA_DEVICE bool leads() const { return number == 0; }
     DCUDA_DEVICE void sync() const { sync_block(); }
     DCUDA_DEVICE unsigned count(bool yes) const { return static_cast<unsigned>(__syncthreads_count(yes)); }
-    // PERF: __syncthreads_or() where each warp has its own instruction for it.
-    DCUDA_DEVICE bool any(bool yes) const {
-        unsigned result;
-        asm volatile("{ .reg .pred p, q; setp.ne.u32 p, %1, 0; barrier.cta.red.or.pred q, 0, p; selp.u32 %0, 1, 0, q; }"
-                     : "=r"(result)
-                     : "r"(yes ? 1u : 0u)
-                     : "memory");
-        return result != 0;
-    }
+    DCUDA_DEVICE bool any(bool yes) const { return __syncthreads_or(yes) != 0; }
 };
 
 // Chooses which warp of the block leads: the whole_block's first_thread, in shared memory. All threads of the block.

@@ -154,26 +154,23 @@ DCUDA_DEVICE unsigned decide(const Group& group, std::uint32_t&, const Choose& c
 // For fast paths. The lead warp, if it has 32 threads, runs prepare(warp): the same answer in all of them, as any()
 // gives it. All threads of the group meet, and get that answer. If it is yes, the lead warp runs act(warp); the others
 // need not wait for it. With a lead warp of fewer threads nothing happens, and the answer is no. ORDER: as in decide().
-// PERF: the lead warp does not wait for the answer that it knows, and its way has few branches.
+// PERF: the lead warp does not wait for the barrier's answer, which it knows. All warps meet at one instruction: were
+// there one for each case, compute-sanitizer's synccheck would report it.
 template <class Caller, class Prepare, class Act>
 DCUDA_DEVICE bool attempt(const Caller& by, const Prepare& prepare, const Act& act) {
+    if (!by.has_full_warp()) return false;
     delay();
-    if (!by.is_in_full_warp()) {
-        const bool yes = by.has_full_warp() && by.group().any(false);
-        delay();
-        return yes;
+    const bool leads = by.is_in_full_warp();
+    bool yes = false;
+    if (leads) {
+        const full_warp warp(lead_access::warp(by.group().thread(), 32));
+        sync(warp); // what act() of the operation before wrote
+        yes = prepare(warp);
     }
-    const full_warp warp(lead_access::warp(by.group().thread(), 32));
-    sync(warp); // what act() of the operation before wrote
-    if (prepare(warp)) {
-        by.group().any(true);
-        delay();
-        act(warp);
-        return true;
-    }
-    by.group().any(false);
+    const bool answer = by.group().any(yes);
     delay();
-    return false;
+    if (leads && yes) act(full_warp(lead_access::warp(by.group().thread(), 32)));
+    return answer;
 }
 
 // The leader alone runs f(leader); no thread of the group returns before it has returned.

@@ -328,8 +328,8 @@ class MisuseTest(unittest.TestCase):
         self.addCleanup(job.wait)
         self.addCleanup(job.kill)
         self.read_until(job, r"works")
-        # Ranks that start later may not wait yet.
-        return job, self.read_until(job, r"in wait_notifications\(tag 5, count 1\)", asks=True)
+        # Ranks that start later may not wait yet; process 0 is the one that reports in the end.
+        return job, self.read_until(job, r"rank 1 \(process 0, .*in wait_notifications\(tag 5, count 1\)", asks=True)
 
     def read_until(self, job, pattern, asks=False):
         """The output up to a pattern. `asks`: for a report, again and again."""

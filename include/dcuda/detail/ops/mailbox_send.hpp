@@ -182,22 +182,22 @@ DCUDA_DEVICE void release_stores(rank_state& state, endpoint& own, scope reach) 
     own.unreleased &= reach == scope::system ? 0 : ~bit_of(reach);
 }
 
-// The same if anything was stored there that nothing has released. The leader.
-DCUDA_DEVICE void release_unreleased(rank_state& state, endpoint& own, const connection& to) {
-    if (to.unreleased != 0 && (own.unreleased & bit_of(to.reach)) != 0) release_stores(state, own, to.reach);
+// Whether anything was stored at a target that nothing has released.
+DCUDA_DEVICE bool has_unreleased(const endpoint& own, const connection& to) {
+    return (to.unreleased != 0) & ((own.unreleased & bit_of(to.reach)) != 0);
 }
 
 // Makes the header of the next message on a connection. One thread, or all of the lead warp for themselves.
 DCUDA_DEVICE outgoing_header make_header(const rank_state& state, const endpoint& own, const connection& to,
                                          const message_content& content) {
-    const bool in_place = content.is_in_place(), unreleased = to.unreleased != 0;
+    const bool in_place = content.is_in_place();
     const bool releases = (to.flushes != own.flushes) | in_place;
     const auto home = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(content.home));
     const mailbox_header header{
         {static_cast<std::uint32_t>(home),
          static_cast<std::uint32_t>(home >> 32) | content.flags | (releases ? message_releases : 0),
          content.tag << 16 | content.payload_bytes()}};
-    const bool must_release = (unreleased & ((own.unreleased & bit_of(to.reach)) != 0)) | in_place;
+    const bool must_release = has_unreleased(own, to) | in_place;
     return {to.queue + state.device.queues.header(to.sent.messages), header, to.sent.messages + 1,
             must_release ? 1u : 0u};
 }
@@ -225,13 +225,13 @@ DCUDA_DEVICE void count_release(const endpoint& own, connection& to) {
     to.flushes = own.flushes;
 }
 
-// Both, before a message that releases leaves.
+// What was stored at a target is released, before a message leaves that says so. The lead warp.
 DCUDA_COLD void release_before_message(lead_warp warp, shared_state shared, unsigned place) {
     if (!warp.leads()) return;
     rank_state& state = shared.get();
     endpoint& own = state.own.of(warp);
     connection& to = own.connections[place];
-    release_unreleased(state, own, to);
+    if (has_unreleased(own, to)) release_stores(state, own, to.reach);
     count_release(own, to);
 }
 

@@ -16,6 +16,7 @@
 
 #include "dcuda/detail/ops/check.hpp"
 #include "dcuda/detail/ops/fast/caller.hpp"
+#include "dcuda/detail/ops/fast/fast_message.hpp"
 #include "dcuda/detail/ops/mailbox_send.hpp"
 #include "dcuda/detail/ops/network_ops.hpp"
 
@@ -35,22 +36,6 @@ inline constexpr unsigned post_turn = 8;
 // As far as a message can say how much payload it has.
 inline constexpr std::uint32_t max_message_bytes = 0xffff;
 DCUDA_DEVICE route route_of(unsigned decision) { return static_cast<route>(decision % post_turn); }
-
-// What is to be sent. `window` is notify_window(...) for a notification alone.
-struct send_request {
-    std::uint32_t window;
-    std::uint32_t rank; // of the target, in the window's communicator
-    std::size_t offset;
-    std::size_t bytes;
-    const void* source;
-    bool notifies; // the target, with this tag
-    std::uint32_t tag;
-
-    DCUDA_DEVICE bool is_notification() const { return window >= notify_key; }
-    DCUDA_DEVICE operation where() const {
-        return is_notification() ? operation::notify : notifies ? operation::put_notify : operation::put;
-    }
-};
 
 DCUDA_DEVICE unsigned post(const lead_warp& warp, rank_state& state, route way, const posted_put& put) {
     return static_cast<unsigned>(way) + post_turn * post(warp, state, put);
@@ -150,143 +135,6 @@ DCUDA_DEVICE bool is_allowed(const rank_state& state, const target_entry& to, co
 DCUDA_DEVICE void count_direct_put(endpoint& own) {
     count_direct_store(own, own.connections[own.targets[own.doing.target].connection]);
 }
-
-// --- Fast path -----------------------------------------------------------------------------------------------------
-
-#if DCUDA_WARPS
-
-// What is left of the payload of a message when each thread behind the leader has stored a packet.
-// PERF: two packets of a thread are under way at a time.
-DCUDA_COLD void send_rest(full_warp warp, shared_state shared, const void* source, std::uint32_t bytes,
-                          unsigned place) {
-    rank_state& state = shared.get();
-    const connection& to = state.own.of(warp).connections[place];
-    const queue_shape rings = state.device.queues;
-    const auto* const from = static_cast<const std::byte*>(source);
-    const std::uint32_t position = to.sent.packets, packets = packets_for(bytes);
-    const auto store = [&](std::uint32_t number, const chunk& part) {
-        store_packet<order_tag::message_publish>(to.queue + rings.packet(position + number), part.words[0],
-                                                 part.words[1], part.words[2], position + number + 1);
-    };
-    DCUDA_NO_UNROLL
-    for (std::uint32_t number = warp.index + warp.count - 1; number < packets; number += 2 * warp.count) {
-        const std::uint32_t other = number + warp.count;
-        const chunk part = load_words(from + number * packet_payload_bytes, chunk_bytes(bytes, number));
-        chunk other_part{};
-        if (other < packets) other_part = load_words(from + other * packet_payload_bytes, chunk_bytes(bytes, other));
-        store(number, part);
-        if (other < packets) store(other, other_part);
-    }
-}
-
-// A notification, or a small put with one, to a target that was used lately: a message, if it can leave at once.
-// PERF: all that need not wait for the other threads comes before the block's barrier. Header and payload leave in one
-// instruction. Branches are few, and on answers of any() and all(): one that threads might take on different ways costs
-// 30 to 40 cycles, an instruction 1 to 5, a load from shared memory 22 (H100, 2026-11-24).
-template <bool HasPayload>
-class fast_message {
-public:
-    // Whether the message can leave. Nothing has happened yet.
-    DCUDA_DEVICE bool prepare(const full_warp& warp, rank_state& state, const send_request& request) {
-        make(warp, state, request);
-        if (all(warp, fits_ & has_room_)) return true;
-        if (any(warp, !fits_) || !load_credit(warp, state, connection_, packets())) return false;
-        make(warp, state, request);
-        return true;
-    }
-
-    // Header and payload leave; after the block's barrier.
-    DCUDA_DEVICE void send(const full_warp& warp, rank_state& state, const send_request& request) const {
-        endpoint& own = state.own.of(warp);
-        connection& to = own.connections[connection_];
-        std::uint32_t& sent = own.sent[static_cast<unsigned>(reach_)];
-        const std::uint32_t sent_before = sent, packets_before = HasPayload ? to.sent.packets : 0;
-        // The leader stores the header, those behind it a packet of payload each.
-        chunk words = words_;
-        if constexpr (HasPayload) {
-            const auto* const from = reinterpret_cast<const std::uint32_t*>(
-                static_cast<const std::byte*>(request.source) + (warp.index - 1) * packet_payload_bytes);
-            exec::load_if(words.words[0], from, rest_ > 0);
-            exec::load_if(words.words[1], from + 1, rest_ > 4);
-            exec::load_if(words.words[2], from + 2, rest_ > 8);
-        }
-        if (any(warp, releases_)) release_before_message(warp, state, connection_);
-        if (warp.leads() || (HasPayload && rest_ > 0)) store_words(slot_, words, sequence_);
-        if (HasPayload && any(warp, packets() >= warp.count))
-            send_rest(warp, state, request.source, static_cast<std::uint32_t>(request.bytes), connection_);
-        const bool is_asked = requests_ != own.requests_seen;
-        sync(warp); // PERF: the compiler moves no store of a packet behind it
-        // PERF: nothing is loaded that an instruction would wait for.
-        if (HasPayload)
-            exec::store_near_if(&to.sent.messages, sequence_, packets_before + packets(), warp.leads());
-        else
-            exec::store_near_if(&to.sent.messages, sequence_, warp.leads());
-        exec::store_near_if(&sent, sent_before + 1, warp.leads());
-        if (DCUDA_BACKEND_CPU && warp.leads()) ring_doorbell(&to.status->doorbell);
-        if (any(warp, is_asked)) answer_new_requests(warp, state);
-    }
-
-private:
-    DCUDA_DEVICE void make(const full_warp& warp, rank_state& state, const send_request& request) {
-        endpoint& own = state.own.of(warp);
-        // PERF: what is needed later is loaded first; a load that waits for a branch, or for another load, costs 30
-        // cycles.
-        const std::uint64_t key = target_key(request.window, request.rank);
-        const std::uint32_t hint = own.target_hints.at[own.target_hints.slot(hash_of(key))];
-        const std::uint32_t tags = exec::load_now(state.device.tags), flushes = exec::load_now(own.flushes);
-        const queue_shape rings{exec::load_now(state.device.queues.headers),
-                                exec::load_now(state.device.queues.packets)};
-        requests_ = load_requests(state); // PERF: the trip to the L2 cache ends before it is needed
-        const target_entry to = own.targets[hint & 0xff];
-        connection_ = hint >> 8;
-        const connection path = own.connections[connection_];
-        fits_ = (to.key == key) & (to.small != 0) & (request.tag < tags);
-        words_ = {{0, 0, request.tag << 16}};
-        if constexpr (HasPayload) {
-            const auto bytes = static_cast<std::uint32_t>(request.bytes);
-            const auto* const source = static_cast<const std::byte*>(request.source);
-            // What is in place is not sent.
-            fits_ &= (request.bytes < to.small) & (request.offset <= to.bytes - request.bytes) &
-                     !is_unaligned(source, bytes) & (source != to.base + request.offset);
-            const auto home = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(to.home + request.offset));
-            words_ = {
-                {static_cast<std::uint32_t>(home), static_cast<std::uint32_t>(home >> 32), request.tag << 16 | bytes}};
-            packets_ = packets_for(bytes);
-            rest_ = warp.leads() ? 0 : static_cast<std::int32_t>(bytes - (warp.index - 1) * packet_payload_bytes);
-        }
-        has_room_ = queue_has_room(rings, path, packets());
-        releases_ = path.flushes != flushes;
-        if (releases_) words_.words[1] |= message_releases;
-        reach_ = path.reach;
-        std::uint32_t slot = rings.header(path.sent.messages), position = path.sent.messages;
-        if (HasPayload && !warp.leads()) {
-            position = path.sent.packets + warp.index - 1;
-            slot = rings.packet(position);
-        }
-        slot_ = path.queue + slot;
-        sequence_ = position + 1;
-        if (is_profiled(state) && warp.leads()) own.doing.target = hint & 0xff;
-    }
-
-    DCUDA_DEVICE std::uint32_t packets() const { return HasPayload ? packets_ : 0; }
-    DCUDA_DEVICE static void store_words(packet* slot, const chunk& part, std::uint32_t sequence) {
-        store_packet<order_tag::message_publish>(slot, part.words[0], part.words[1], part.words[2], sequence);
-    }
-
-    packet* slot_ = nullptr; // of this thread's packet: the leader's is the header
-    std::uint32_t sequence_ = 0;
-    chunk words_{};             // of the header
-    std::uint32_t packets_ = 0; // of payload
-    std::int32_t rest_ = 0;     // bytes of payload from this thread's packet on
-    std::uint32_t connection_ = 0;
-    scope reach_ = scope::device;
-    std::uint32_t requests_ = 0; // as load_requests() has found them
-    bool fits_ = false;          // the request: a message to a target that is near
-    bool has_room_ = false;      // the queue
-    bool releases_ = false;      // the header, as in make_header
-};
-
-#endif
 
 // A notified put to a target that was used lately, too large for a message, and that no message under way can come
 // over: all threads store it, or it is in place, and a message without payload follows. The lead warp: how it leaves;

@@ -47,8 +47,8 @@ struct alignas(16) connection {
     queue_position sent;   // of the next message
     queue_position freed;  // up to which the target has taken messages out, as last seen
     std::uint32_t flushes; // of this rank, before the last message there: unlike now, the next message releases
-    std::uint32_t
-        unreleased;          // 1: something was written there directly that no message has released; never_flushed then
+    // 1: something was written there directly that no message has released; `flushes` is never_flushed() then
+    std::uint32_t unreleased;
     std::uint32_t placed;    // packets of payload up to here are in the target's window
     scope reach;             // who sees what is published there
     std::uint32_t* counters; // of the target, [tag]; null: it is reached over the network
@@ -252,7 +252,7 @@ DCUDA_DEVICE unsigned find_near_tag(const Group& group, endpoint& own, std::uint
 // The target's entry, or cached_targets; `found`: what it holds. All threads of the group.
 template <class Group>
 DCUDA_DEVICE unsigned find_near_target(const Group& group, endpoint& own, std::uint64_t key, target_entry& found) {
-    const unsigned likely = own.target_hints.at[own.target_hints.slot(hash_of(key))] & 0xff;
+    const unsigned likely = own.target_hints.at[own.target_hints.slot(hash_of(key))] & hint_entry;
     found = own.targets[likely];
     if (found.key == key) return likely;
     const unsigned place = find_key<cached_targets>(group, key, [&](unsigned entry) { return own.targets[entry].key; });
@@ -263,27 +263,15 @@ DCUDA_DEVICE unsigned find_near_target(const Group& group, endpoint& own, std::u
 // A tag or a target is near in the entry of this number: its hint says so. All threads of the group.
 template <class Group>
 DCUDA_COLD void write_tag_hint(Group group, endpoint& own, unsigned place) {
-    const auto key_of = [&](unsigned entry) { return own.tag_keys[entry]; };
-    const unsigned slot = own.tag_hints.slot(hash_of(key_of(place)));
-    const std::uint32_t other = key_of(own.tag_hints.at[slot]);
-    sync(group);
-    if (group.leads()) own.tag_hints.at[slot] = static_cast<std::uint8_t>(place);
-    sync(group);
-    if (other != no_tag_key && other != key_of(place) && own.tag_hints.slot(hash_of(other)) == slot)
-        part_hints<cached_tags>(group, own.tag_hints, no_tag_key, key_of,
-                                [](unsigned entry) { return static_cast<std::uint8_t>(entry); });
+    write_hint<cached_tags>(
+        group, own.tag_hints, place, no_tag_key, [&](unsigned entry) { return own.tag_keys[entry]; },
+        [](unsigned entry) { return static_cast<std::uint8_t>(entry); });
 }
 template <class Group>
 DCUDA_COLD void write_target_hint(Group group, endpoint& own, unsigned place) {
-    const auto key_of = [&](unsigned entry) { return own.targets[entry].key; };
-    const auto hint_at = [&](unsigned entry) { return target_hint(entry, own.targets[entry].connection); };
-    const unsigned slot = own.target_hints.slot(hash_of(key_of(place)));
-    const std::uint64_t other = key_of(own.target_hints.at[slot] & 0xff);
-    sync(group);
-    if (group.leads()) own.target_hints.at[slot] = hint_at(place);
-    sync(group);
-    if (other != no_target && other != key_of(place) && own.target_hints.slot(hash_of(other)) == slot)
-        part_hints<cached_targets>(group, own.target_hints, no_target, key_of, hint_at);
+    write_hint<cached_targets>(
+        group, own.target_hints, place, no_target, [&](unsigned entry) { return own.targets[entry].key; },
+        [&](unsigned entry) { return target_hint(entry, own.targets[entry].connection); });
 }
 
 // How functions that are not inlined, and the user's rank, hold the state.

@@ -10,6 +10,7 @@ namespace dcuda::detail {
 // the bits from `shift` on are taken, and if one shift does not part all keys, another does. So one load tells the
 // entry.
 inline constexpr unsigned hint_slots = 64, hint_shifts = 27;
+inline constexpr unsigned hint_entry = 0xff; // the bits of a hint that are its entry's number
 template <class Hint>
 struct near_hints {
     std::uint32_t shift;
@@ -33,8 +34,8 @@ DCUDA_DEVICE unsigned find_key(const Group& group, Key key, const KeyOf& key_of)
     return Size;
 }
 
-// The entries' hints change, so that none has the slot of another, if that is possible. entry_of(hint) is the hint's
-// entry, hint_at(entry) its hint; entries without a key have the key `none`. All threads of the group.
+// The entries' hints change, so that none has the slot of another, if that is possible. hint_at(entry) is the
+// entry's hint; entries without a key have the key `none`. All threads of the group.
 template <unsigned Size, class Group, class Hint, class Key, class KeyOf, class HintAt>
 DCUDA_DEVICE void part_hints(const Group& group, near_hints<Hint>& hints, Key none, const KeyOf& key_of,
                              const HintAt& hint_at) {
@@ -61,6 +62,19 @@ DCUDA_DEVICE void part_hints(const Group& group, near_hints<Hint>& hints, Key no
             if (key_of(entry) != none) hints.at[hints.slot(hash_of(key_of(entry)))] = hint_at(entry);
     }
     sync(group);
+}
+
+// The entry `place` has a key now: its hint says so. As part_hints(). All threads of the group.
+template <unsigned Size, class Group, class Hint, class Key, class KeyOf, class HintAt>
+DCUDA_DEVICE void write_hint(const Group& group, near_hints<Hint>& hints, unsigned place, Key none, const KeyOf& key_of,
+                             const HintAt& hint_at) {
+    const unsigned slot = hints.slot(hash_of(key_of(place)));
+    const Key other = key_of(hints.at[slot] & hint_entry);
+    sync(group);
+    if (group.leads()) hints.at[slot] = hint_at(place);
+    sync(group);
+    if (other != none && other != key_of(place) && hints.slot(hash_of(other)) == slot)
+        part_hints<Size>(group, hints, none, key_of, hint_at);
 }
 
 } // namespace dcuda::detail

@@ -25,27 +25,39 @@ struct send_request {
 
 #if DCUDA_WARPS
 
+// The words of a packet of payload that lie at `source`: `rest` bytes of the payload, or none, are left from there on.
+DCUDA_DEVICE void load_rest(chunk& words, const std::byte* source, std::int32_t rest) {
+    const auto* const from = reinterpret_cast<const std::uint32_t*>(source);
+    exec::load_if(words.words[0], from, rest > 0);
+    exec::load_if(words.words[1], from + 1, rest > 4);
+    exec::load_if(words.words[2], from + 2, rest > 8);
+}
+
 // What is left of the payload of a message when each thread behind the leader has stored a packet.
-// PERF: two packets of a thread are under way at a time.
+// PERF: two packets of a thread are under way at a time, and all threads go the same way.
 DCUDA_COLD void send_rest(full_warp warp, shared_state shared, const void* source, std::uint32_t bytes,
                           unsigned place) {
     rank_state& state = shared.get();
-    const connection& to = state.own.of(warp).connections[place];
+    const connection& path = state.own.of(warp).connections[place];
     const queue_shape rings = state.device.queues;
-    const auto* const from = static_cast<const std::byte*>(source);
-    const std::uint32_t position = to.sent.packets, packets = packets_for(bytes);
-    const auto store = [&](std::uint32_t number, const chunk& part) {
-        store_packet<order_tag::message_publish>(to.queue + rings.packet(position + number), part.words[0],
-                                                 part.words[1], part.words[2], position + number + 1);
+    const auto* const begin = static_cast<const std::byte*>(source);
+    const std::uint32_t position = path.sent.packets;
+    const auto store = [&](std::uint32_t number, const chunk& part, std::int32_t rest) {
+        if (rest > 0)
+            store_packet<order_tag::message_publish>(path.queue + rings.packet(position + number), part.words[0],
+                                                     part.words[1], part.words[2], position + number + 1);
     };
+    const std::uint32_t packets = packets_for(bytes);
     DCUDA_NO_UNROLL
-    for (std::uint32_t number = warp.index + warp.count - 1; number < packets; number += 2 * warp.count) {
-        const std::uint32_t other = number + warp.count;
-        const chunk part = load_words(from + number * packet_payload_bytes, chunk_bytes(bytes, number));
-        chunk other_part{};
-        if (other < packets) other_part = load_words(from + other * packet_payload_bytes, chunk_bytes(bytes, other));
-        store(number, part);
-        if (other < packets) store(other, other_part);
+    for (std::uint32_t first = warp.count - 1; first < packets; first += 2 * warp.count) {
+        const std::uint32_t number = first + warp.index, other = number + warp.count;
+        const auto rest = static_cast<std::int32_t>(bytes - number * packet_payload_bytes);
+        const auto other_rest = static_cast<std::int32_t>(bytes - other * packet_payload_bytes);
+        chunk part{}, other_part{};
+        load_rest(part, begin + number * packet_payload_bytes, rest);
+        load_rest(other_part, begin + other * packet_payload_bytes, other_rest);
+        store(number, part, rest);
+        store(other, other_part, other_rest);
     }
 }
 
@@ -73,13 +85,9 @@ public:
         const std::uint32_t sent_before = sent, packets_before = HasPayload ? to.sent.packets : 0;
         // The leader stores the header, those behind it a packet of payload each.
         chunk words = words_;
-        if constexpr (HasPayload) {
-            const auto* const from = reinterpret_cast<const std::uint32_t*>(
-                static_cast<const std::byte*>(request.source) + (warp.index - 1) * packet_payload_bytes);
-            exec::load_if(words.words[0], from, rest_ > 0);
-            exec::load_if(words.words[1], from + 1, rest_ > 4);
-            exec::load_if(words.words[2], from + 2, rest_ > 8);
-        }
+        if constexpr (HasPayload)
+            load_rest(words, static_cast<const std::byte*>(request.source) + (warp.index - 1) * packet_payload_bytes,
+                      rest_);
         if (any(warp, releases_)) release_before_message(warp, state, connection_);
         if (warp.leads() || (HasPayload && rest_ > 0)) store_words(slot_, words, sequence_);
         if (HasPayload && any(warp, packets() >= warp.count))

@@ -97,25 +97,27 @@ DCUDA_DEVICE void place_words(std::byte* target, std::uint32_t bytes, std::uint3
 }
 
 // The payload of a message whose header has come, behind the first packet of each thread. `begin`: position of the
-// first packet. The lead warp. PERF: two loads are under way at a time.
+// first packet. The lead warp. PERF: two loads are under way at a time, and all threads go the same way: a thread without
+// a packet looks at the last one, too.
 DCUDA_COLD void place_rest(full_warp warp, shared_state shared, std::uint32_t queue, std::uint32_t begin,
                            std::uint32_t bytes, std::byte* target) {
     rank_state& state = shared.get();
-    const queue_shape rings = state.device.queues;
-    const std::uint32_t packets = packets_for(bytes);
     const packet* const slots = queue_at(state, queue);
+    const std::uint32_t last = packets_for(bytes) - 1;
+    // Whether this packet, or with a higher number the last one, is here: `part`.
+    const auto look_at = [&](std::uint32_t number, packet& part) {
+        const std::uint32_t position = begin + (number < last ? number : last);
+        part = load_packet<order_tag::message_observe>(slots + state.device.queues.packet(position), position + 1);
+        return part.sequence == position + 1;
+    };
     DCUDA_NO_UNROLL
-    for (std::uint32_t number = warp.index + warp.count - 1; number < packets; number += 2 * warp.count) {
-        const std::uint32_t other = number + warp.count;
-        const packet* const slot = slots + rings.packet(begin + number);
-        const packet* const other_slot = slots + rings.packet(begin + other);
-        packet part = load_packet<order_tag::message_observe>(slot, begin + number + 1), other_part{};
-        if (other < packets) other_part = load_packet<order_tag::message_observe>(other_slot, begin + other + 1);
-        if (await_packet<order_tag::message_observe>(slot, begin + number + 1, part, state.device.aborted))
-            place_words(target, bytes, number, part);
-        if (other < packets &&
-            await_packet<order_tag::message_observe>(other_slot, begin + other + 1, other_part, state.device.aborted))
-            place_words(target, bytes, other, other_part);
+    for (std::uint32_t number = warp.count - 1 + warp.index; any(warp, number <= last); number += 2 * warp.count) {
+        packet part, other_part;
+        DCUDA_NO_UNROLL
+        while (!all(warp, look_at(number, part) & look_at(number + warp.count, other_part)))
+            if (any(warp, load_relaxed(state.device.aborted) != 0)) return; // the run has ended: who waits next sees it
+        place_words(target, bytes, number, part);
+        place_words(target, bytes, number + warp.count, other_part);
     }
 }
 

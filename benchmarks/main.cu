@@ -30,15 +30,16 @@ struct subcommand {
     const char* name;
     void (*measure)(session&);
 };
-constexpr std::array<subcommand, 9> subcommands{{{"latency", measure_latency},
-                                                 {"bandwidth", measure_bandwidth},
-                                                 {"barrier", measure_barrier},
-                                                 {"flush", measure_flush},
-                                                 {"overlap", measure_overlap},
-                                                 {"host", measure_host},
-                                                 {"waiters", measure_waiters},
-                                                 {"network", measure_network},
-                                                 {"trace", measure_trace}}};
+constexpr std::array<subcommand, 10> subcommands{{{"latency", measure_latency},
+                                                  {"bandwidth", measure_bandwidth},
+                                                  {"barrier", measure_barrier},
+                                                  {"flush", measure_flush},
+                                                  {"partners", measure_partners},
+                                                  {"overlap", measure_overlap},
+                                                  {"host", measure_host},
+                                                  {"waiters", measure_waiters},
+                                                  {"network", measure_network},
+                                                  {"trace", measure_trace}}};
 
 std::string script_beside_this_program(const char* name) {
     return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / name).string();

@@ -43,6 +43,7 @@ void set_defaults(options& chosen) {
     pick(chosen.bandwidth.sizes, sizes{64 << 10, 1 << 20, 16 << 20}, sizes{64 << 10, 1 << 20});
     pick(chosen.barrier.ranks, counts{1, 132, 1056, 2112}, counts{1, 4, 8});
     pick(chosen.barrier.world_ranks, counts{132, 1056}, counts{1, 4});
+    pick(chosen.partners.partners, counts{1, 2, 8, 9, 16, 17, 26, 64, 500}, counts{1, 2, 9, 17});
     pick(chosen.overlap.ranks_per_multiprocessor, counts{1, 2, 4, 8, 16}, counts{1, 2});
     pick(chosen.waiters.waiting, counts{0, 1, 132, 1900}, counts{0, 1, 8});
 }
@@ -82,6 +83,14 @@ void add_subcommands(CLI::App& app, options& chosen) {
     CLI::App* const flush = app.add_subcommand("flush", "a put and its flush");
     flush->add_option("--size", chosen.flush.bytes, "bytes of the put")->check(check_size);
     flush->add_option("--threads", chosen.flush.threads, "of a rank")->check(check_threads);
+
+    CLI::App* const partners =
+        app.add_subcommand("partners", "one-way latency between one rank and many others in turn");
+    partners->add_option("--partners", chosen.partners.partners, "numbers of other ranks")
+        ->delimiter(',')
+        ->check(at_least_one);
+    partners->add_option("--size", chosen.partners.bytes, "bytes of a message")->check(check_size);
+    partners->add_option("--threads", chosen.partners.threads, "of a rank")->check(check_threads);
 
     CLI::App* const overlap = app.add_subcommand("overlap", "how far work hides a halo exchange");
     overlap->add_option("--work", chosen.overlap.work, "kinds of work")

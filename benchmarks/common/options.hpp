@@ -17,8 +17,8 @@ constexpr Value by_backend(Value gpu, Value cpu) {
     return DCUDA_BACKEND_CUDA ? gpu : cpu;
 }
 
-inline const std::vector<std::string> all_subcommands{"latency", "bandwidth", "barrier", "flush", "overlap",
-                                                      "host",    "waiters",   "network", "trace"};
+inline const std::vector<std::string> all_subcommands{"latency", "bandwidth", "barrier", "flush",   "partners",
+                                                      "overlap", "host",      "waiters", "network", "trace"};
 
 // Zero rounds or batches: as the benchmark has it.
 struct options {
@@ -45,6 +45,11 @@ struct options {
         std::size_t bytes = 1024;
         int threads = by_backend(128, 32);
     } flush;
+    struct {
+        std::vector<int> partners;
+        std::size_t bytes = 64;
+        int threads = by_backend(64, 32);
+    } partners;
     struct {
         std::vector<std::string> work{"copy", "stream", "newton", "fma"};
         std::vector<int> ranks_per_multiprocessor;

@@ -70,6 +70,7 @@ void measure_latency(session& with);
 void measure_bandwidth(session& with);
 void measure_barrier(session& with);
 void measure_flush(session& with);
+void measure_partners(session& with);
 void measure_overlap(session& with);
 void measure_host(session& with);
 void measure_waiters(session& with);

@@ -34,14 +34,21 @@ struct put_channel {
 struct notify_channel {
     dcuda::rank& self;
     int peer;
+    bool relaxed;
 
-    DCUDA_DEVICE void send(const void*, int) { self.notify(peer, dcuda::world, tag); }
+    DCUDA_DEVICE void send(const void*, int) {
+        if (relaxed)
+            self.notify_relaxed(peer, dcuda::world, tag);
+        else
+            self.notify(peer, dcuda::world, tag);
+    }
     DCUDA_DEVICE void wait() { self.wait_notifications(tag, 1); }
     DCUDA_DEVICE void complete() {}
     DCUDA_DEVICE void barrier() { self.barrier(dcuda::world); }
 };
 
-__global__ void ping_pong(dcuda::context context, game of, const board* board) {
+// `relaxed`: of notifications alone.
+__global__ void ping_pong(dcuda::context context, game of, bool relaxed, const board* board) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
     const int id = self.id();
@@ -55,7 +62,7 @@ __global__ void ping_pong(dcuda::context context, game of, const board* board) {
     if (!plays) {
         for (int batch = -1; batch < of.batches; ++batch) self.barrier(dcuda::world);
     } else if (bytes == 0) {
-        notify_channel channel{self, 1 - id};
+        notify_channel channel{self, 1 - id, relaxed};
         play(channel, of, *me);
     } else {
         put_channel channel{self, window, 1 - id, bytes};
@@ -169,11 +176,10 @@ void summarise_latency(const results& measured, const game& of, row& what) {
 }
 
 // Leaves in `measured` how long each batch took.
-row play_library(session& with, const memory& used, bool peer, std::size_t bytes, int threads, bool traced,
-                 const results& measured) {
-    row what{
-        "latency",   peer ? with.other_device() : "same device", bytes == 0 ? "notify" : "put_notify", bytes, threads,
-        peer ? 1 : 2};
+row play_library(session& with, const memory& used, bool peer, std::size_t bytes, int threads, bool relaxed,
+                 bool traced, const results& measured) {
+    const char* const operation = bytes != 0 ? "put_notify" : relaxed ? "notify_relaxed" : "notify";
+    row what{"latency", peer ? with.other_device() : "same device", operation, bytes, threads, peer ? 1 : 2};
     const game of = choose_game(with, bytes);
     board pieces;
     for (int i = 0; i < 2; ++i)
@@ -184,13 +190,14 @@ row play_library(session& with, const memory& used, bool peer, std::size_t bytes
     check(cudaMemcpy(used.game_board.get(), &pieces, sizeof pieces, cudaMemcpyHostToDevice), "cannot copy parameters");
     dcuda::launch_config config = shape(threads, what.ranks);
     config.profiled = traced;
-    with.run(what, ping_pong, config, of, used.game_board.get());
+    with.run(what, ping_pong, config, of, relaxed, used.game_board.get());
     summarise_latency(measured, of, what);
     return what;
 }
 
-row measure_library(session& with, const memory& used, bool peer, std::size_t bytes, int threads) {
-    return play_library(with, used, peer, bytes, threads, false, results(choose_game(with, bytes).batches, 1));
+row measure_library(session& with, const memory& used, bool peer, std::size_t bytes, int threads,
+                    bool relaxed = false) {
+    return play_library(with, used, peer, bytes, threads, relaxed, false, results(choose_game(with, bytes).batches, 1));
 }
 
 row measure_raw(session& with, const memory& used, const neighbour_memory* neighbour, std::size_t bytes, int threads) {
@@ -254,6 +261,7 @@ void measure_latency(session& with) {
         if (peer && !is_remote) neighbour = std::make_unique<neighbour_memory>(with.runtime, 1024 * sizeof(packet));
         for (const std::size_t bytes : payloads)
             for (const int threads : with.chosen.latency.threads) {
+                if (bytes == 0) with.rows.push_back(measure_library(with, used, peer, bytes, threads, true));
                 with.rows.push_back(measure_library(with, used, peer, bytes, threads));
                 const bool is_raw = (bytes + 11) / 12 <= static_cast<std::size_t>(threads); // one packet of each thread
                 if (is_remote || !is_raw) continue;
@@ -280,8 +288,8 @@ void measure_trace(session& with) {
         for (const std::size_t bytes : {std::size_t{0}, largest}) {
             const game of = choose_game(with, bytes);
             const results plain(of.batches, 1), traced(of.batches, 1);
-            const row off = play_library(with, used, peer, bytes, threads, false, plain);
-            const row on = play_library(with, used, peer, bytes, threads, true, traced);
+            const row off = play_library(with, used, peer, bytes, threads, false, false, plain);
+            const row on = play_library(with, used, peer, bytes, threads, false, true, traced);
             add_cost(with, off, on, plain, traced, of.rounds, 4); // both sides send and wait
         }
     }

@@ -162,6 +162,14 @@ public:
         detail::perform<detail::notify_operation>(self_, is_profiled(), target, comm, tag);
     }
 
+    /// A notification that orders nothing: the target may see it before earlier puts of this rank, and may see none of
+    /// their data when it has. It does not wait until these are stored, which a notify() after a direct put does. For
+    /// signals that say all there is to know. Notifications of either kind arrive in the order in which they were
+    /// issued, and are counted alike. As notify() otherwise.
+    DCUDA_DEVICE void notify_relaxed(int target, communicator comm, int tag) {
+        detail::perform<detail::notify_relaxed_operation>(self_, is_profiled(), target, comm, tag);
+    }
+
     /// Waits until `count` notifications with this tag have arrived and consumes them. What their sources put before is
     /// then visible to all threads of the rank. Ends the run with an error after the runtime's wait_timeout, if one is
     /// set, and when nothing moves anywhere any more (deadlock). A tag that is

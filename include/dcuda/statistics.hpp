@@ -12,7 +12,7 @@ namespace dcuda {
 struct path_statistics {
     std::uint64_t puts = 0;          ///< without a notification
     std::uint64_t notified_puts = 0; ///< put_notify
-    std::uint64_t notifications = 0; ///< notify
+    std::uint64_t notifications = 0; ///< notify and notify_relaxed
     std::uint64_t bytes = 0;         ///< of both kinds of puts
 };
 

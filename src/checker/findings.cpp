@@ -200,7 +200,7 @@ void findings::left_over(std::uint32_t rank, std::uint32_t tag) {
     report(fmt::format(
         "rank {} has {} with tag {} left over at the end of the kernel, the first from the {} of rank {} ({}): "
         "rank {} must wait for what it is sent, or the others send less",
-        rank, count_of(queue.count, "notification"), tag, oldest.by_put ? "put_notify" : "notify", oldest.source,
+        rank, count_of(queue.count, "notification"), tag, traits_of(oldest.kind).name, oldest.source,
         where_.name(oldest.site), rank));
 }
 

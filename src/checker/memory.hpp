@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "dcuda/detail/protocol/operation.hpp"
+
 namespace dcuda::detail::check {
 
 inline constexpr std::uint32_t none = UINT32_MAX;
@@ -94,7 +96,7 @@ struct put_record {
 struct notice {
     std::uint32_t next;
     std::uint32_t source, position, site;
-    std::uint32_t by_put;
+    operation kind; // by which it was sent
     std::uint32_t clock[1];
 };
 struct notice_queue {

@@ -188,7 +188,7 @@ void model::join(std::uint32_t first, std::uint32_t count) {
 // -----------------------------------------------------------------------------------------------------
 
 std::uint32_t model::make_notice(std::uint32_t source, std::uint32_t target, std::uint32_t tag, std::uint32_t site,
-                                 bool by_put) {
+                                 operation kind) {
     header& head = m_.head();
     std::uint32_t index = head.free_notice;
     if (index != none) {
@@ -205,7 +205,8 @@ std::uint32_t model::make_notice(std::uint32_t source, std::uint32_t target, std
     made.source = source;
     made.position = to.sent;
     made.site = site;
-    made.by_put = by_put ? 1 : 0;
+    made.kind = kind;
+    if (kind == operation::notify_relaxed) return index; // tells nothing of what its source did before
     std::copy_n(m_.clock(source), m_.ranks(), made.clock);
     ++m_.clock(source)[source]; // what comes later is not part of what it tells
     for (std::uint32_t id = to.first; id != none; id = m_.put(id).next_there)
@@ -221,22 +222,26 @@ void model::arrive(std::uint32_t target, std::uint32_t tag, std::uint32_t index)
     ++m_.head().progress;
 }
 
-void model::consume(std::uint32_t rank, std::uint32_t tag, std::uint32_t count) {
+// The rank learns from a notification that orders what its source knew, and that all that it had sent has arrived.
+void model::learn_from(const notice& taken, std::uint32_t rank, std::uint32_t epoch) {
     std::uint32_t* const clock = m_.clock(rank);
-    const std::uint32_t epoch = ++clock[rank];
+    for (std::uint32_t k = 0; k < m_.ranks(); ++k) clock[k] = std::max(clock[k], taken.clock[k]);
+    check::channel& from = m_.channel(taken.source, rank);
+    while (from.first != none && static_cast<std::int32_t>(m_.put(from.first).position - taken.position) <= 0) {
+        put_record& put = m_.put(from.first);
+        put.seen = epoch;
+        --put.listed;
+        from.first = put.next_there;
+    }
+}
+
+void model::consume(std::uint32_t rank, std::uint32_t tag, std::uint32_t count) {
+    const std::uint32_t epoch = ++m_.clock(rank)[rank];
     notice_queue& queue = m_.arrived(rank, tag);
     for (; count != 0; --count) {
         const std::uint32_t index = queue.first;
         notice& taken = m_.notice(index);
-        for (std::uint32_t k = 0; k < m_.ranks(); ++k) clock[k] = std::max(clock[k], taken.clock[k]);
-        // All that its source had sent before has arrived, too.
-        check::channel& from = m_.channel(taken.source, rank);
-        while (from.first != none && static_cast<std::int32_t>(m_.put(from.first).position - taken.position) <= 0) {
-            put_record& put = m_.put(from.first);
-            put.seen = epoch;
-            --put.listed;
-            from.first = put.next_there;
-        }
+        if (taken.kind != operation::notify_relaxed) learn_from(taken, rank, epoch);
         queue.first = taken.next;
         --queue.count;
         taken.next = m_.head().free_notice;

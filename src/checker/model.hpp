@@ -51,9 +51,9 @@ public:
     put_record* issue(const put_record& what);
     // The number of the message that now leaves.
     std::uint32_t next_position(std::uint32_t source, std::uint32_t target);
-    // A notification that leaves now, not arrived yet; none if there is no room.
+    // A notification that leaves now, by an operation of this kind, not arrived yet; none if there is no room.
     std::uint32_t make_notice(std::uint32_t source, std::uint32_t target, std::uint32_t tag, std::uint32_t site,
-                              bool by_put);
+                              operation kind);
     void arrive(std::uint32_t target, std::uint32_t tag, std::uint32_t notice);
     // The rank takes the oldest notifications with this tag; there are enough.
     void consume(std::uint32_t rank, std::uint32_t tag, std::uint32_t count);
@@ -83,6 +83,7 @@ private:
     bool is_forgotten(std::uint32_t put) const { return m_.head().put_floor - put - 1 < most_puts; }
     bool known_to_all(const put_record& put) const;
     void forget();
+    void learn_from(const notice& taken, std::uint32_t rank, std::uint32_t epoch);
     void read_source(const put_record& put);
     void write_target(const put_record& put);
     void conflict(const put_record& earlier, address granule, std::uint8_t mask, std::uint32_t rank, access_kind kind,

@@ -160,7 +160,7 @@ public:
 
     void put(window win, const window_slot& slot, std::uint32_t target, std::size_t offset, std::size_t bytes,
              const void* source, bool is_value, std::uint32_t tag);
-    void notify(std::uint32_t target, std::uint32_t tag);
+    void notify(operation kind, std::uint32_t target, std::uint32_t tag);
     bool take(std::uint32_t tag, std::uint32_t count, bool waits);
     void flush(window win);
     void enter(const collective& where, window win);
@@ -296,19 +296,19 @@ void checked_rank::put(window win, const window_slot& slot, std::uint32_t target
     if (tag != no_tag) {
         ++m_.head().notifications;
         sent.tag = tag;
-        sent.notice = run_.happened.make_notice(rank_, to, tag, what.site, true);
+        sent.notice = run_.happened.make_notice(rank_, to, tag, what.site, operation::put_notify);
     }
     if (sent.bytes != 0 || sent.notice != none) turns_.send(to, std::move(sent));
 }
 
-void checked_rank::notify(std::uint32_t target, std::uint32_t tag) {
+void checked_rank::notify(operation kind, std::uint32_t target, std::uint32_t tag) {
     if (!going(turns_.next())) return;
     ++m_.head().notifications;
     ++m_.head().progress;
     run_.happened.next_position(rank_, target);
     message sent;
     sent.tag = tag;
-    sent.notice = run_.happened.make_notice(rank_, target, tag, mine().site, false);
+    sent.notice = run_.happened.make_notice(rank_, target, tag, mine().site, kind);
     if (sent.notice != none) turns_.send(target, std::move(sent));
 }
 
@@ -365,15 +365,15 @@ void put_notify(rank_state& state, window win, int target, std::size_t offset, s
     put_in_order(state, operation::put_notify, win, target, offset, bytes, source, static_cast<std::uint32_t>(tag));
 }
 
-void notify(rank_state& state, int target, communicator comm, int tag) {
-    check_communicator(state, comm, operation::notify);
-    check_tag(state, operation::notify, tag, static_cast<std::uint32_t>(target));
+void notify(rank_state& state, operation kind, int target, communicator comm, int tag) {
+    check_communicator(state, comm, kind);
+    check_tag(state, kind, tag, static_cast<std::uint32_t>(target));
     const auto rank = static_cast<std::uint32_t>(target);
     const communicator_record& ranks = state.device.record_of(comm);
-    if (rank >= ranks.size) fail(state, fault::rank, operation::notify, 0, rank, 0, 0, ranks.size);
+    if (rank >= ranks.size) fail(state, fault::rank, kind, 0, rank, 0, 0, ranks.size);
     const std::uint32_t world_rank = ranks.world_rank_of(rank);
-    perform_all({operation::notify, {world_rank, static_cast<std::uint32_t>(tag)}},
-                [&](checked_rank& self) { self.notify(world_rank, static_cast<std::uint32_t>(tag)); });
+    perform_all({kind, {world_rank, static_cast<std::uint32_t>(tag)}},
+                [&](checked_rank& self) { self.notify(kind, world_rank, static_cast<std::uint32_t>(tag)); });
 }
 
 void wait_notifications(rank_state& state, int tag, int count) {

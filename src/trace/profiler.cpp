@@ -103,7 +103,7 @@ rank_statistics statistics_of(const rank_counters& counters, int rank) {
     result.flushes = count(operation::flush);
     result.barriers = count(operation::barrier);
     result.windows = count(operation::create_window);
-    result.put_ns = time_in({operation::put, operation::put_notify, operation::notify});
+    result.put_ns = time_in({operation::put, operation::put_notify, operation::notify, operation::notify_relaxed});
     result.wait_ns = time_in({operation::wait_notifications});
     result.flush_ns = time_in({operation::flush});
     result.barrier_ns = time_in({operation::barrier, operation::init, operation::finish});

@@ -127,6 +127,39 @@ __global__ void device_neighbours(dcuda::context context, findings* found) {
     EXPECT_SAME(self.test_notifications(1, 1), false);
 }
 
+// Relaxed notifications are counted as others are, and one that is not relaxed still tells of all puts before it. The
+// put is larger than a message, so that something has to be released.
+__global__ void relaxed(dcuda::context context, findings* found, unsigned* memory, int words, int rounds) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int next = (self.id() + 1) % self.size(), before = (self.id() + self.size() - 1) % self.size();
+    unsigned* const inbox = piece_of(memory, 2 * words, self);
+    unsigned* const outbox = inbox + words;
+    const std::size_t bytes = words * sizeof(unsigned);
+    const dcuda::window win = self.create_window(dcuda::world, inbox, bytes);
+    for (int round = 0; round < rounds; ++round) {
+        for_each_thread(words, [&](std::size_t i) { outbox[i] = static_cast<unsigned>(1000 * self.id() + round + i); });
+        self.put(win, next, 0, bytes, outbox);
+        for (int i = 0; i <= round % 3; ++i) self.notify_relaxed(next, dcuda::world, 1);
+        self.notify(next, dcuda::world, 2);
+        for (int i = 0; i < 2; ++i) self.notify_relaxed(next, dcuda::world, 3);
+        self.wait_notifications(1, 1 + round % 3);
+        self.wait_notifications(2, 1);
+        for_each_thread(words, [&](std::size_t i) { EXPECT_SAME(inbox[i], 1000 * before + round + i); });
+        self.wait_notifications(3, 2);
+        EXPECT_SAME(self.test_notifications(1, 1), false);
+        self.flush(win);
+        self.barrier(dcuda::world);
+    }
+    self.free_window(win);
+}
+
+TEST_F(Notifications, RelaxedOnesAreCountedAndOrderNothing) {
+    constexpr int words = 2048, ranks = 4;
+    const device_vector<unsigned> memory(2 * words * ranks);
+    check(relaxed, shape(ranks), memory.get(), words, 20);
+}
+
 TEST_F(Notifications, InTheDeviceCommunicator) { check(device_neighbours, shape(3)); }
 
 } // namespace

@@ -122,7 +122,7 @@ private:
         int sum = 0;
         for (int i = 0; i < from.number; ++i) {
             const kind action = message_from(lane, plan, from, i).action;
-            sum += action == kind::put_notify || action == kind::notify ? 1 : 0;
+            sum += action == kind::nothing || action == kind::put ? 0 : 1;
         }
         return sum;
     }
@@ -175,7 +175,8 @@ private:
                 bool open = false;
                 for (int lane = leader; lane < next; ++lane) {
                     const message one = message_from(lane, plan_lane(about_, round_, lane), from, i);
-                    open = one.action == kind::nothing ? open : one.action == kind::put;
+                    if (one.action != kind::nothing && one.action != kind::notify_relaxed)
+                        open = one.action == kind::put;
                 }
                 proven = proven && !open;
             }
@@ -302,9 +303,10 @@ private:
         if (action == kind::put) self_.put(windows_[window], target, offset, bytes, source);
         if (action == kind::put_notify) self_.put_notify(windows_[window], target, offset, bytes, source, tag);
         if (action == kind::notify) self_.notify(target, of_device ? dcuda::device : dcuda::world, tag);
+        if (action == kind::notify_relaxed) self_.notify_relaxed(target, of_device ? dcuda::device : dcuda::world, tag);
         ++counted_.messages;
         ++counted_.operations;
-        counted_.bytes += action == kind::notify ? 0 : bytes;
+        counted_.bytes += action == kind::put || action == kind::put_notify ? bytes : 0;
     }
     __device__ void notify(int target, int tag) { issue(kind::notify, 0, target, false, margin, 0, nullptr, tag); }
     DCUDA_COLD void wait(int tag, int count) {

@@ -21,7 +21,7 @@ constexpr const char* damage_names[] = {"none", "put", "source", "order", "notif
 
 // --- What happens ----------------------------------------------------------------------------------------------------
 
-enum class kind : int { nothing, put, put_notify, notify };
+enum class kind : int { nothing, put, put_notify, notify, notify_relaxed };
 enum class mapping : int { shift, device_shift, to_one };
 
 struct findings {
@@ -129,7 +129,11 @@ DCUDA_COLD message plan_message(const setup& about, std::uint64_t round, int lan
     dice chance(about.seed, round, 16 + lane, source);
     message one{};
     const std::uint32_t draw = chance.below(20);
-    one.action = draw < 2 ? kind::nothing : draw < 7 ? kind::put : draw < 17 ? kind::put_notify : kind::notify;
+    one.action = draw < 2    ? kind::nothing
+                 : draw < 7  ? kind::put
+                 : draw < 16 ? kind::put_notify
+                 : draw < 18 ? kind::notify
+                             : kind::notify_relaxed;
     one.flushes = chance.below(16) == 0;
     const std::uint32_t slot = margin + std::uint32_t(plan.leader) * about.slot_bytes();
     one.bytes = random_size(chance, about.largest);
@@ -148,7 +152,7 @@ DCUDA_COLD message plan_message(const setup& about, std::uint64_t round, int lan
         one.bytes = about.largest < 200 ? about.largest : 200;
         one.place = slot + 40;
     }
-    if (one.action == kind::nothing || one.action == kind::notify) one.bytes = 0;
+    if (one.action != kind::put && one.action != kind::put_notify) one.bytes = 0;
     one.source = chance.below(about.pool_bytes() - one.bytes - 1);
     return one;
 }

@@ -37,6 +37,22 @@ __device__ void read_early(setup at) {
     if (leads()) mine[0] = value;
 }
 
+// The same; rank 1 waits, but for a notification that orders nothing.
+__device__ void told_relaxed(setup at) {
+    auto& [self, win, mine, right] = at;
+    if (self.id() == 0) {
+        self.put(win, 1, 8 * sizeof(double), sizeof(double), mine); // place: put
+        if (right)
+            self.notify(1, dcuda::world, 3);
+        else
+            self.notify_relaxed(1, dcuda::world, 3);
+    }
+    if (self.id() != 1) return;
+    self.wait_notifications(3, 1);
+    const double value = mine[8]; // place: read
+    if (leads()) mine[0] = value;
+}
+
 // The same with values, which every thread has for itself: their variables are free at once.
 __device__ void value_read_early(setup at) {
     auto& [self, win, mine, right] = at;
@@ -251,6 +267,7 @@ struct program {
 };
 constexpr program programs[] = {
     {"read_early", read_early},
+    {"told_relaxed", told_relaxed},
     {"write_early", write_early},
     {"no_notification", no_notification},
     {"no_credit", no_credit},

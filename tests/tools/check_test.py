@@ -25,6 +25,11 @@ EXPECTED = {
         r"rank 0 puts to window 0 of rank 1 \[64, 72\) \({put}\) while rank 1 may still be reading it \({read}\): .*"
         r"wait for its notification \(tag 3\) before the read",
     ],
+    "told_relaxed": [
+        r"rank 1 reads window 0 of rank 1 \[64, 72\) \({read}\) while the put of rank 0 \({put}\) may still change it: "
+        r"nothing orders the put before the read; no notification follows it: use put_notify, or notify rank 1 after it",
+        r"rank 0 puts to window 0 of rank 1 \[64, 72\) \({put}\) while rank 1 may still be reading it \({read}\)",
+    ],
     "value_read_early": [
         r"rank 1 reads window 0 of rank 1 \[120, 128\) \({read}\) while the put of rank 0 \(.*\) may still change it: "
         r"nothing orders the put before the read; wait for the notification with tag 3 first",

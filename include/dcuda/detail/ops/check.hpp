@@ -29,7 +29,8 @@ void leave(rank_state& state, window made, const void* base, std::size_t bytes);
 void put(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes, const void* source);
 void put_notify(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes, const void* source,
                 int tag);
-void notify(rank_state& state, int target, communicator comm, int tag);
+// `kind`: notify or notify_relaxed.
+void notify(rank_state& state, operation kind, int target, communicator comm, int tag);
 void wait_notifications(rank_state& state, int tag, int count);
 bool test_notifications(rank_state& state, int tag, int count);
 void flush(rank_state& state, window win);

@@ -108,20 +108,24 @@ struct put_notify_operation {
 #endif
 };
 
-struct notify_operation {
-    static constexpr operation kind = operation::notify;
+// notify, notify_relaxed.
+template <operation Kind>
+struct notify_alone_operation {
+    static constexpr operation kind = Kind;
     DCUDA_DEVICE static event_fields event(int target, communicator comm, int tag) {
         return {.tag = tag, .peer = target, .window = static_cast<std::uint32_t>(comm)};
     }
     DCUDA_DEVICE static void run(const caller& by, int target, communicator comm, int tag) {
-        notify(by, target, comm, tag);
+        notify(by, Kind, target, comm, tag);
     }
 #if DCUDA_BACKEND_CPU
     static void check(rank_state& state, int target, communicator comm, int tag) {
-        check::notify(state, target, comm, tag);
+        check::notify(state, Kind, target, comm, tag);
     }
 #endif
 };
+using notify_operation = notify_alone_operation<operation::notify>;
+using notify_relaxed_operation = notify_alone_operation<operation::notify_relaxed>;
 
 struct wait_operation {
     static constexpr operation kind = operation::wait_notifications;

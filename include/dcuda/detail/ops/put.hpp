@@ -62,7 +62,7 @@ DCUDA_DEVICE window_slot find_window(const rank_state& state, window win) {
 DCUDA_DEVICE fault find_fault(const rank_state& state, const send_request& request, const window_slot& slot,
                               std::uint64_t& limit) {
     limit = state.device.tags;
-    if (request.notifies && request.tag >= state.device.tags) return fault::tag;
+    if (request.notifies() && request.tag >= state.device.tags) return fault::tag;
     if (request.is_notification()) {
         const std::uint32_t comm = request.window - notify_key;
         if (comm >= communicator_count) return fault::communicator;
@@ -82,11 +82,10 @@ DCUDA_COLD void report_request(lone_thread leader, shared_state shared, fault ki
     rank_state& state = shared.get();
     const bool notifies = request.is_notification();
     if (kind == fault::tag)
-        return report_fault(leader, state, kind, request.where(), 0, request.rank, request.tag, 0, limit);
+        return report_fault(leader, state, kind, request.kind, 0, request.rank, request.tag, 0, limit);
     if (kind == fault::communicator)
-        return report_fault(leader, state, kind, request.where(), 0, static_cast<std::uint32_t>(request.offset), 0, 0,
-                            0);
-    report_fault(leader, state, kind, request.where(), notifies ? 0 : request.window, request.rank, request.offset,
+        return report_fault(leader, state, kind, request.kind, 0, static_cast<std::uint32_t>(request.offset), 0, 0, 0);
+    report_fault(leader, state, kind, request.kind, notifies ? 0 : request.window, request.rank, request.offset,
                  request.bytes, limit);
 }
 
@@ -128,7 +127,7 @@ DCUDA_COLD unsigned load_target(lead_warp warp, shared_state shared, const send_
 // Whether a request to a target that is near breaks no rule.
 DCUDA_DEVICE bool is_allowed(const rank_state& state, const target_entry& to, const send_request& request) {
     return (request.bytes <= to.bytes) & (request.offset <= to.bytes - request.bytes) &
-           (!request.notifies | (request.tag < state.device.tags));
+           (!request.notifies() | (request.tag < state.device.tags));
 }
 
 // All threads have stored into a target's memory, or will. The leader.
@@ -198,15 +197,15 @@ DCUDA_COLD unsigned choose_route(lead_warp warp, shared_state shared, const send
         return packets > 32 && state.group().threads() > 32 ? post_payload(warp, state, path)
                                                             : static_cast<unsigned>(route::packets);
     };
-    if (request.notifies && !in_place && (request.bytes == 0 || request.bytes < to.small) &&
+    if (request.notifies() && !in_place && (request.bytes == 0 || request.bytes < to.small) &&
         find_room(warp, state, path, packets))
         return by_message();
     if (has_undelivered(path) && is_under_way(warp, state, to.connection, to.home + request.offset, request.bytes)) {
         if (!in_place && request.bytes <= max_message_bytes && find_room(warp, state, path, packets))
             return by_message();
-        if (!await_delivery(warp, state, to.connection, request.where())) return static_cast<unsigned>(route::ended);
+        if (!await_delivery(warp, state, to.connection, request.kind)) return static_cast<unsigned>(route::ended);
     }
-    if (request.notifies && in_place && find_room(warp, state, path, 0)) return by_message();
+    if (request.notifies() && in_place && find_room(warp, state, path, 0)) return by_message();
     const exec::copy_way way =
         exec::choose_copy(state.group(), state.staging, place.target, request.source, request.bytes);
     if (warp.leads()) {
@@ -228,8 +227,8 @@ DCUDA_COLD void send_message(lead_warp warp, shared_state shared, const send_req
                                   to.home + request.offset,
                                   static_cast<const std::byte*>(request.source),
                                   static_cast<std::uint32_t>(request.bytes),
-                                  request.notifies ? request.tag : 0,
-                                  request.notifies ? 0 : message_is_quiet};
+                                  request.notifies() ? request.tag : 0,
+                                  request.notifies() ? 0 : message_is_quiet};
     if (!by_block)
         store_payload(state, path.queue, path.sent.packets, request.source, content.payload_bytes(), warp.index,
                       warp.count);
@@ -259,7 +258,7 @@ DCUDA_COLD void notify_target(lead_warp warp, shared_state shared, std::uint32_t
 DCUDA_DEVICE void copy_and_notify(rank_state& state, const posted_put& put, route way, const send_request& request) {
     exec::copy(state.group(), state.staging, way == route::direct ? exec::copy_way::threads : exec::copy_way::engine,
                put.target, static_cast<const std::byte*>(request.source), request.bytes);
-    if (!request.notifies) return;
+    if (!request.notifies()) return;
     exec::decide(
         state.group(), state.decision, [](const lead_warp&) { return 0u; },
         [&](const lead_warp& warp, unsigned) { notify_target(warp, state, request.tag); });
@@ -287,8 +286,8 @@ DCUDA_COLD void send_slowly(shared_state shared, const send_request request) {
     const posted_put put = posted(state, decision / post_turn);
     if (way == route::packets_by_block) return store_posted_payload(state, put, request);
     if (way == route::proxied) {
-        if (request.bytes != 0 || request.notifies)
-            send_through_host(state, put, request.source, request.bytes, request.notifies ? request.tag : no_tag);
+        if (request.bytes != 0 || request.notifies())
+            send_through_host(state, put, request.source, request.bytes, request.notifies() ? request.tag : no_tag);
         return;
     }
     copy_and_notify(state, put, way, request);
@@ -298,7 +297,8 @@ DCUDA_COLD void send_slowly(shared_state shared, const send_request request) {
 
 DCUDA_DEVICE void put(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes,
                       const void* source) {
-    exec::far(send_slowly)(state, {win.id, static_cast<std::uint32_t>(target), offset, bytes, source, false, 0});
+    exec::far(send_slowly)(state,
+                           {win.id, static_cast<std::uint32_t>(target), offset, bytes, source, operation::put, 0});
 }
 
 // The header that prepare_direct() has left leaves. The lead warp, after the block's barrier.
@@ -356,15 +356,16 @@ DCUDA_COLD void send_notified(const caller by, const send_request request) {
 
 DCUDA_DEVICE void put_notify(const caller& by, window win, int target, std::size_t offset, std::size_t bytes,
                              const void* source, int tag) {
-    send_notified<true>(
-        by, {win.id, static_cast<std::uint32_t>(target), offset, bytes, source, true, static_cast<std::uint32_t>(tag)});
+    send_notified<true>(by, {win.id, static_cast<std::uint32_t>(target), offset, bytes, source, operation::put_notify,
+                             static_cast<std::uint32_t>(tag)});
 }
 
-DCUDA_DEVICE void notify(const caller& by, int target, communicator comm, int tag) {
+// `kind`: notify; or notify_relaxed, whose message leaves without releasing anything. The slow path has none such.
+DCUDA_DEVICE void notify(const caller& by, operation kind, int target, communicator comm, int tag) {
     const auto number = static_cast<std::uint32_t>(comm);
     const bool exists = number <= static_cast<std::uint32_t>(device);
     send_notified<false>(by, {exists ? notify_window(comm) : notify_unknown, static_cast<std::uint32_t>(target),
-                              exists ? 0 : number, 0, nullptr, true, static_cast<std::uint32_t>(tag)});
+                              exists ? 0 : number, 0, nullptr, kind, static_cast<std::uint32_t>(tag)});
 }
 
 // All that this rank has put is complete on return, to the window or to any other. False if the run ended. The lead

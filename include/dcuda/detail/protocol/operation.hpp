@@ -17,6 +17,7 @@ enum class operation : std::uint32_t {
     put,
     put_notify,
     notify,
+    notify_relaxed,
     wait_notifications,
     test_notifications, // an event only if it was successful
     flush,
@@ -58,6 +59,7 @@ inline constexpr operation_traits operation_table[] = {
     {"put", activity::putting, operand::target | operand::bytes | operand::window},
     {"put_notify", activity::putting, operand::target | operand::tag | operand::bytes | operand::window},
     {"notify", activity::putting, operand::target | operand::tag},
+    {"notify_relaxed", activity::putting, operand::target | operand::tag},
     {"wait_notifications", activity::waiting, operand::tag | operand::count},
     {"test_notifications", activity::waiting, operand::tag | operand::count},
     {"flush", activity::putting, operand::window},
@@ -73,6 +75,11 @@ static_assert(sizeof operation_table == operation_count * sizeof(operation_trait
 // A row, for the host: what the device gives may be no operation.
 inline const operation_traits& traits_of(operation kind) {
     return operation_table[kind < operation::count ? static_cast<std::size_t>(kind) : 0];
+}
+
+// Whether an operation notifies a rank. For the host.
+inline bool is_notification(operation kind) {
+    return kind == operation::notify || kind == operation::notify_relaxed || kind == operation::put_notify;
 }
 
 // For device code, which knows the operation when it is compiled: whether it names a target.

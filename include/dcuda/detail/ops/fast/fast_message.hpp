@@ -14,13 +14,11 @@ struct send_request {
     std::size_t offset;
     std::size_t bytes;
     const void* source;
-    bool notifies; // the target, with this tag
+    operation kind; // put, put_notify, notify or notify_relaxed
     std::uint32_t tag;
 
     DCUDA_DEVICE bool is_notification() const { return window >= notify_key; }
-    DCUDA_DEVICE operation where() const {
-        return is_notification() ? operation::notify : notifies ? operation::put_notify : operation::put;
-    }
+    DCUDA_DEVICE bool notifies() const { return kind != operation::put; }
 };
 
 #if DCUDA_WARPS
@@ -134,6 +132,7 @@ private:
         }
         has_room_ = queue_has_room(rings, path, packets());
         releases_ = path.flushes != flushes;
+        if constexpr (!HasPayload) releases_ &= request.kind != operation::notify_relaxed;
         if (releases_) words_.words[1] |= message_releases;
         reach_ = path.reach;
         std::uint32_t slot = rings.header(path.sent.messages), position = path.sent.messages;

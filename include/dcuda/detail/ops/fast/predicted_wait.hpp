@@ -97,8 +97,8 @@ DCUDA_DEVICE void place_words(std::byte* target, std::uint32_t bytes, std::uint3
 }
 
 // The payload of a message whose header has come, behind the first packet of each thread. `begin`: position of the
-// first packet. The lead warp. PERF: two loads are under way at a time, and all threads go the same way: a thread without
-// a packet looks at the last one, too.
+// first packet. The lead warp. PERF: two loads are under way at a time, and all threads go the same way: a thread
+// without a packet looks at the last one, too.
 DCUDA_COLD void place_rest(full_warp warp, shared_state shared, std::uint32_t queue, std::uint32_t begin,
                            std::uint32_t bytes, std::byte* target) {
     rank_state& state = shared.get();

@@ -85,7 +85,7 @@ void add_subcommands(CLI::App& app, options& chosen) {
     flush->add_option("--threads", chosen.flush.threads, "of a rank")->check(check_threads);
 
     CLI::App* const partners =
-        app.add_subcommand("partners", "one-way latency between one rank and many others in turn");
+        app.add_subcommand("partners", "notified puts to many ranks in turn, and waits for messages of many");
     partners->add_option("--partners", chosen.partners.partners, "numbers of other ranks")
         ->delimiter(',')
         ->check(at_least_one);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One-way latency between one rank and many others in turn: what it costs that a rank has many sources and targets.
+// What it costs a rank to have many targets, and many sources: a notified put to each of them in turn, and a wait for
+// each message when all have arrived.
 #include "common/ping_pong.hpp"
 #include "common/session.hpp"
 #include "dcuda/dcuda.hpp"
@@ -13,9 +14,14 @@ struct party {
     std::size_t bytes; // of a message
 };
 
-// World rank 0 sends to each partner in turn, and waits for its answer before it sends to the next; all others watch.
-// Each partner has a place of its own in the window of rank 0.
-__global__ void in_turn(dcuda::context context, party of, unsigned char* memory, interval* stamps, mistake* wrong) {
+// How long the messages of all partners may take: more than a rank that waits for long sleeps between two looks.
+constexpr std::uint64_t arrival_ns = 20'000;
+
+// World rank 0 sends to each partner; all answer; when the answers are there, it waits for one after the other. All
+// other ranks watch. Each partner has a place of its own in the window of rank 0. `puts`, `waits`: how long those of a
+// batch took.
+__global__ void in_turn(dcuda::context context, party of, unsigned char* memory, interval* puts, interval* waits,
+                        mistake* wrong) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
     const int id = self.id(), partner = id - of.first_partner;
@@ -30,20 +36,27 @@ __global__ void in_turn(dcuda::context context, party of, unsigned char* memory,
     for (int batch = -1; batch < of.batches; ++batch) {
         if (id == 0 || plays) fill(source, of.bytes, batch, plays ? 1 + partner : 0);
         self.barrier(dcuda::world);
-        if (id == 0) {
-            const std::uint64_t start = now_ns();
-            for (int lap = 0; lap < of.laps; ++lap)
-                for (int i = 0; i < of.partners; ++i) {
+        std::uint64_t put_ns = 0, wait_ns = 0;
+        for (int lap = 0; lap < of.laps; ++lap) {
+            if (id == 0) {
+                const std::uint64_t start = now_ns();
+                for (int i = 0; i < of.partners; ++i)
                     self.put_notify(window, of.first_partner + i, 0, of.bytes, source, 0);
-                    self.wait_notifications(0, 1);
+                const std::uint64_t sent = now_ns();
+                while (now_ns() - sent < arrival_ns) {
                 }
-            const std::uint64_t stop = now_ns();
-            if (batch >= 0 && threadIdx.x == 0) stamps[batch] = {start, stop};
-        } else if (plays) {
-            for (int lap = 0; lap < of.laps; ++lap) {
+                const std::uint64_t arrived = now_ns();
+                for (int i = 0; i < of.partners; ++i) self.wait_notifications(0, 1);
+                put_ns += sent - start;
+                wait_ns += now_ns() - arrived;
+            } else if (plays) {
                 self.wait_notifications(0, 1);
                 self.put_notify(window, 0, partner * stride, of.bytes, source, 0);
             }
+        }
+        if (id == 0 && batch >= 0 && threadIdx.x == 0) {
+            puts[batch] = {0, put_ns};
+            waits[batch] = {0, wait_ns};
         }
         self.barrier(dcuda::world);
         if (plays) compare(wrong, landing, of.bytes, batch, 0);
@@ -52,23 +65,28 @@ __global__ void in_turn(dcuda::context context, party of, unsigned char* memory,
     self.free_window(window);
 }
 
-row measure_partners_of(session& with, bool peer, int partners) {
+void measure_partners_of(session& with, bool peer, int partners) {
     const auto& chosen = with.chosen.partners;
-    row what{"partners",
-             peer ? with.other_device() : "same device",
-             "put_notify, " + std::to_string(partners) + (partners == 1 ? " partner" : " partners"),
-             chosen.bytes,
-             chosen.threads,
-             peer ? partners : 1 + partners};
-    const int laps = std::max(1, with.rounds(2000, 60) / partners), batches = with.batches(12, 6);
-    const party of{partners, laps, batches, peer ? what.ranks : 1, chosen.bytes};
+    row put{"partners",
+            peer ? with.other_device() : "same device",
+            "put_notify to one of " + std::to_string(partners),
+            chosen.bytes,
+            chosen.threads,
+            peer ? partners : 1 + partners};
+    row wait = put;
+    wait.operation = "wait for one of " + std::to_string(partners);
+    const int laps = std::max(4, with.rounds(2000, 60) / partners), batches = with.batches(12, 6);
+    const party of{partners, laps, batches, peer ? put.ranks : 1, chosen.bytes};
     const std::size_t stride = stride_bytes(chosen.bytes);
-    const auto memory = allocate<unsigned char>(static_cast<std::size_t>(2 * what.ranks + partners) * stride);
-    const results measured(batches, 1);
-    with.run(what, in_turn, shape(what.threads, what.ranks), of, memory.get(), measured.stamps(), measured.wrong());
-    measured.require_right(what);
-    what.value = measure::summarise(scaled(measured.microseconds(), 0.5 / laps / partners));
-    return what;
+    const auto memory = allocate<unsigned char>(static_cast<std::size_t>(2 * put.ranks + partners) * stride);
+    const results puts(batches, 1), waits(batches, 1);
+    with.run(put, in_turn, shape(chosen.threads, put.ranks), of, memory.get(), puts.stamps(), waits.stamps(),
+             puts.wrong());
+    puts.require_right(put);
+    put.value = measure::summarise(scaled(puts.microseconds(), 1.0 / laps / partners));
+    wait.value = measure::summarise(scaled(waits.microseconds(), 1.0 / laps / partners));
+    with.rows.push_back(put);
+    with.rows.push_back(wait);
 }
 
 } // namespace
@@ -81,8 +99,7 @@ void measure_partners(session& with) {
             with.rows.push_back(none);
             continue;
         }
-        for (const int partners : with.chosen.partners.partners)
-            with.rows.push_back(measure_partners_of(with, peer, partners));
+        for (const int partners : with.chosen.partners.partners) measure_partners_of(with, peer, partners);
     }
 }
 

@@ -66,6 +66,9 @@ std::uint32_t choose_small_put_bytes(int requested, int ranks) {
     return ranks >= crowd * multiprocessors ? 32 * packet_payload_bytes : max_small_put_bytes;
 }
 
+// As many partners a rank has a queue of full size for, if all have as many.
+constexpr std::size_t usual_partners = 32;
+
 std::size_t packets_of(std::size_t count, std::size_t element_bytes) {
     return (count * element_bytes + sizeof(packet) - 1) / sizeof(packet);
 }
@@ -81,13 +84,18 @@ device_state::device_state(bootstrap::control& control, const settings& with, st
     const auto windows = static_cast<std::size_t>(settings_.max_windows);
     fields_.barriers =
         shape_barriers(static_cast<std::uint32_t>(ranks), static_cast<std::uint32_t>(settings_.barrier_row));
-    fields_.queues = shape_queues(agree_on_queues(settings_.mailbox_packets));
+    agree_on_queues();
+    const std::size_t partners = fields_.partner_limit;
     fields_.small_put_bytes = std::min(choose_small_put_bytes(settings_.small_put_bytes, ranks_),
                                        fields_.queues.packets * packet_payload_bytes);
     inbox_ = cuda::allocate<packet>(layout().end, "memory for notifications and messages");
     tag_records_ = cuda::allocate<tag_record>(counter_count(), "memory for notifications");
-    connections_ =
-        cuda::allocate<connection_record>(ranks * connections_per_rank, "memory for the tables of connections");
+    clear(inbox_, layout().end);
+    connections_ = cuda::allocate<rank_connection>(ranks * partners, "memory for the tables of connections");
+    connection_index_ =
+        cuda::allocate<connection_slot>(ranks * fields_.index_slots, "memory for the tables of connections");
+    far_queues_ = cuda::allocate<inbound_queue>(ranks * (partners - std::min<std::size_t>(partners, near_queues)),
+                                                "memory for the tables of queues");
     peers_ = cuda::allocate<peer_view>(processes, "memory for the table of processes");
     waits_ = cuda::allocate<wait_record>(ranks, "memory for the watchdog");
     collective_barriers_ = cuda::allocate<collective_barrier>(collective::count, "memory for barriers");
@@ -117,6 +125,8 @@ device_state::device_state(bootstrap::control& control, const settings& with, st
     fields_.peers = peers_.get();
     fields_.tag_records = tag_records_.get();
     fields_.connections = connections_.get();
+    fields_.connection_index = connection_index_.get();
+    fields_.far_queues = far_queues_.get();
     fields_.waits = waits_.get();
     fields_.collective_barriers = collective_barriers_.get();
     fields_.windows = slots_.get();
@@ -129,33 +139,59 @@ device_state::device_state(bootstrap::control& control, const settings& with, st
     share_inbox();
 }
 
-// Payload packets of a queue: what the user says, else 64 to 4096, so that mailboxes take at most 1/128 of the smallest
-// device's memory.
-std::uint32_t device_state::agree_on_queues(int requested) const {
-    if (requested >= 0) return static_cast<std::uint32_t>(requested);
+// How many partners a rank has queues from and to, how many queues the device has, and of what size. What the user
+// says; else so that queues take at most 1/64 of the smallest device's memory, and the tables of partners 1/128; but
+// there are near_queues for each rank.
+void device_state::agree_on_queues() {
     std::size_t free_bytes = 0, total_bytes = 0;
     cuda::check(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for the device's memory");
-    std::uint32_t packets = 4096;
-    const auto mailbox_bytes = [&] {
-        return static_cast<std::size_t>(ranks_) * queues_per_mailbox * shape_queues(packets).size() * sizeof(packet);
+    const auto ranks = static_cast<std::size_t>(ranks_);
+    std::size_t partners = std::min<std::size_t>(most_partners, static_cast<std::size_t>(world_size()));
+    const auto table_bytes = [&] {
+        return ranks * partners *
+               (sizeof(rank_connection) + sizeof(inbound_queue) + 2 * sizeof(connection_slot) +
+                2 * sizeof(std::uint32_t));
     };
-    while (packets > 64 && mailbox_bytes() > total_bytes / 128) packets /= 2;
+    while (partners > near_queues && table_bytes() > total_bytes / 128)
+        partners = std::max<std::size_t>(partners / 2, near_queues);
+
+    std::uint32_t packets =
+        settings_.mailbox_packets >= 0 ? static_cast<std::uint32_t>(settings_.mailbox_packets) : 4096;
+    const std::size_t fewest = ranks * std::min<std::size_t>(partners, usual_partners);
+    const auto queue_bytes = [&] { return std::max<std::size_t>(1, shape_queues(packets).size()) * sizeof(packet); };
+    while (settings_.mailbox_packets < 0 && packets > 64 && fewest * queue_bytes() > total_bytes / 64) packets /= 2;
+    std::size_t queues = std::clamp(total_bytes / 64 / queue_bytes(), fewest, ranks * partners);
+    if (settings_.mailbox_queues >= 0) queues = static_cast<std::size_t>(settings_.mailbox_queues);
+    queues = std::min(queues, (std::size_t{1} << 32) / std::max<std::size_t>(1, shape_queues(packets).size()) - 1);
+
+    struct proposal {
+        std::uint32_t partners, packets, queues;
+    } least{static_cast<std::uint32_t>(partners), packets, packets == 0 ? 0 : static_cast<std::uint32_t>(queues)};
     support::wire_writer message;
-    message.put(packets);
-    for (const bootstrap::blob& theirs : control_.allgather(message.bytes(), "agreeing on the mailboxes"))
-        packets = std::min(packets, support::wire_reader(theirs).get<std::uint32_t>());
-    return packets;
+    message.put(least);
+    for (const bootstrap::blob& blob : control_.allgather(message.bytes(), "agreeing on the mailboxes")) {
+        const auto theirs = support::wire_reader(blob).get<proposal>();
+        least = {std::min(least.partners, theirs.partners), std::min(least.packets, theirs.packets),
+                 std::min(least.queues, theirs.queues)};
+    }
+    fields_.partner_limit = least.partners;
+    fields_.index_slots = std::bit_ceil(2 * least.partners);
+    fields_.queues = shape_queues(least.packets);
+    fields_.queue_count = least.queues;
 }
 
 device_state::inbox_layout device_state::layout() const {
     const auto ranks = static_cast<std::size_t>(ranks_);
     const std::size_t barrier_words = std::size_t(collective::barriers) * 2 * fields_.barriers.words() * barrier_line;
+    const std::size_t partner_words = packets_of(ranks * fields_.partner_limit, sizeof(std::uint32_t));
     inbox_layout at{};
     at.status = at.barriers + packets_of(barrier_words, sizeof(std::uint64_t));
-    at.credits = at.status + ranks;
-    at.counters = at.credits + packets_of(ranks * connections_per_rank, sizeof(std::uint32_t));
-    at.mailboxes = at.counters + packets_of(counter_count(), sizeof(std::uint32_t));
-    at.end = at.mailboxes + ranks * queues_per_mailbox * fields_.queues.size();
+    at.places = at.status + ranks;
+    at.claimed = at.places + partner_words;
+    at.credits = at.claimed + line_words * sizeof(std::uint32_t) / sizeof(packet);
+    at.counters = at.credits + partner_words;
+    at.queues = at.counters + packets_of(counter_count(), sizeof(std::uint32_t));
+    at.end = at.queues + std::size_t(fields_.queue_count) * fields_.queues.size();
     return at;
 }
 
@@ -190,8 +226,8 @@ void device_state::share_inbox() {
         }
         const auto words = [&](std::size_t part) { return reinterpret_cast<std::uint32_t*>(inbox + part); };
         peers.push_back({words(at.counters), reinterpret_cast<std::uint64_t*>(inbox + at.barriers),
-                         reinterpret_cast<mailbox_status*>(inbox + at.status), inbox + at.mailboxes,
-                         words(at.credits)});
+                         reinterpret_cast<mailbox_status*>(inbox + at.status), inbox + at.queues, words(at.claimed),
+                         words(at.places), words(at.credits)});
         if (process == control_.index()) own_inbox_ = peers.back();
     }
     upload(peers_.get(), peers.data(), peers.size());
@@ -220,7 +256,7 @@ void device_state::start_from(std::uint32_t start) {
     std::vector<std::uint64_t> barriers((at.status - at.barriers) * 2);
     fill_barriers(start, barriers);
     upload(reinterpret_cast<std::uint64_t*>(inbox_.get() + at.barriers), barriers.data(), barriers.size());
-    const std::vector<mailbox_status> status(static_cast<std::size_t>(ranks_), mailbox_status{0, 0, start, 0});
+    const std::vector<mailbox_status> status(static_cast<std::size_t>(ranks_), mailbox_status{0, 0, start, start});
     upload(reinterpret_cast<mailbox_status*>(inbox_.get() + at.status), status.data(), status.size());
     std::vector<std::uint32_t> words((at.end - at.credits) * 4, start); // no packet has that number at first
     std::fill_n(words.begin(), (at.counters - at.credits) * 4, (start & 0xffff) * 0x10001); // both halves of credits
@@ -255,7 +291,12 @@ void device_state::open_windows(const std::vector<host_window>& windows) {
 
 void device_state::reset(void* user_data, const std::vector<host_window>& windows, const staging_shape& staging,
                          const profiler_view& profiler) {
-    clear(inbox_, layout().end);
+    const inbox_layout at = layout();
+    std::uint32_t claimed = 0; // queues of the last run: others have not changed
+    cuda::check(cudaMemcpy(&claimed, inbox_.get() + at.claimed, sizeof claimed, cudaMemcpyDeviceToHost),
+                "reading how many queues are in use");
+    clear(inbox_, at.queues + std::size_t(std::min(claimed, fields_.queue_count)) * fields_.queues.size());
+    clear(connection_index_, static_cast<std::size_t>(ranks_) * fields_.index_slots);
     clear(tag_records_, counter_count());
     clear(waits_, static_cast<std::size_t>(ranks_));
     clear(collective_barriers_, collective::count);

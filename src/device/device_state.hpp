@@ -54,11 +54,11 @@ public:
 private:
     // Where the parts of an inbox lie, in packets.
     struct inbox_layout {
-        std::size_t barriers, status, credits, counters, mailboxes, end;
+        std::size_t barriers, status, places, claimed, credits, counters, queues, end;
     };
     inbox_layout layout() const;
     std::size_t counter_count() const { return std::size_t(ranks_) * static_cast<std::size_t>(settings_.tags); }
-    std::uint32_t agree_on_queues(int requested) const;
+    void agree_on_queues();
     void share_inbox();
     void open_windows(const std::vector<host_window>& windows);
     void fill_barriers(std::uint32_t fills, std::vector<std::uint64_t>& words) const;
@@ -71,7 +71,9 @@ private:
     detail::peer_view own_inbox_{};
     cuda::device_array<detail::packet> inbox_; // see peer_view
     cuda::device_array<detail::tag_record> tag_records_;
-    cuda::device_array<detail::connection_record> connections_;
+    cuda::device_array<detail::rank_connection> connections_;
+    cuda::device_array<detail::connection_slot> connection_index_;
+    cuda::device_array<detail::inbound_queue> far_queues_;
     cuda::device_array<detail::peer_view> peers_;
     cuda::device_array<detail::wait_record> waits_;
     cuda::device_array<detail::collective_barrier> collective_barriers_;

@@ -153,6 +153,9 @@ settings resolve_settings(const options& requested, int* argc, char** argv) {
                      error_code::invalid_argument,
                      "DCUDA_MAILBOX_PACKETS is {}: expected a power of two from 8 to {}, or 0 for no mailboxes",
                      result.mailbox_packets, detail::max_queue_packets);
+    result.mailbox_queues = static_cast<int>(
+        support::env_integer("DCUDA_MAILBOX_QUEUES", 0, max_ranks_per_device * long{detail::most_partners})
+            .value_or(-1));
     result.small_put_bytes =
         static_cast<int>(support::env_integer("DCUDA_SMALL_PUT_BYTES", 0, detail::max_small_put_bytes)
                              .value_or(default_small_put_bytes));

@@ -29,6 +29,7 @@ struct settings {
     std::size_t network_ring_bytes; // DCUDA_NETWORK_RING_BYTES: of each direction of a connection; 0: by the processes
     int network_inline_bytes;       // DCUDA_NETWORK_INLINE_BYTES: puts up to this size take the command ring
     int mailbox_packets;            // DCUDA_MAILBOX_PACKETS: of a queue; 0: no messages; -1: by the device's memory
+    int mailbox_queues;             // DCUDA_MAILBOX_QUEUES: of a device; -1: by its memory
     int small_put_bytes;            // DCUDA_SMALL_PUT_BYTES: notified puts that go as messages; -1: by the device
     int barrier_row;                // DCUDA_BARRIER_ROW: ranks of a row in barriers; 0: by their number (tests)
     check_mode check;               // DCUDA_CHECK: 1 or report (CPU backend)

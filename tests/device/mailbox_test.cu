@@ -10,18 +10,20 @@ namespace {
 
 struct mailbox_settings {
     const char* name;
-    const char* packets;         // DCUDA_MAILBOX_PACKETS
-    const char* small_put_bytes; // DCUDA_SMALL_PUT_BYTES
-    const char* counter_start;   // DCUDA_COUNTER_START
+    const char* packets;          // DCUDA_MAILBOX_PACKETS
+    const char* small_put_bytes;  // DCUDA_SMALL_PUT_BYTES
+    const char* counter_start;    // DCUDA_COUNTER_START
+    const char* queues = nullptr; // DCUDA_MAILBOX_QUEUES
 };
 
 void PrintTo(const mailbox_settings& settings, std::ostream* out) { *out << settings.name; }
 
 // A null setting is not made.
 constexpr mailbox_settings all_settings[] = {
-    {"LongRing", "1024", nullptr, nullptr},    {"NoMail", "0", nullptr, nullptr},
-    {"RingOf8", "8", nullptr, nullptr},        {"RingOf16", "16", nullptr, nullptr},
-    {"OnlyNotifications", "64", "0", nullptr}, {"AcrossTheEnd", "8", nullptr, "4294967280"},
+    {"LongRing", "1024", nullptr, nullptr},     {"NoMail", "0", nullptr, nullptr},
+    {"RingOf8", "8", nullptr, nullptr},         {"RingOf16", "16", nullptr, nullptr},
+    {"OnlyNotifications", "64", "0", nullptr},  {"AcrossTheEnd", "8", nullptr, "4294967280"},
+    {"FewQueues", "16", nullptr, nullptr, "5"},
 };
 
 class Mailbox : public device_test, public testing::WithParamInterface<mailbox_settings> {
@@ -30,9 +32,11 @@ protected:
         set("DCUDA_MAILBOX_PACKETS", GetParam().packets);
         set("DCUDA_SMALL_PUT_BYTES", GetParam().small_put_bytes);
         set("DCUDA_COUNTER_START", GetParam().counter_start);
+        set("DCUDA_MAILBOX_QUEUES", GetParam().queues);
     }
     void TearDown() override {
-        for (const char* variable : {"DCUDA_MAILBOX_PACKETS", "DCUDA_SMALL_PUT_BYTES", "DCUDA_COUNTER_START"})
+        for (const char* variable :
+             {"DCUDA_MAILBOX_PACKETS", "DCUDA_SMALL_PUT_BYTES", "DCUDA_COUNTER_START", "DCUDA_MAILBOX_QUEUES"})
             unsetenv(variable);
     }
 
@@ -217,7 +221,7 @@ __global__ void all_to_all(dcuda::context context, findings* found, unsigned* me
             const std::size_t place = rank * sizeof(unsigned), bytes = sizeof(unsigned);
             if (kind == 0) {
                 self.put_notify(win, target, place, bytes, outbox + 1, 2);
-                self.notify((target + 8) % ranks, dcuda::world, 2); // may take the place that the target's link had
+                self.notify((target + 16) % ranks, dcuda::world, 2); // may take the place that the target's link had
                 self.put_notify(win, target, place, bytes, outbox, 2);
             }
             if (kind == 1) self.put(win, target, place, bytes, outbox);
@@ -241,7 +245,7 @@ __global__ void all_to_all(dcuda::context context, findings* found, unsigned* me
 }
 
 TEST_P(Mailbox, AllToAll) {
-    const int ranks = share_of(12);
+    const int ranks = share_of(20);
     const device_vector<unsigned> memory(ranks * (ranks * processes() + 2));
     check(all_to_all, shape(ranks), memory.get(), 8);
 }
@@ -705,7 +709,11 @@ __global__ void hints(dcuda::context context, findings* found, unsigned* memory,
                 const dcuda::detail::target_entry& target = own.targets[place];
                 if (target.key == dcuda::detail::no_target) continue;
                 const unsigned hint = own.target_hints.at[own.target_hints.slot(dcuda::detail::hash_of(target.key))];
-                EXPECT_SAME(hint, dcuda::detail::target_hint(place, target.connection));
+                // It may be another target's; whoever misses it then writes it again.
+                const bool is_last = target.key == dcuda::detail::target_key(
+                                                       dcuda::detail::notify_window(dcuda::device), number / 2 % ranks);
+                if (is_last || own.targets[hint & dcuda::detail::hint_entry].key == target.key)
+                    EXPECT_SAME(hint, dcuda::detail::target_hint(place, target.connection));
             }
         }
         __syncthreads();

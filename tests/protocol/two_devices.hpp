@@ -25,11 +25,11 @@ class small_device {
 public:
     small_device(unsigned process, unsigned processes)
         : counters_(counter_count), barriers_(2 * collective::barriers * shape.words() * barrier_line),
-          status_(ranks_per_device), packets_(std::size_t(ranks_per_device) * queues_per_mailbox * queues.size()),
-          credits_(ranks_per_device * connections_per_rank), tag_records_(counter_count),
-          connections_(ranks_per_device * connections_per_rank), waits_(ranks_per_device),
-          collective_barriers_(collective::count), slots_(2), exports_(ranks_per_device), words_(5 * 32),
-          ring_(std::size_t(ring_capacity) * packets_per_command), peers_(processes),
+          status_(ranks_per_device), packets_(std::size_t(ranks_per_device) * partners * queues.size()), claimed_(1),
+          places_(ranks_per_device * partners), credits_(ranks_per_device * partners), tag_records_(counter_count),
+          connections_(ranks_per_device * partners), connection_index_(ranks_per_device * 2 * partners),
+          waits_(ranks_per_device), collective_barriers_(collective::count), slots_(2), exports_(ranks_per_device),
+          words_(5 * 32), ring_(std::size_t(ring_capacity) * packets_per_command), peers_(processes),
           entries_(slots_.size() * processes * ranks_per_device) {
         fields_.world_size = processes * ranks_per_device;
         fields_.ranks_per_device = ranks_per_device;
@@ -41,11 +41,15 @@ public:
         fields_.tags = tags;
         fields_.max_windows = static_cast<std::uint32_t>(slots_.size());
         fields_.queues = queues;
+        fields_.queue_count = ranks_per_device * partners;
+        fields_.partner_limit = partners;
+        fields_.index_slots = 2 * partners;
         fields_.small_put_bytes = queues.packets * packet_payload_bytes;
         fields_.barriers = shape;
         fields_.peers = peers_.data();
         fields_.tag_records = tag_records_.data();
         fields_.connections = connections_.data();
+        fields_.connection_index = connection_index_.data();
         fields_.waits = waits_.data();
         fields_.collective_barriers = collective_barriers_.data();
         fields_.windows = slots_.data();
@@ -59,7 +63,7 @@ public:
 
     void knows(unsigned process, small_device& peer) {
         peers_[process] = {peer.counters_.data(), peer.barriers_.data(), peer.status_.data(), peer.packets_.data(),
-                           peer.credits_.data()};
+                           peer.claimed_.data(),  peer.places_.data(),   peer.credits_.data()};
     }
 
     dcuda::context context() const { return {&fields_}; }
@@ -81,7 +85,7 @@ public:
     }
 
 private:
-    static constexpr std::uint32_t tags = 4;
+    static constexpr std::uint32_t tags = 4, partners = 2 * ranks_per_device;
     static constexpr queue_shape queues{8, 8};
     static constexpr std::size_t counter_count = ranks_per_device * tags;
     static constexpr barrier_shape shape{ranks_per_device, 1, ranks_per_device}; // each rank is a row
@@ -89,9 +93,10 @@ private:
     std::vector<std::uint64_t> barriers_;
     std::vector<mailbox_status> status_;
     std::vector<packet> packets_;
-    std::vector<std::uint32_t> credits_;
+    std::vector<std::uint32_t> claimed_, places_, credits_;
     std::vector<tag_record> tag_records_;
-    std::vector<connection_record> connections_;
+    std::vector<rank_connection> connections_;
+    std::vector<connection_slot> connection_index_;
     std::vector<wait_record> waits_;
     std::vector<collective_barrier> collective_barriers_;
     std::vector<window_slot> slots_;

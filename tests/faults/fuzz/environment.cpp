@@ -58,6 +58,7 @@ void environment(std::string_view input) {
                                      "DCUDA_NETWORK_RING_BYTES",
                                      "DCUDA_NETWORK_INLINE_BYTES",
                                      "DCUDA_MAILBOX_PACKETS",
+                                     "DCUDA_MAILBOX_QUEUES",
                                      "DCUDA_SMALL_PUT_BYTES",
                                      "DCUDA_BARRIER_ROW",
                                      "DCUDA_TRACE",

@@ -148,9 +148,11 @@ DCUDA_DEVICE bool await_arrivals(lone_thread leader, rank_state& state, scope re
 DCUDA_DEVICE std::uint32_t unread_messages(const rank_state& state, const endpoint& own, scope reach) {
     std::uint32_t messages = own.sent[0];
     if (reach == scope::system) messages += own.sent[1];
-    for (std::uint32_t queue = 0; queue < own.queues; ++queue)
+    for (std::uint32_t queue = 0; queue < near_queues_of(own); ++queue)
         if (reach == scope::system || own.inbound[queue].reach == scope::device)
             messages -= own.inbound[queue].taken.messages - state.device.counter_start;
+    messages -= own.far_taken[0] - state.device.counter_start;
+    if (reach == scope::system) messages -= own.far_taken[1];
     return messages;
 }
 
@@ -158,11 +160,10 @@ DCUDA_DEVICE std::uint32_t unread_messages(const rank_state& state, const endpoi
 // not wait for that. The leader. PERF: while the arrival is on its way.
 DCUDA_DEVICE void count_as_placed(endpoint& own, scope reach) {
     if (reach == scope::system) own.undelivered = 0;
-    for (unsigned place = 0; place < cached_connections; ++place) {
-        connection& to = own.connections[place];
-        if (own.connection_keys[place] == no_rank || (reach == scope::device && to.reach != scope::device)) continue;
+    for (unsigned place = 0; place < own.near_connections; ++place) {
+        rank_connection& to = own.connections[place];
+        if (reach == scope::device && to.reach != scope::device) continue;
         to.placed = to.sent.packets;
-        if (to.record != connections_per_rank) own.undelivered &= ~(std::uint64_t{1} << to.record);
     }
 }
 
@@ -366,7 +367,8 @@ DCUDA_COLD void start_rank(lone_thread leader, rank_state& state, context from_h
     state.counters = state.inbox.counters + rank * state.device.tags;
     state.tag_records = state.device.tag_records + rank * state.device.tags;
     state.status = state.inbox.status + rank;
-    state.mailbox = state.inbox.mailboxes + rank * queues_per_mailbox * state.device.queues.size();
+    const std::uint32_t limit = state.device.partner_limit;
+    state.far_queues = state.device.far_queues + rank * (limit > near_queues ? limit - near_queues : 0);
     for (unsigned p = 0; p < near_processes && p < state.device.process_count; ++p)
         state.near_barriers[p] = state.device.peers[p].barriers;
     state.profiled = from_host.profiled;
@@ -376,17 +378,18 @@ DCUDA_COLD void start_rank(lone_thread leader, rank_state& state, context from_h
     for (std::uint32_t& key : own.connection_keys) key = no_rank;
     for (unsigned place = 0; place < cached_tags; ++place) {
         own.tag_keys[place] = place < state.device.tags ? place : no_tag_key;
-        own.tags[place] = {{start, start}, 0, 0, 0};
+        own.tags[place] = {{start, start}, 0, 0};
     }
     own.target_hints.shift = own.tag_hints.shift = hint_shifts - 1;
     for (unsigned slot = 0; slot < hint_slots; ++slot) own.target_hints.at[slot] = own.tag_hints.at[slot] = 0;
     for (std::uint32_t tag = 0; tag < cached_tags; ++tag)
         own.tag_hints.at[own.tag_hints.slot(hash_of(tag))] = static_cast<std::uint8_t>(tag);
+    own.near_connections = 0;
     own.next_target = own.next_connection = own.next_tag = own.connection_count = own.forgotten_origins = 0;
     own.undelivered = 0;
-    for (inbound_queue& queue : own.inbound) queue = {{start, start}, {start, start}, nullptr, 0, scope::device};
-    for (std::uint32_t queue = 0; queue < queues_per_mailbox; ++queue)
-        own.followers[queue] = static_cast<std::uint8_t>(queue);
+    for (inbound_queue& queue : own.inbound) queue = {};
+    own.far_taken[0] = start;
+    own.far_taken[1] = 0;
     own.queues = own.posted_turn = own.unreleased = 0;
     own.requests_seen = own.flushes = own.network_flushes = start;
     for (unsigned reach = 0; reach < 2; ++reach) own.sent[reach] = own.told[reach] = 0;

@@ -96,7 +96,7 @@ DCUDA_COLD unsigned load_tag(Group group, shared_state shared, std::uint32_t tag
             if (entry.origin != 0) own.forgotten_origins |= 1u << before % 32;
         }
         const bool forgotten = (own.forgotten_origins >> tag % 32 & 1) != 0;
-        entry = {state.tag_records[tag], 0, 0, forgotten ? forgotten_origin : std::uint16_t{0}};
+        entry = {state.tag_records[tag], 0, forgotten ? forgotten_origin : 0};
         own.tag_keys[place] = tag;
         own.next_tag = (place + 1) % cached_tags;
     }
@@ -116,11 +116,11 @@ DCUDA_DEVICE tag_entry& find_tag(const Group& group, rank_state& state, std::uin
 
 // A message of so much payload has come in this queue; the next one with its tag is expected to be like it, in the
 // queue that followed this one the last time. The leader.
-DCUDA_DEVICE void predict_next(endpoint& own, tag_entry& entry, std::uint32_t queue, std::uint32_t bytes) {
-    if (entry.origin - 1u < queues_per_mailbox) own.followers[entry.origin - 1u] = static_cast<std::uint8_t>(queue);
-    entry.queue = own.followers[queue];
-    entry.bytes = static_cast<std::uint16_t>(bytes);
-    entry.origin = static_cast<std::uint16_t>(queue + 1);
+DCUDA_DEVICE void predict_next(const rank_state& state, endpoint& own, tag_entry& entry, std::uint32_t queue,
+                               std::uint32_t bytes) {
+    if (entry.origin - 1u < own.queues) queue_of(state, own, entry.origin - 1u).follower = queue;
+    entry.expected = expectation(queue_of(state, own, queue).follower, bytes);
+    entry.origin = queue + 1;
 }
 
 // That many more notifications with this tag have come as messages; the last of them in this queue, with so many bytes
@@ -131,19 +131,19 @@ DCUDA_DEVICE void count_messages(const Group& group, rank_state& state, std::uin
     tag_entry& entry = find_tag(group, state, tag);
     if (!group.leads()) return;
     entry.record.consumed -= count;
-    predict_next(state.own.of(group), entry, queue, bytes);
+    predict_next(state, state.own.of(group), entry, queue, bytes);
 }
 
 // --- Looking -------------------------------------------------------------------------------------------------------
 
-// A queue of this rank's mailbox.
-DCUDA_DEVICE const packet* queue_at(const rank_state& state, std::uint32_t queue) {
-    return state.mailbox + queue * state.device.queues.size();
+// The device's queue at this place.
+DCUDA_DEVICE const packet* queue_at(const rank_state& state, std::uint32_t place) {
+    return state.inbox.queues + place * state.device.queues.size();
 }
 
 // A slot of it. PERF: by numbers of 32 bits, as far as it goes.
-DCUDA_DEVICE const packet* slot_at(const rank_state& state, std::uint32_t queue, std::uint32_t slot) {
-    return state.mailbox + (queue * state.device.queues.size() + slot);
+DCUDA_DEVICE const packet* slot_at(const rank_state& state, std::uint32_t place, std::uint32_t slot) {
+    return state.inbox.queues + (place * state.device.queues.size() + slot);
 }
 
 // Messages at the heads of queues, one for each thread of a group. Threads stand in rows: a row has a thread for each
@@ -152,6 +152,7 @@ struct batch {
     unsigned mask;         // bit by thread: it has a message
     mailbox_header header; // this thread's; zero without one
     std::uint32_t queue;   // that it is in
+    std::uint32_t place;   // of the queue
     std::uint32_t packet;  // position of its first packet of payload
     std::uint32_t end;     // packets of payload up to and with this thread's message
     std::uint32_t row, width;
@@ -182,17 +183,18 @@ template <class Group>
 DCUDA_DEVICE batch collect(const Group& group, rank_state& state, std::uint32_t first, std::uint32_t width,
                            std::uint32_t rows) {
     const std::uint32_t row = group.index / width, queue = first + group.index % width;
-    const queue_position taken = state.own.of(group).inbound[queue].taken;
-    const std::uint32_t position = taken.messages + row;
+    const inbound_queue& from = queue_of(state, state.own.of(group), queue);
+    const queue_position taken = from.taken;
+    const std::uint32_t position = taken.messages + row, place = from.place;
     packet head{};
     head.sequence = position; // not what is expected
     if (row < rows)
-        head = load_packet<order_tag::message_observe>(queue_at(state, queue) + state.device.queues.header(position),
+        head = load_packet<order_tag::message_observe>(slot_at(state, place, state.device.queues.header(position)),
                                                        position + 1);
     // Without a gap: in all rows before there is one, too.
     const std::uint32_t missing = sum_of_rows(group, head.sequence != position + 1 ? 1u : 0u, row, width, rows);
     const bool is_there = missing == 0 && row < rows;
-    batch found{vote(group, is_there), {}, queue, 0, 0, row, width};
+    batch found{vote(group, is_there), {}, queue, place, 0, 0, row, width};
     if (is_there) found.header = {{head.payload[0], head.payload[1], head.payload[2]}};
     if (found.mask != 0) locate_payload(group, found, taken.packets, rows);
     return found;
@@ -254,18 +256,18 @@ DCUDA_DEVICE void place(const Group& group, rank_state& state, const batch& mess
                                       broadcast(group, messages.header.words[1], owner),
                                       broadcast(group, messages.header.words[2], owner)}};
         const std::uint32_t end = broadcast(group, messages.end, owner),
-                            queue = broadcast(group, messages.queue, owner);
+                            place_of_queue = broadcast(group, messages.place, owner);
         const std::uint32_t number = at + message.packets() - end;
         const std::uint32_t position = broadcast(group, messages.packet, owner) + number;
         if (at < packets)
-            place_packet(state, queue_at(state, queue) + rings.packet(position), position + 1, message, number);
+            place_packet(state, slot_at(state, place_of_queue, rings.packet(position)), position + 1, message, number);
     }
 }
 
 // A connect message says who writes into the queue, and where that rank learns what has been taken. One thread.
 DCUDA_DEVICE void connect_queue(rank_state& state, inbound_queue& queue, const mailbox_header& message) {
     const auto [process, source] = locate(state, message.words[2]);
-    queue.credit = state.device.peers[process].credits + source * connections_per_rank + message.words[0];
+    queue.credit = state.device.peers[process].credits + source * state.device.partner_limit + message.words[0];
     queue.world_rank = message.words[2];
     queue.reach = process == state.device.process_index ? scope::device : scope::system;
 }
@@ -284,7 +286,8 @@ DCUDA_DEVICE void send_credit(inbound_queue& queue) {
 }
 
 // Tells sources what we have taken, in queues where they do not know of messages that fill more than 1 / `share` of a
-// ring; with 0: of any. True if there was such a queue.
+// ring; with 0: of any. True if there was such a queue. PERF: of queues that are not near only with 0: the others have
+// told when it was taken (settle).
 //
 // ORDER queue-free -> queue-reuse: what the group has read out of the packets and written into windows is ordered
 // before the credit (the group's sync, then release), hence before whatever the source does on the strength of it.
@@ -293,19 +296,39 @@ DCUDA_DEVICE bool give_credit(const Group& group, rank_state& state, std::uint32
     endpoint& own = state.own.of(group);
     sync(group);
     bool gives = false;
-    for (std::uint32_t queue = group.index; queue < own.queues; queue += group.count)
-        if (credit_due(own.inbound[queue], state.device.queues, share)) {
-            gives = true;
-            send_credit(own.inbound[queue]);
-        }
+    const std::uint32_t queues = share == 0 ? own.queues : near_queues_of(own);
+    for (std::uint32_t number = group.index; number < queues; number += group.count) {
+        inbound_queue& queue = queue_of(state, own, number);
+        if (!credit_due(queue, state.device.queues, share)) continue;
+        gives = true;
+        send_credit(queue);
+    }
     return any(group, gives);
+}
+
+// Counts the messages of a batch that were in queues which are not near, and tells their sources if it is time to. Each
+// thread, if it has the last message of a queue, has put down what was taken there.
+template <class Group>
+DCUDA_COLD void settle_far(Group group, shared_state shared, std::uint32_t number, bool is_there, bool is_last) {
+    rank_state& state = shared.get();
+    endpoint& own = state.own.of(group);
+    inbound_queue& queue = queue_of(state, own, number);
+    const bool is_far = is_there && number >= near_queues;
+    sync(group); // a connect message says where its source is
+    const unsigned on_device = vote(group, is_far && queue.reach == scope::device);
+    const unsigned others = vote(group, is_far && queue.reach != scope::device);
+    if (group.leads()) {
+        own.far_taken[static_cast<unsigned>(scope::device)] += bits_in(on_device);
+        own.far_taken[static_cast<unsigned>(scope::system)] += bits_in(others);
+    }
+    if (is_far && is_last && credit_due(queue, state.device.queues, 2)) send_credit(queue);
 }
 
 // After the payload of a batch is in place: takes its messages out of their queues and counts the notifications.
 template <class Group>
 DCUDA_DEVICE void settle(const Group& group, rank_state& state, const batch& messages) {
     endpoint& own = state.own.of(group);
-    inbound_queue& queue = own.inbound[messages.queue];
+    inbound_queue& queue = queue_of(state, own, messages.queue);
     const mailbox_header& header = messages.header;
     const bool is_there = (messages.mask >> group.index & 1) != 0;
     const unsigned below = group.index + messages.width;
@@ -317,6 +340,8 @@ DCUDA_DEVICE void settle(const Group& group, rank_state& state, const batch& mes
         queue.taken.messages += messages.row + 1;
         queue.taken.packets = messages.packet + header.packets();
     }
+    if (any(group, is_there && messages.queue >= near_queues))
+        settle_far(group, state, messages.queue, is_there, is_last);
     for (unsigned rest = vote(group, is_there && header.notifies()); rest != 0;) { // one tag after the other
         const std::uint32_t tag = broadcast(group, header.tag(), lowest(rest));
         const unsigned same = rest & vote(group, header.tag() == tag);
@@ -360,16 +385,41 @@ DCUDA_COLD void take_batch(Group group, shared_state shared, const batch message
     settle(group, state, messages);
 }
 
-// Learns of queues that sources have claimed since.
+// Learns of queues that sources have claimed since, as far as these have told where they are, without a gap.
+template <class Group>
+DCUDA_COLD void add_queues(Group group, shared_state shared, std::uint32_t claimed) {
+    rank_state& state = shared.get();
+    endpoint& own = state.own.of(group);
+    const std::uint32_t* const places =
+        state.inbox.places + std::size_t(state.device_rank) * state.device.partner_limit;
+    const std::uint32_t start = state.device.counter_start;
+    for (bool more = true; more && own.queues != claimed;) {
+        const std::uint32_t number = own.queues + group.index;
+        const std::uint32_t place = number < claimed ? load_relaxed(places + number) : 0;
+        const unsigned missing = vote(group, place == 0);
+        const unsigned known = missing == 0 ? group.count : lowest(missing);
+        sync(group); // all have read the number of queues
+        if (group.index < known)
+            queue_of(state, own, number) = {{start, start}, {start, start}, nullptr, 0,
+                                            scope::device,  place - 1,      number};
+        if (group.leads()) own.queues += known;
+        sync(group);
+        more = known == group.count;
+    }
+}
 template <class Group>
 DCUDA_DEVICE void find_queues(const Group& group, rank_state& state) {
-    endpoint& own = state.own.of(group);
     std::uint32_t claimed = broadcast(group, group.leads() ? load_relaxed(&state.status->queues_claimed) : 0, 0);
-    if (claimed > queues_per_mailbox) claimed = queues_per_mailbox;
-    if (claimed == own.queues) return;
-    sync(group);
-    if (group.leads()) own.queues = claimed;
-    sync(group);
+    if (claimed > state.device.partner_limit) claimed = state.device.partner_limit;
+    if (any(group, claimed != state.own.of(group).queues)) add_queues(group, state, claimed);
+}
+
+// Whether a message may be in a queue that is not near. Such messages are announced, by an addition to one word. The
+// announcement of a message may come before or after it. So there may be one of which this does not know yet; it will.
+template <class Group>
+DCUDA_DEVICE bool is_announced(const Group& group, rank_state& state, std::uint32_t announced) {
+    const endpoint& own = state.own.of(group);
+    return any(group, static_cast<std::int32_t>(announced - own.far_taken[0] - own.far_taken[1]) > 0);
 }
 
 // Takes all messages that have arrived. True if there were any.

@@ -13,7 +13,7 @@ namespace dcuda::detail {
 
 // Learns from a credit what the target has taken. The source knows the rest of the numbers: it has sent less than 2^16
 // more. One thread.
-DCUDA_DEVICE void use_credit(connection& to, std::uint32_t credit) {
+DCUDA_DEVICE void use_credit(rank_connection& to, std::uint32_t credit) {
     to.freed = {to.sent.messages - ((to.sent.messages - credit) & 0xffff),
                 to.sent.packets - ((to.sent.packets - (credit >> 16)) & 0xffff)};
     // A barrier may know more.
@@ -22,24 +22,25 @@ DCUDA_DEVICE void use_credit(connection& to, std::uint32_t credit) {
 
 // The same from the word that the target writes. ORDER queue-free -> queue-reuse: whoever learns that packets are free
 // may overwrite them, and what their payload was put over.
-DCUDA_DEVICE void read_credit(const lead_warp& warp, connection& to) {
+DCUDA_DEVICE void read_credit(const lead_warp& warp, rank_connection& to) {
     sync(warp);
     if (warp.leads()) use_credit(to, load_acquire<order_tag::queue_reuse>(scope::system, to.credit));
     sync(warp);
 }
 
 // In the queue of a connection that has one.
-DCUDA_DEVICE bool queue_has_room(const queue_shape& rings, const connection& to, std::uint32_t packets) {
+DCUDA_DEVICE bool queue_has_room(const queue_shape& rings, const rank_connection& to, std::uint32_t packets) {
     return (to.sent.messages - to.freed.messages < rings.headers) &
            (to.sent.packets + packets - to.freed.packets <= rings.packets);
 }
 
-DCUDA_DEVICE bool has_room(const rank_state& state, const connection& to, std::uint32_t packets) {
+DCUDA_DEVICE bool has_room(const rank_state& state, const rank_connection& to, std::uint32_t packets) {
     return (to.queue != nullptr) & queue_has_room(state.device.queues, to, packets);
 }
 
 // The same after another load of the credit, if that is needed.
-DCUDA_DEVICE bool find_room(const lead_warp& warp, const rank_state& state, connection& to, std::uint32_t packets) {
+DCUDA_DEVICE bool find_room(const lead_warp& warp, const rank_state& state, rank_connection& to,
+                            std::uint32_t packets) {
     if (to.queue == nullptr || has_room(state, to, packets)) return to.queue != nullptr;
     read_credit(warp, to);
     return has_room(state, to, packets);
@@ -48,106 +49,130 @@ DCUDA_DEVICE bool find_room(const lead_warp& warp, const rank_state& state, conn
 // The same for a fast path, which has found no room: not inlined.
 DCUDA_COLD bool load_credit(lead_warp warp, shared_state shared, unsigned place, std::uint32_t packets) {
     rank_state& state = shared.get();
-    connection& to = state.own.of(warp).connections[place];
+    rank_connection& to = state.own.of(warp).connections[place];
     return find_room(warp, state, to, packets);
 }
 
-DCUDA_DEVICE bool is_remote(const connection& to) { return to.counters == nullptr; }
+DCUDA_DEVICE bool is_remote(const rank_connection& to) { return to.counters == nullptr; }
 
 // Whether payload of messages may be under way on a connection.
-DCUDA_DEVICE bool has_undelivered(const connection& path) {
+DCUDA_DEVICE bool has_undelivered(const rank_connection& path) {
     return path.queue != nullptr && path.sent.packets != path.placed;
 }
 
-// Claims a queue in the target's mailbox, if there is one left. Its number. One thread.
-DCUDA_DEVICE std::uint32_t claim_queue(const device_context& device, mailbox_status& status) {
-    if (device.queues.packets == 0) return no_queue;
+// Claims one of the queues of a target's device for its mailbox, and tells the target. Without a queue if none is left
+// there, or if the target has as many as it can have. One thread.
+DCUDA_DEVICE void claim_queue(const device_context& device, const peer_view& peer, std::uint32_t rank,
+                              rank_connection& claims) {
+    if (device.queues.packets == 0) return;
     // Relaxed: the queue's words are nobody else's, and nothing was written there.
-    const std::uint32_t queue = fetch_add_relaxed_system(&status.queues_claimed, 1);
-    return queue < queues_per_mailbox ? queue : no_queue;
+    const std::uint32_t place = fetch_add_relaxed_system(peer.claimed, 1);
+    if (place >= device.queue_count) return;
+    const std::uint32_t number = fetch_add_relaxed_system(&peer.status[rank].queues_claimed, 1);
+    if (number >= device.partner_limit) return;
+    store_relaxed(peer.places + std::size_t(rank) * device.partner_limit + number, place + 1);
+    claims.queue = peer.queues + std::size_t(place) * device.queues.size();
+    claims.is_far = number < near_queues ? 0 : 1;
 }
 
-// Gives up a connection for another: what the rank's table must know of it. One thread.
-DCUDA_DEVICE void forget_connection(endpoint& own, connection_record* records, unsigned place) {
-    for (unsigned i = 0; i < cached_targets; ++i)
-        if (own.targets[i].connection == place) own.targets[i].key = no_target;
-    const connection& before = own.connections[place];
-    if (own.connection_keys[place] == no_rank || before.record == connections_per_rank) return;
-    records[before.record].sent = before.sent;
-    records[before.record].unreleased = before.unreleased;
-    if (has_undelivered(before)) own.undelivered |= std::uint64_t{1} << before.record;
+DCUDA_DEVICE rank_connection* connections_of(const rank_state& state) {
+    return state.device.connections + std::size_t(state.device_rank) * state.device.partner_limit;
+}
+
+// Copies a record. All threads of the group.
+template <class Group, class Record>
+DCUDA_DEVICE void copy_record(const Group& group, Record& target, const Record& source) {
+    for (unsigned word = group.index; word < sizeof(Record) / 4; word += group.count)
+        memcpy(reinterpret_cast<std::byte*>(&target) + 4 * word, reinterpret_cast<const std::byte*>(&source) + 4 * word,
+               4);
+}
+
+// Gives up a connection for another.
+DCUDA_DEVICE void forget_connection(const lead_warp& warp, rank_state& state, unsigned place) {
+    endpoint& own = state.own.of(warp);
+    for (unsigned target = warp.index; target < cached_targets; target += warp.count)
+        if (own.targets[target].connection == place) own.targets[target].key = no_target;
+    const rank_connection& before = own.connections[place];
+    if (own.connection_keys[place] == no_rank || before.record == no_record) return;
+    copy_record(warp, connections_of(state)[before.record], before);
+    if (warp.leads() && has_undelivered(before)) own.undelivered = 1;
+}
+
+// The record of the connection to a rank, or no_record; `slot`: where the index has it, or could have.
+DCUDA_DEVICE std::uint32_t find_record(const lead_warp& warp, const rank_state& state, std::uint32_t world_rank,
+                                       std::uint32_t& slot) {
+    const std::uint32_t slots = state.device.index_slots;
+    const connection_slot* const index = state.device.connection_index + std::size_t(state.device_rank) * slots;
+    for (std::uint32_t first = hash_of(world_rank);; first += warp.count) {
+        const connection_slot found = index[(first + warp.index) % slots];
+        const unsigned hits = vote(warp, found.rank == world_rank + 1), empty = vote(warp, found.rank == 0);
+        if (hits != 0) return broadcast(warp, found.record, lowest(hits));
+        slot = (first + lowest(empty)) % slots;
+        if (empty != 0) return no_record;
+    }
+}
+
+// A message in a queue that is not near its target is announced: see is_announced(). One thread.
+DCUDA_DEVICE void announce_message(const rank_connection& path) {
+    add_after_fence<order_tag::none>(&path.status->far_messages, 1u);
 }
 
 // connection::flushes where the next message releases in any case.
 DCUDA_DEVICE std::uint32_t never_flushed(const endpoint& own) { return own.flushes - 1; }
 
-// The connection to a rank, from its record in the table, or without one. `is_new`: it is used for the first time. One
-// thread.
-DCUDA_DEVICE connection open_connection(rank_state& state, endpoint& own, std::uint32_t world_rank,
-                                        std::uint32_t record, bool is_new) {
+// A new connection to a rank. `slot`: where the index has room for it. One thread.
+DCUDA_COLD void open_connection(rank_state& state, endpoint& own, std::uint32_t world_rank, std::uint32_t slot,
+                                rank_connection& found) {
     const device_context& device = state.device;
     const auto [process, rank] = locate(state, world_rank);
     const peer_view& peer = device.peers[process];
-    connection found{};
+    found = {};
     found.world_rank = world_rank;
-    found.record = record;
+    found.record = no_record;
     found.reach = process == device.process_index ? scope::device : scope::system;
-    if (peer.counters == nullptr) return found; // reached over the network
+    if (peer.counters == nullptr) return; // reached over the network
     found.counters = peer.counters + std::size_t(rank) * device.tags;
     found.status = peer.status + rank;
-    if (record == connections_per_rank) return found;
-    const connection_record known = device.connections[std::size_t(state.device_rank) * connections_per_rank + record];
-    found.unreleased = known.unreleased;
-    found.flushes = never_flushed(own); // what was released meanwhile is forgotten: the next message releases again
-    if (known.queue == no_queue) return found;
-    found.queue = peer.mailboxes + (std::size_t(rank) * queues_per_mailbox + known.queue) * device.queues.size();
-    found.credit = state.inbox.credits + std::size_t(state.device_rank) * connections_per_rank + record;
-    found.sent = known.sent;
-    found.placed = known.sent.packets - device.queues.packets; // as far back as can be
-    use_credit(found, load_acquire<order_tag::queue_reuse>(found.reach, found.credit));
-    if (!is_new) return found;
-    found.placed = found.sent.packets;
-    store_packet<order_tag::message_publish>(found.queue + device.queues.header(found.sent.messages), record,
-                                             message_connects, state.world_rank, found.sent.messages + 1);
+    found.flushes = never_flushed(own);
+    if (own.connection_count == device.partner_limit) return;
+    found.record = own.connection_count++;
+    device.connection_index[std::size_t(state.device_rank) * device.index_slots + slot] = {world_rank + 1,
+                                                                                           found.record};
+    claim_queue(device, peer, rank, found);
+    if (found.queue == nullptr) return;
+    const std::uint32_t start = device.counter_start;
+    found.credit = state.inbox.credits + std::size_t(state.device_rank) * device.partner_limit + found.record;
+    found.sent = found.freed = {start, start};
+    found.placed = start;
+    store_packet<order_tag::message_publish>(found.queue + device.queues.header(start), found.record, message_connects,
+                                             state.world_rank, start + 1);
     ++found.sent.messages;
     ++own.sent[static_cast<unsigned>(found.reach)];
-    return found;
+    if (found.is_far != 0) announce_message(found);
+    if (DCUDA_BACKEND_CPU) ring_doorbell(&found.status->doorbell);
 }
 
 // Brings the connection to a rank near, in place of another: from the rank's table, or a new one. Its place.
 DCUDA_COLD unsigned load_connection(lead_warp warp, shared_state shared, std::uint32_t world_rank) {
     rank_state& state = shared.get();
     endpoint& own = state.own.of(warp);
-    const device_context& device = state.device;
-    connection_record* const records = device.connections + std::size_t(state.device_rank) * connections_per_rank;
     const unsigned place = own.next_connection;
     sync(warp); // nobody still reads what the entry holds now
-    if (warp.leads()) forget_connection(own, records, place);
+    forget_connection(warp, state, place);
+    std::uint32_t slot = 0;
+    const std::uint32_t record = find_record(warp, state, world_rank, slot);
     sync(warp);
-    const std::uint32_t count = own.connection_count;
-    std::uint32_t record = connections_per_rank;
-    for (std::uint32_t first = 0; first < count && record == connections_per_rank; first += warp.count) {
-        const std::uint32_t at = first + warp.index;
-        const unsigned hits = vote(warp, at < count && records[at].world_rank == world_rank);
-        if (hits != 0) record = first + lowest(hits);
-    }
-    sync(warp);
+    rank_connection& path = own.connections[place];
+    if (record != no_record) copy_record(warp, path, connections_of(state)[record]);
     if (warp.leads()) {
-        const auto [process, rank] = locate(state, world_rank);
-        const peer_view& peer = device.peers[process];
-        const bool is_new = record == connections_per_rank && peer.counters != nullptr && count < connections_per_rank;
-        if (is_new) {
-            record = count;
-            own.connection_count = count + 1;
-            records[record] = {
-                world_rank, claim_queue(device, peer.status[rank]), 0, {device.counter_start, device.counter_start}};
-        }
-        own.connections[place] = open_connection(state, own, world_rank, record, is_new);
+        if (record == no_record) open_connection(state, own, world_rank, slot, path);
         own.connection_keys[place] = world_rank;
         own.next_connection = (place + 1) % cached_connections;
-        if (DCUDA_BACKEND_CPU && is_new) ring_doorbell(&peer.status[rank].doorbell);
+        if (place == own.near_connections) own.near_connections = place + 1;
     }
     sync(warp);
+    // What the table says may be old, but is never anything else.
+    if (record == no_record && path.record != no_record) copy_record(warp, connections_of(state)[path.record], path);
     return place;
 }
 
@@ -183,12 +208,12 @@ DCUDA_DEVICE void release_stores(rank_state& state, endpoint& own, scope reach) 
 }
 
 // Whether anything was stored at a target that nothing has released.
-DCUDA_DEVICE bool has_unreleased(const endpoint& own, const connection& to) {
+DCUDA_DEVICE bool has_unreleased(const endpoint& own, const rank_connection& to) {
     return (to.unreleased != 0) & ((own.unreleased & bit_of(to.reach)) != 0);
 }
 
 // Makes the header of the next message on a connection. One thread, or all of the lead warp for themselves.
-DCUDA_DEVICE outgoing_header make_header(const rank_state& state, const endpoint& own, const connection& to,
+DCUDA_DEVICE outgoing_header make_header(const rank_state& state, const endpoint& own, const rank_connection& to,
                                          const message_content& content) {
     const bool in_place = content.is_in_place();
     const bool releases = (to.flushes != own.flushes) | in_place;
@@ -206,21 +231,22 @@ DCUDA_DEVICE outgoing_header make_header(const rank_state& state, const endpoint
 // ORDER message-publish -> message-observe: a packet's number and payload are stored at once. What was stored into the
 // target's memory, or is in place, is released before the header leaves: fence, then the header's strong store, of one
 // thread; whoever sees the header acquires. The leader; after the block's barrier if the header releases.
-DCUDA_DEVICE void store_header(rank_state& state, endpoint& own, const connection& to, const outgoing_header& message) {
+DCUDA_DEVICE void store_header(rank_state& state, endpoint& own, const rank_connection& to,
+                               const outgoing_header& message) {
     if (message.must_release != 0) release_stores(state, own, to.reach);
     store_packet<order_tag::message_publish>(message.slot, message.header.words[0], message.header.words[1],
                                              message.header.words[2], message.sequence);
 }
 
 // Something was stored at a target directly: the next message there releases it. The leader.
-DCUDA_DEVICE void count_direct_store(endpoint& own, connection& to) {
+DCUDA_DEVICE void count_direct_store(endpoint& own, rank_connection& to) {
     to.unreleased = 1;
     to.flushes = never_flushed(own);
     own.unreleased |= bit_of(to.reach);
 }
 
 // A message has left that releases what was stored at its target before. The leader.
-DCUDA_DEVICE void count_release(const endpoint& own, connection& to) {
+DCUDA_DEVICE void count_release(const endpoint& own, rank_connection& to) {
     to.unreleased = 0;
     to.flushes = own.flushes;
 }
@@ -230,16 +256,17 @@ DCUDA_COLD void release_before_message(lead_warp warp, shared_state shared, unsi
     if (!warp.leads()) return;
     rank_state& state = shared.get();
     endpoint& own = state.own.of(warp);
-    connection& to = own.connections[place];
+    rank_connection& to = own.connections[place];
     if (has_unreleased(own, to)) release_stores(state, own, to.reach);
     count_release(own, to);
 }
 
 // Counts a message that has left, with so many packets of payload. The leader.
-DCUDA_DEVICE void count_sent(endpoint& own, connection& to, std::uint32_t packets, bool releases) {
+DCUDA_DEVICE void count_sent(endpoint& own, rank_connection& to, std::uint32_t packets, bool releases) {
     to.sent = {to.sent.messages + 1, to.sent.packets + packets};
     ++own.sent[static_cast<unsigned>(to.reach)];
     if (releases) count_release(own, to);
+    if (to.is_far != 0) announce_message(to);
     if (DCUDA_BACKEND_CPU) ring_doorbell(&to.status->doorbell);
 }
 
@@ -249,7 +276,7 @@ DCUDA_DEVICE void send_header(const lead_warp& warp, rank_state& state, unsigned
     endpoint& own = state.own.of(warp);
     sync(warp);
     if (warp.leads()) {
-        connection& to = own.connections[place];
+        rank_connection& to = own.connections[place];
         const outgoing_header message = make_header(state, own, to, content);
         store_header(state, own, to, message);
         count_sent(own, to, packets_for(content.payload_bytes()), message.header.releases());
@@ -275,7 +302,7 @@ DCUDA_DEVICE void store_payload(const rank_state& state, packet* queue, std::uin
 DCUDA_COLD bool is_under_way(lead_warp warp, shared_state shared, unsigned place, const std::byte* home,
                              std::size_t bytes) {
     rank_state& state = shared.get();
-    connection& to = state.own.of(warp).connections[place];
+    rank_connection& to = state.own.of(warp).connections[place];
     if (to.queue == nullptr || to.sent.packets == to.placed || bytes == 0) return false;
     read_credit(warp, to);
     if (to.sent.packets == to.placed) return false;
@@ -302,7 +329,7 @@ DCUDA_COLD bool is_under_way(lead_warp warp, shared_state shared, unsigned place
 // Asks a target to take what is under way to it: by a message, behind the others, if there is room; and by a word that
 // it looks at in every operation.
 DCUDA_DEVICE void request_credit(const lead_warp& warp, rank_state& state, unsigned place, bool again) {
-    connection& to = state.own.of(warp).connections[place];
+    rank_connection& to = state.own.of(warp).connections[place];
     if (!again && has_room(state, to, 0))
         send_header(warp, state, place, {nullptr, nullptr, nullptr, 0, 0, message_is_quiet | message_requests});
     if (!warp.leads()) return;
@@ -317,7 +344,7 @@ DCUDA_COLD bool await_delivery(lead_warp warp, shared_state shared, unsigned pla
                                bool asked = false) {
     rank_state& state = shared.get();
     endpoint& own = state.own.of(warp);
-    connection& to = own.connections[place];
+    rank_connection& to = own.connections[place];
     if (to.queue == nullptr || to.sent.packets == to.placed) return true;
     read_credit(warp, to);
     if (to.sent.packets == to.placed) return true;
@@ -346,30 +373,33 @@ DCUDA_COLD bool await_delivery(lead_warp warp, shared_state shared, unsigned pla
     return there;
 }
 
-// Whether payload may be under way to any target; own.undelivered says to which, those that are near, too.
+// Whether payload may be under way to any target.
 DCUDA_DEVICE bool find_undelivered(const lead_warp& warp, endpoint& own) {
-    for (unsigned first = 0; first < cached_connections; first += warp.count) {
-        const unsigned place = first + warp.index;
-        unsigned hits = vote(warp, place < cached_connections && own.connection_keys[place] != no_rank &&
-                                       has_undelivered(own.connections[place]));
-        for (; hits != 0; hits &= hits - 1)
-            if (warp.leads()) own.undelivered |= std::uint64_t{1} << own.connections[first + lowest(hits)].record;
-    }
-    sync(warp);
-    return own.undelivered != 0;
+    bool found = own.undelivered != 0;
+    for (unsigned place = warp.index; place < own.near_connections; place += warp.count)
+        found = found || has_undelivered(own.connections[place]);
+    return any(warp, found);
 }
 
-// visit(place) for each connection to a target that payload may be under way to (own.undelivered), until it returns
-// false. Connections that are not near are brought near.
+// visit(place) for each connection to a target that payload may be under way to, until it returns false. Connections
+// that are not near are brought near.
 template <class Visit>
 DCUDA_DEVICE bool visit_undelivered(const lead_warp& warp, rank_state& state, const Visit& visit) {
-    const connection_record* const records =
-        state.device.connections + std::size_t(state.device_rank) * connections_per_rank;
-    const std::uint64_t undelivered = state.own.of(warp).undelivered;
-    for (std::uint32_t record = 0; record < connections_per_rank; ++record)
-        if ((undelivered >> record & 1) != 0 &&
-            !visit(find_connection(warp, state, broadcast(warp, records[record].world_rank, 0))))
-            return false;
+    endpoint& own = state.own.of(warp);
+    for (unsigned place = 0; place < own.near_connections; ++place)
+        if (has_undelivered(own.connections[place]) && !visit(place)) return false;
+    if (own.undelivered == 0) return true;
+    const rank_connection* const table = connections_of(state);
+    const std::uint32_t count = own.connection_count;
+    for (std::uint32_t first = 0; first < count; first += warp.count) {
+        const std::uint32_t record = first + warp.index;
+        for (unsigned hits = vote(warp, record < count && has_undelivered(table[record])); hits != 0;
+             hits &= hits - 1) {
+            // What the table says of a connection that is near may be old.
+            const unsigned place = find_connection(warp, state, table[first + lowest(hits)].world_rank);
+            if (has_undelivered(own.connections[place]) && !visit(place)) return false;
+        }
+    }
     return true;
 }
 

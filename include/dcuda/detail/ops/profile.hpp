@@ -117,7 +117,7 @@ template <operation Kind>
 DCUDA_DEVICE void count_message(rank_state& state, rank_counters& counters, trace_event& event, std::size_t bytes) {
     const endpoint& own = books_of(state);
     const target_entry& target = own.targets[own.doing.target];
-    const connection& way = own.connections[target.connection];
+    const rank_connection& way = own.connections[target.connection];
     const event_path path = target.is_remote != 0        ? event_path::network
                             : way.reach == scope::device ? event_path::local
                                                          : event_path::peer;

@@ -42,7 +42,7 @@ DCUDA_DEVICE unsigned post(const lead_warp& warp, rank_state& state, route way, 
 }
 
 // Leaves the payload of the next message on this connection to all threads of the block; and what they do then.
-DCUDA_DEVICE unsigned post_payload(const lead_warp& warp, rank_state& state, const connection& path) {
+DCUDA_DEVICE unsigned post_payload(const lead_warp& warp, rank_state& state, const rank_connection& path) {
     return post(warp, state, route::packets_by_block, {nullptr, 0, path.queue, path.sent.packets, 0});
 }
 DCUDA_DEVICE void store_posted_payload(const rank_state& state, const posted_put& put, const send_request& request) {
@@ -89,40 +89,115 @@ DCUDA_COLD void report_request(lone_thread leader, shared_state shared, fault ki
                  request.bytes, limit);
 }
 
-// Checks a request and brings its target near. Its place among the targets, or cached_targets if the run ends. The lead
-// warp.
-DCUDA_COLD unsigned load_target(lead_warp warp, shared_state shared, const send_request request) {
+// Whether a target exists: a rank of a window, or with notify_window(...) of a communicator. `slot`: of the window.
+DCUDA_DEVICE bool is_target(const rank_state& state, std::uint32_t window_id, std::uint32_t rank,
+                            const window_slot& slot) {
+    if (window_id < notify_key) return (window_id != 0) & (slot.id == window_id) & (rank < slot.rank_count);
+    const std::uint32_t comm = window_id - notify_key;
+    return comm < communicator_count && rank < state.device.communicators[comm].size;
+}
+
+// The entry of a target: `connection`, where its connection is near; `entry`, its window's there, or nothing for
+// notifications. One thread.
+DCUDA_DEVICE target_entry make_target(const rank_state& state, const rank_connection& path, unsigned place,
+                                      std::uint64_t key, const window_entry& entry) {
+    const std::uint64_t bytes = entry.bytes();
+    const std::uint64_t largest = bytes < state.device.small_put_bytes ? bytes : state.device.small_put_bytes;
+    const std::uint32_t small =
+        path.queue != nullptr && !entry.is_direct() ? static_cast<std::uint32_t>(largest) + 1 : 0;
+    return {key, entry.base, bytes, entry.home, small, place, path.world_rank, is_remote(path) ? 1u : 0u};
+}
+
+// Brings a target near, which exists. Its place among the targets. The lead warp.
+DCUDA_COLD unsigned place_target(lead_warp warp, shared_state shared, std::uint32_t window_id, std::uint32_t rank) {
     rank_state& state = shared.get();
     endpoint& own = state.own.of(warp);
-    const window_slot slot = request.is_notification() ? window_slot{} : find_window(state, window{request.window});
-#if DCUDA_CHECKS
-    std::uint64_t limit = 0;
-    if (const fault wrong = find_fault(state, request, slot, limit); wrong != fault::none) {
-        if (warp.leads()) report_request(exec::lead_access::alone(), state, wrong, request, limit);
-        return cached_targets;
-    }
-#endif
-    const std::uint64_t key = target_key(request.window, request.rank);
-    const std::uint32_t comm = request.is_notification() ? request.window - notify_key : slot.comm;
-    const std::uint32_t world_rank = state.device.communicators[comm].world_rank_of(request.rank);
-    const unsigned to = find_connection(warp, state, world_rank);
-    const connection& path = own.connections[to];
+    const bool is_window = window_id < notify_key;
+    const window_slot slot = is_window ? find_window(state, window{window_id}) : window_slot{};
+    const std::uint64_t key = target_key(window_id, rank);
+    const std::uint32_t comm = is_window ? slot.comm : window_id - notify_key;
+    const std::uint32_t world_rank = state.device.communicators[comm].world_rank_of(rank);
+    const unsigned near = find_connection(warp, state, world_rank);
     unsigned place = find_key<cached_targets>(warp, key, [&](unsigned entry) { return own.targets[entry].key; });
     if (place == cached_targets) place = own.next_target;
     sync(warp);
     if (warp.leads()) {
-        const window_entry entry = request.is_notification() ? window_entry{} : slot.entries[request.rank];
-        const std::uint64_t bytes = entry.bytes();
-        const std::uint64_t largest = bytes < state.device.small_put_bytes ? bytes : state.device.small_put_bytes;
-        const std::uint32_t small =
-            path.queue != nullptr && !entry.is_direct() ? static_cast<std::uint32_t>(largest) + 1 : 0;
-        own.targets[place] = {key, entry.base, bytes, entry.home, small, to, world_rank, is_remote(path) ? 1u : 0u};
+        own.targets[place] =
+            make_target(state, own.connections[near], near, key, is_window ? slot.entries[rank] : window_entry{});
         if (place == own.next_target) own.next_target = (place + 1) % cached_targets;
     }
     sync(warp);
     write_target_hint(warp, own, place);
     return place;
 }
+
+// Checks a request and brings its target near. Its place among the targets, or cached_targets if the run ends. The lead
+// warp.
+DCUDA_COLD unsigned load_target(lead_warp warp, shared_state shared, const send_request request) {
+    rank_state& state = shared.get();
+#if DCUDA_CHECKS
+    const window_slot slot = request.is_notification() ? window_slot{} : find_window(state, window{request.window});
+    std::uint64_t limit = 0;
+    if (const fault wrong = find_fault(state, request, slot, limit); wrong != fault::none) {
+        if (warp.leads()) report_request(exec::lead_access::alone(), state, wrong, request, limit);
+        return cached_targets;
+    }
+#endif
+    return place_target(warp, state, request.window, request.rank);
+}
+
+#if DCUDA_WARPS
+
+// See fast_message.hpp. PERF: as place_target(), with few instructions and trips to memory, for a rank that has more
+// targets than are near. A hint that another target needs is not spared: who misses it calls this, too.
+DCUDA_COLD bool bring_near(full_warp warp, shared_state shared, std::uint32_t window_id, std::uint32_t rank) {
+    rank_state& state = shared.get();
+    endpoint& own = state.own.of(warp);
+    const std::uint64_t key = target_key(window_id, rank);
+    const unsigned hint = own.target_hints.slot(hash_of(key));
+    if (own.targets[own.target_hints.at[hint] & hint_entry].key == key) return false;
+    const unsigned found = find_key<cached_targets>(warp, key, [&](unsigned entry) { return own.targets[entry].key; });
+    if (found != cached_targets) {
+        write_target_hint(warp, own, found);
+        return true;
+    }
+    const bool is_window = window_id < notify_key;
+    const window_slot slot = is_window ? find_window(state, window{window_id}) : window_slot{};
+    if (!is_target(state, window_id, rank, slot)) return false;
+    const std::uint32_t comm = is_window ? slot.comm : window_id - notify_key;
+    const std::uint32_t world_rank = state.device.communicators[comm].world_rank_of(rank);
+    unsigned near = find_key<cached_connections>(warp, world_rank, [&](unsigned i) { return own.connection_keys[i]; });
+    const window_entry entry = is_window ? slot.entries[rank] : window_entry{}; // PERF: under way meanwhile
+    if (near == cached_connections) {
+        std::uint32_t unused = 0;
+        const std::uint32_t record = find_record(warp, state, world_rank, unused);
+        if (record == no_record) {
+            place_target(warp, state, window_id, rank);
+            return true;
+        }
+        near = own.next_connection;
+        sync(warp);
+        forget_connection(warp, state, near);
+        sync(warp);
+        copy_record(warp, own.connections[near], connections_of(state)[record]);
+    }
+    const unsigned place = own.next_target;
+    sync(warp);
+    if (warp.leads()) {
+        own.targets[place] = make_target(state, own.connections[near], near, key, entry);
+        own.next_target = (place + 1) % cached_targets;
+        own.target_hints.at[hint] = target_hint(place, near);
+        if (near == own.next_connection) {
+            own.connection_keys[near] = world_rank;
+            own.next_connection = (near + 1) % cached_connections;
+            if (near == own.near_connections) own.near_connections = near + 1;
+        }
+    }
+    sync(warp);
+    return true;
+}
+
+#endif
 
 // Whether a request to a target that is near breaks no rule.
 DCUDA_DEVICE bool is_allowed(const rank_state& state, const target_entry& to, const send_request& request) {
@@ -144,7 +219,7 @@ DCUDA_DEVICE unsigned prepare_direct(const lead_warp& warp, rank_state& state, c
     target_entry to;
     const unsigned target = find_near_target(warp, own, target_key(request.window, request.rank), to);
     if (target == cached_targets || to.is_remote != 0 || !is_allowed(state, to, request)) return slow;
-    connection& path = own.connections[to.connection];
+    rank_connection& path = own.connections[to.connection];
     const message_content content{
         to.base + request.offset, nullptr, static_cast<const std::byte*>(request.source), 0, request.tag, 0};
     const bool in_place = content.target == content.source;
@@ -190,7 +265,7 @@ DCUDA_COLD unsigned choose_route(lead_warp warp, shared_state shared, const send
     const posted_put place{to.base + request.offset, static_cast<std::uint64_t>(home), nullptr, 0, to.world_rank};
     if (to.is_remote != 0) return post(warp, state, route::proxied, place);
 
-    connection& path = own.connections[to.connection];
+    rank_connection& path = own.connections[to.connection];
     const bool in_place = place.target == request.source && request.bytes != 0;
     const std::uint32_t packets = in_place ? 0 : packets_for(static_cast<std::uint32_t>(request.bytes));
     const auto by_message = [&] {
@@ -222,7 +297,7 @@ DCUDA_COLD void send_message(lead_warp warp, shared_state shared, const send_req
     rank_state& state = shared.get();
     endpoint& own = state.own.of(warp);
     const target_entry& to = own.targets[own.doing.target];
-    const connection& path = own.connections[to.connection];
+    const rank_connection& path = own.connections[to.connection];
     const message_content content{to.base + request.offset,
                                   to.home + request.offset,
                                   static_cast<const std::byte*>(request.source),
@@ -245,7 +320,7 @@ DCUDA_COLD void notify_target(lead_warp warp, shared_state shared, std::uint32_t
     rank_state& state = shared.get();
     endpoint& own = state.own.of(warp);
     const unsigned place = own.targets[own.doing.target].connection;
-    connection& to = own.connections[place];
+    rank_connection& to = own.connections[place];
     if (find_room(warp, state, to, 0)) return send_header(warp, state, place, {nullptr, nullptr, nullptr, 0, tag, 0});
     if (!warp.leads()) return;
     exec::complete_copies(state.staging);
@@ -306,7 +381,7 @@ DCUDA_DEVICE void send_after_block(const lead_warp& warp, rank_state& state) {
     const std::uint32_t requests = load_requests(state);
     if (warp.leads()) {
         endpoint& own = state.own.of(warp);
-        connection& to = own.connections[own.targets[own.doing.target].connection];
+        rank_connection& to = own.connections[own.targets[own.doing.target].connection];
         store_header(state, own, to, own.ready);
         count_sent(own, to, 0, true);
     }

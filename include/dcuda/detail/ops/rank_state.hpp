@@ -12,8 +12,8 @@
 
 namespace dcuda::detail {
 
-inline constexpr unsigned cached_targets = 8;
-inline constexpr unsigned cached_connections = 8;
+inline constexpr unsigned cached_targets = 16;
+inline constexpr unsigned cached_connections = 16;
 inline constexpr unsigned cached_tags = 16;
 inline constexpr unsigned near_processes = 8;
 
@@ -41,32 +41,7 @@ DCUDA_DEVICE std::uint16_t target_hint(unsigned target, std::uint32_t connection
 }
 DCUDA_DEVICE std::uint32_t notify_window(communicator comm) { return notify_key + static_cast<std::uint32_t>(comm); }
 
-// What this rank and one target have with each other.
-struct alignas(16) connection {
-    packet* queue;         // in the target's mailbox, as mapped here; null: notifications go to the counters
-    queue_position sent;   // of the next message
-    queue_position freed;  // up to which the target has taken messages out, as last seen
-    std::uint32_t flushes; // of this rank, before the last message there: unlike now, the next message releases
-    // 1: something was written there directly that no message has released; `flushes` is never_flushed() then
-    std::uint32_t unreleased;
-    std::uint32_t placed;    // packets of payload up to here are in the target's window
-    scope reach;             // who sees what is published there
-    std::uint32_t* counters; // of the target, [tag]; null: it is reached over the network
-    const std::uint32_t* credit;
-    mailbox_status* status;   // of the target
-    std::uint32_t world_rank; // of the target
-    std::uint32_t record;     // its place in the rank's table of connections; connections_per_rank: none
-};
 inline constexpr std::uint32_t no_rank = UINT32_MAX;
-
-// A queue of this rank's own mailbox.
-struct inbound_queue {
-    queue_position taken;     // of the next message
-    queue_position credited;  // up to which its source knows that we have taken messages out
-    std::uint32_t* credit;    // where the source learns it; null until its connect message has come
-    std::uint32_t world_rank; // of the source, then
-    scope reach;              // who must see the credit
-};
 
 // The word that tells a source what has been taken.
 DCUDA_DEVICE std::uint32_t credit_of(const queue_position& taken) {
@@ -80,13 +55,15 @@ struct barrier_place {
     std::uint32_t members; // of the row
 };
 
-struct tag_entry {
+struct alignas(16) tag_entry {
     tag_record record;
-    std::uint16_t queue;  // where the next message with this tag is expected,
-    std::uint16_t bytes;  // and its payload: like the last one's
-    std::uint16_t origin; // queue of the last message, + 1; 0: there was none; forgotten_origin. For reports only
+    std::uint32_t expected; // of the next message with this tag: its queue, and in the upper half bytes of payload
+    std::uint32_t origin;   // queue of the last message, + 1; 0: there was none; forgotten_origin
+    DCUDA_DEVICE std::uint32_t queue() const { return expected & 0xffff; }
+    DCUDA_DEVICE std::uint32_t bytes() const { return expected >> 16; }
 };
-inline constexpr std::uint16_t forgotten_origin = UINT16_MAX;
+DCUDA_DEVICE std::uint32_t expectation(std::uint32_t queue, std::uint32_t bytes) { return queue | bytes << 16; }
+inline constexpr std::uint32_t forgotten_origin = UINT16_MAX;
 inline constexpr std::uint32_t no_tag_key = UINT32_MAX; // of an entry that is empty
 
 // The wait that the rank is in.
@@ -126,20 +103,21 @@ struct endpoint {
     near_hints<std::uint16_t> target_hints; // target_hint
     near_hints<std::uint8_t> tag_hints;
     target_entry targets[cached_targets];
-    connection connections[cached_connections];
+    rank_connection connections[cached_connections];
     tag_entry tags[cached_tags];
     std::uint32_t next_target, next_connection, next_tag;
+    std::uint32_t near_connections;  // places in use among the connections that are near: the first ones
     std::uint32_t connection_count;  // in the rank's table
-    std::uint64_t undelivered;       // bit by record, of connections that are not near: payload may be under way there
+    std::uint32_t undelivered;       // 1: payload may be under way on connections that are not near
     std::uint32_t forgotten_origins; // bit by tag % 32: the cache has lost an entry that knew one
 
-    inbound_queue inbound[queues_per_mailbox];
-    std::uint8_t followers[queues_per_mailbox]; // by queue: which one the next message with the same tag came in
-    std::uint32_t queues;                       // in use, of the mailbox
-    std::uint32_t requests_seen;                // of mailbox_status::requests
+    inbound_queue inbound[near_queues];
+    std::uint32_t queues;        // in use, of the mailbox
+    std::uint32_t far_taken[2];  // messages from far queues, by `scope` of their sources; the first one from the start
+    std::uint32_t requests_seen; // of mailbox_status::requests
 
-    std::uint32_t posted_turn;               // of rank_state::puts: the one that is free
-    std::uint32_t posted_mask, posted_width; // of rank_state::messages, as in `batch`
+    std::uint32_t posted_turn;                             // of rank_state::puts: the one that is free
+    std::uint32_t posted_mask, posted_width, posted_queue; // of rank_state::messages: as in `batch`; the first queue
     std::uint32_t unreleased; // bit by `scope`: something was stored at such targets that no release has covered
     std::uint32_t flushes;    // so far: the next message to each target releases what they completed
     std::uint32_t sent[2];    // messages so far, by `scope` of their targets
@@ -167,11 +145,11 @@ struct posted_put {
 };
 
 // A message whose payload all threads place, posted by the lead warp.
-struct alignas(16) posted_message {
-    mailbox_header header; // with the number of the queue in the 8 bits that it has no use for
-    std::uint32_t packet;  // position of its first packet of payload
+struct posted_message {
+    mailbox_header header;
+    std::uint32_t packet; // position of its first packet of payload
+    std::uint32_t place;  // of its queue
 };
-inline constexpr unsigned posted_queue_shift = 24;
 inline constexpr unsigned posted_batch = 32; // one for each thread of a warp
 
 // What only the lead warp gets at.
@@ -199,7 +177,7 @@ struct rank_state {
     std::uint32_t* counters;                      // this rank's, [tag]
     tag_record* tag_records;                      // this rank's, [tag], where they are not cached
     mailbox_status* status;                       // this rank's mailbox
-    packet* mailbox;
+    inbound_queue* far_queues;                    // this rank's
     std::uint32_t first_thread; // of the group that executes this rank's operations, see exec::whole_block
     std::uint32_t profiled;     // 1: this run is traced or counted
     exec::staging staging;      // its changing words are the leader's
@@ -274,6 +252,14 @@ DCUDA_COLD void write_target_hint(Group group, endpoint& own, unsigned place) {
         [&](unsigned entry) { return target_hint(entry, own.targets[entry].connection); });
 }
 
+// A queue of the rank's mailbox.
+DCUDA_DEVICE inbound_queue& queue_of(const rank_state& state, endpoint& own, std::uint32_t number) {
+    return number < near_queues ? own.inbound[number] : state.far_queues[number - near_queues];
+}
+DCUDA_DEVICE std::uint32_t near_queues_of(const endpoint& own) {
+    return own.queues < near_queues ? own.queues : near_queues;
+}
+
 // How functions that are not inlined, and the user's rank, hold the state.
 // PERF: on a GPU as an address in shared memory that the compiler takes from a register. It would otherwise work out
 // the address of a __shared__ variable at every use, and would not know that a reference is one to shared memory.
@@ -331,12 +317,12 @@ DCUDA_DEVICE void count_as_new_wait(lone_thread leader, rank_state& state) {
 
 // Who has sent the last notification with this tag, as wait_record::source. The leader.
 DCUDA_DEVICE std::uint32_t last_source(lone_thread leader, rank_state& state, std::uint32_t tag) {
-    const endpoint& own = state.own.of(leader);
+    endpoint& own = state.own.of(leader);
     const unsigned place = find_key<cached_tags>(leader, tag, [&](unsigned entry) { return own.tag_keys[entry]; });
     if (place == cached_tags) return unknown_source;
     const tag_entry& entry = own.tags[place];
     const std::uint32_t queue = entry.origin - 1u;
-    if (queue < queues_per_mailbox) return own.inbound[queue].world_rank + 1;
+    if (queue < own.queues) return queue_of(state, own, queue).world_rank + 1;
     const bool counted = entry.record.counter != state.device.counter_start; // the counter does not tell by whom
     return entry.origin == 0 && !counted ? no_source : unknown_source;
 }

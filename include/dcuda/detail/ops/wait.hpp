@@ -84,21 +84,20 @@ inline constexpr std::uint32_t shared_batch_packets = 96;
 
 // Leaves a batch to all warps of the block. The lead warp, before a barrier of the block.
 DCUDA_DEVICE void post_batch(const lead_warp& warp, rank_state& state, const batch& messages) {
-    mailbox_header header = messages.header;
-    header.words[1] |= messages.queue << posted_queue_shift;
-    state.messages[warp.index] = {header, messages.packet};
+    state.messages[warp.index] = {messages.header, messages.packet, messages.place};
     sync(warp); // all have read the books that now change
     if (warp.leads()) {
-        state.own.of(warp).posted_mask = messages.mask;
-        state.own.of(warp).posted_width = messages.width;
+        endpoint& own = state.own.of(warp);
+        own.posted_mask = messages.mask;
+        own.posted_width = messages.width;
+        own.posted_queue = messages.queue;
     }
 }
 
-// That batch, as far as placing it goes. All threads of a full warp, after that barrier.
+// That batch, as far as placing it goes: without its queues. All threads of a full warp, after that barrier.
 DCUDA_DEVICE batch posted_batch_of(const warp_group& warp, const rank_state& state) {
     const posted_message mine = state.messages[warp.index];
-    batch messages{0, mine.header, mine.header.words[1] >> posted_queue_shift, mine.packet, 0, 0, 1};
-    messages.header.words[1] &= (1u << posted_queue_shift) - 1;
+    batch messages{0, mine.header, 0, mine.place, mine.packet, 0, 0, 1};
     messages.end = sum_of_rows(warp, messages.header.packets(), warp.index, 1, warp.count);
     return messages;
 }
@@ -121,11 +120,12 @@ DCUDA_DEVICE poll_outcome poll_notifications(const Group& group, rank_state& sta
     endpoint& own = state.own.of(group);
     // PERF: these loads are under way at the same time as those of the headers.
     const std::uint32_t now = group.leads() ? load_relaxed(state.counters + tag) : 0;
-    const std::uint32_t requests = load_requests(state);
+    const std::uint32_t requests = load_requests(state), announced = load_relaxed(&state.status->far_messages);
     bool found = false;
     if (state.device.queues.packets != 0) find_queues(group, state);
-    for (std::uint32_t first = 0; first < own.queues; first += group.count) {
-        const std::uint32_t width = own.queues - first < group.count ? own.queues - first : group.count;
+    const std::uint32_t queues = is_announced(group, state, announced) ? own.queues : near_queues_of(own);
+    for (std::uint32_t first = 0; first < queues; first += group.count) {
+        const std::uint32_t width = queues - first < group.count ? queues - first : group.count;
         const batch messages = collect_disjoint(group, state, first, width);
         if (messages.mask == 0) continue;
         found = true;
@@ -159,6 +159,7 @@ DCUDA_COLD unsigned await_notifications(lead_warp warp, shared_state shared, std
         messages.mask = own.posted_mask;
         messages.width = own.posted_width;
         messages.row = warp.index / messages.width;
+        messages.queue = own.posted_queue + warp.index % messages.width;
         settle(warp, state, messages);
         give_credit(warp, state, 2);
         if (warp.leads()) count_as_new_wait(exec::lead_access::alone(), state);

@@ -96,11 +96,10 @@ DCUDA_HOST_DEVICE constexpr std::uint32_t unread_of(std::uint64_t word) {
 }
 
 // The mailbox of a rank takes small puts and notifications of other ranks as messages: payload and sequence number in
-// one packet. It has queues_per_mailbox queues. A queue has one writer, the source that claimed it, and two rings of
-// packets: headers, one per message, and payload.
-inline constexpr std::uint32_t queues_per_mailbox = 16;
-inline constexpr std::uint32_t connections_per_rank = 64; // targets in whose mailboxes a rank can have queues
-inline constexpr std::uint32_t no_queue = UINT32_MAX;
+// one packet. A queue has one writer, the source that claimed it, and two rings of packets: headers, one per message,
+// and payload. Queues belong to the device until a source claims one for a rank's mailbox.
+inline constexpr std::uint32_t near_queues = 16;          // of a mailbox: what its rank knows of others is far from it
+inline constexpr std::uint32_t most_partners = 1024;      // queues of a mailbox; and targets a rank can have queues at
 inline constexpr std::uint32_t max_queue_packets = 32768; // credits have 16 bits
 inline constexpr std::uint32_t max_small_put_bytes = 4096;
 
@@ -123,12 +122,13 @@ struct queue_position {
 
 // home: the inbox.
 struct alignas(16) mailbox_status {
-    std::uint32_t queues_claimed; // may exceed queues_per_mailbox: later sources have no queue. writers: sources, by
-                                  // atomic addition; reader: the rank
+    std::uint32_t queues_claimed; // may exceed device_context::partner_limit: later sources have no queue. writers:
+                                  // sources, by atomic addition; reader: the rank
     std::uint32_t doorbell;       // CPU backend: rung when something has arrived
     std::uint32_t requests;       // sources that wait for credit have asked so often. writers: sources, by atomic
                                   // addition; reader: the rank
-    std::uint32_t unused;
+    std::uint32_t far_messages;   // sent in queues from near_queues on. writers: sources, by atomic addition; reader:
+                                  // the rank
 };
 
 // A message is a header and the next packets of payload, of 12 bytes each. The header's words:
@@ -169,19 +169,53 @@ struct peer_view {
                              // and peer ranks, by atomic addition; reader: the rank
     std::uint64_t* barriers; // [collective][turn][barrier_shape]
     mailbox_status* status;  // [local rank]
-    packet* mailboxes;       // [local rank][queue][queue_shape]; writer: the queue's source; readers: the rank, and the
-                             // source what it has written itself
+    packet* queues;          // [place][queue_shape]; writer: the queue's source; readers: the rank, and the source what
+                             // it has written itself
+    std::uint32_t* claimed;  // queues that ranks of the device have; may exceed device_context::queue_count. writers:
+                             // sources, by atomic addition; reader: the host, after the run
+    std::uint32_t* places;   // [local rank][queue]: the queue's place + 1; 0: its source has not told yet. writer: the
+                             // source; reader: the rank
     std::uint32_t* credits;  // [local rank][connection]: what the connection's target has taken out of our queue:
                              // messages in the lower half, packets in the upper. writer: the target; reader: the rank
 };
 
-// What a rank keeps of a connection while its shared memory holds others. writer and reader: the rank; home: device
-// memory.
-struct alignas(16) connection_record {
+// What a rank and one target have with each other. writer and reader: the rank; home: its shared memory, or the table
+// of its connections in device memory while others are near.
+struct alignas(16) rank_connection {
+    packet* queue;         // in the target's mailbox, as mapped here; null: notifications go to the counters
+    queue_position sent;   // of the next message
+    queue_position freed;  // up to which the target has taken messages out, as last seen
+    std::uint32_t flushes; // of this rank, before the last message there: unlike now, the next message releases
+    // 1: something was written there directly that no message has released; `flushes` is never_flushed() then
+    std::uint32_t unreleased;
+    std::uint32_t placed;    // packets of payload up to here are in the target's window
+    scope reach;             // who sees what is published there
+    std::uint32_t* counters; // of the target, [tag]; null: it is reached over the network
+    const std::uint32_t* credit;
+    mailbox_status* status;   // of the target
     std::uint32_t world_rank; // of the target
-    std::uint32_t queue;      // or no_queue
-    std::uint32_t unreleased; // 1: something was written there that no message has released
-    queue_position sent;
+    std::uint32_t record;     // its place in the rank's table of connections, or no_record
+    std::uint32_t is_far;     // 1: the queue is none of the first near_queues: its messages are announced
+};
+inline constexpr std::uint32_t no_record = UINT32_MAX;
+
+// An entry of the index of a rank's connections, which is hashed by the target's world rank; entries follow each other
+// where hashes are equal. writer and reader: the rank; home: device memory.
+struct connection_slot {
+    std::uint32_t rank; // the world rank + 1; 0: empty
+    std::uint32_t record;
+};
+
+// A queue of a rank's own mailbox. writer and reader: the rank; home: its shared memory, and from near_queues on device
+// memory.
+struct alignas(16) inbound_queue {
+    queue_position taken;     // of the next message
+    queue_position credited;  // up to which its source knows that we have taken messages out
+    std::uint32_t* credit;    // where the source learns it; null until its connect message has come
+    std::uint32_t world_rank; // of the source, then
+    scope reach;              // who must see the credit
+    std::uint32_t place;      // among the device's queues
+    std::uint32_t follower;   // which queue the next message with the same tag came in
 };
 
 // Notifications of one tag. writer and reader: the rank; home: device memory, near ones in shared memory.
@@ -338,6 +372,9 @@ struct device_context {
     std::uint32_t max_windows;
     std::uint32_t counter_start;   // what all numbers that wrap around start from: tests of that set it
     queue_shape queues;            // of mailboxes
+    std::uint32_t queue_count;     // of the device
+    std::uint32_t partner_limit;   // queues of a mailbox, and connections of a rank that have one
+    std::uint32_t index_slots;     // of connection_index, a power of two
     std::uint32_t small_put_bytes; // notified puts up to this size are messages
     barrier_shape barriers;
     staging_shape staging;
@@ -345,7 +382,9 @@ struct device_context {
     network_view network;
     const peer_view* peers;                  // [process]; without counters: reached over the network
     tag_record* tag_records;                 // [local rank * tags + tag]
-    connection_record* connections;          // [local rank][connections_per_rank]
+    rank_connection* connections;            // [local rank][partner_limit]
+    connection_slot* connection_index;       // [local rank][index_slots]
+    inbound_queue* far_queues;               // [local rank][partner_limit - near_queues]
     wait_record* waits;                      // [local rank]
     collective_barrier* collective_barriers; // [collective]
     window_slot* windows;                    // [max_windows]
@@ -371,12 +410,12 @@ constexpr std::uint64_t fingerprint_of(std::initializer_list<std::size_t> number
     return result;
 }
 inline constexpr std::uint64_t fingerprint = fingerprint_of(
-    {DCUDA_VERSION_MAJOR,       DCUDA_VERSION_MINOR,         DCUDA_VERSION_PATCH,        sizeof(window_entry),
-     sizeof(window_slot),       sizeof(communicator_record), sizeof(collective_barrier), sizeof(barrier_shape),
-     sizeof(queue_shape),       sizeof(mailbox_status),      sizeof(mailbox_header),     sizeof(peer_view),
-     sizeof(connection_record), sizeof(tag_record),          sizeof(wait_record),        sizeof(command),
-     sizeof(command_ring),      sizeof(delivery_task),       sizeof(network_view),       sizeof(trace_event),
-     sizeof(rank_counters),     sizeof(profiler_view),       sizeof(device_context)});
+    {DCUDA_VERSION_MAJOR,     DCUDA_VERSION_MINOR,         DCUDA_VERSION_PATCH,        sizeof(window_entry),
+     sizeof(window_slot),     sizeof(communicator_record), sizeof(collective_barrier), sizeof(barrier_shape),
+     sizeof(queue_shape),     sizeof(mailbox_status),      sizeof(mailbox_header),     sizeof(peer_view),
+     sizeof(rank_connection), sizeof(inbound_queue),       sizeof(tag_record),         sizeof(wait_record),
+     sizeof(command),         sizeof(command_ring),        sizeof(delivery_task),      sizeof(network_view),
+     sizeof(trace_event),     sizeof(rank_counters),       sizeof(profiler_view),      sizeof(device_context)});
 
 // The library defines it for the fingerprint of its own headers: a program that was compiled with others does not link,
 // instead of hanging when it runs. Programs refer to it in device.hpp.

@@ -36,7 +36,7 @@ DCUDA_DEVICE void load_rest(chunk& words, const std::byte* source, std::int32_t 
 DCUDA_COLD void send_rest(full_warp warp, shared_state shared, const void* source, std::uint32_t bytes,
                           unsigned place) {
     rank_state& state = shared.get();
-    const connection& path = state.own.of(warp).connections[place];
+    const rank_connection& path = state.own.of(warp).connections[place];
     const queue_shape rings = state.device.queues;
     const auto* const begin = static_cast<const std::byte*>(source);
     const std::uint32_t position = path.sent.packets;
@@ -59,7 +59,10 @@ DCUDA_COLD void send_rest(full_warp warp, shared_state shared, const void* sourc
     }
 }
 
-// A notification, or a small put with one, to a target that was used lately: a message, if it can leave at once.
+// Brings the target of a request near, if it is not; put.hpp. False: it is, or there is no such target.
+DCUDA_COLD bool bring_near(full_warp warp, shared_state shared, std::uint32_t window_id, std::uint32_t rank);
+
+// A notification, or a small put with one: a message, if it can leave at once.
 // PERF: all that need not wait for the other threads comes before the block's barrier. Header and payload leave in one
 // instruction. Branches are few, and on answers of any() and all(): one that threads might take on different ways costs
 // 30 to 40 cycles, an instruction 1 to 5, a load from shared memory 22 (H100, 2026-11-24).
@@ -68,17 +71,21 @@ class fast_message {
 public:
     // Whether the message can leave. Nothing has happened yet.
     DCUDA_DEVICE bool prepare(const full_warp& warp, rank_state& state, const send_request& request) {
-        make(warp, state, request);
-        if (all(warp, fits_ & has_room_)) return true;
-        if (any(warp, !fits_) || !load_credit(warp, state, connection_, packets())) return false;
-        make(warp, state, request);
-        return true;
+        DCUDA_NO_UNROLL
+        for (unsigned tries = 0;; ++tries) {
+            make(warp, state, request);
+            if (all(warp, fits_ & has_room_)) return true;
+            if (tries == 2) return false;
+            if (any(warp, !fits_) ? !exec::far(bring_near)(warp, state, request.window, request.rank)
+                                  : !load_credit(warp, state, connection_, packets()))
+                return false;
+        }
     }
 
     // Header and payload leave; after the block's barrier.
     DCUDA_DEVICE void send(const full_warp& warp, rank_state& state, const send_request& request) const {
         endpoint& own = state.own.of(warp);
-        connection& to = own.connections[connection_];
+        rank_connection& to = own.connections[connection_];
         std::uint32_t& sent = own.sent[static_cast<unsigned>(reach_)];
         const std::uint32_t sent_before = sent, packets_before = HasPayload ? to.sent.packets : 0;
         // The leader stores the header, those behind it a packet of payload each.
@@ -98,6 +105,7 @@ public:
         else
             exec::store_near_if(&to.sent.messages, sequence_, warp.leads());
         exec::store_near_if(&sent, sent_before + 1, warp.leads());
+        if (any(warp, is_far_) && warp.leads()) announce_message(to);
         if (DCUDA_BACKEND_CPU && warp.leads()) ring_doorbell(&to.status->doorbell);
         if (any(warp, is_asked)) answer_new_requests(warp, state);
     }
@@ -115,7 +123,7 @@ private:
         requests_ = load_requests(state); // PERF: the trip to the L2 cache ends before it is needed
         const target_entry to = own.targets[hint & hint_entry];
         connection_ = hint >> 8;
-        const connection path = own.connections[connection_];
+        const rank_connection path = own.connections[connection_];
         fits_ = (to.key == key) & (to.small != 0) & (request.tag < tags);
         words_ = {{0, 0, request.tag << 16}};
         if constexpr (HasPayload) {
@@ -135,6 +143,7 @@ private:
         if constexpr (!HasPayload) releases_ &= request.kind != operation::notify_relaxed;
         if (releases_) words_.words[1] |= message_releases;
         reach_ = path.reach;
+        is_far_ = path.is_far != 0;
         std::uint32_t slot = rings.header(path.sent.messages), position = path.sent.messages;
         if (HasPayload && !warp.leads()) {
             position = path.sent.packets + warp.index - 1;
@@ -161,6 +170,7 @@ private:
     bool fits_ = false;          // the request: a message to a target that is near
     bool has_room_ = false;      // the queue
     bool releases_ = false;      // the header, as in make_header
+    bool is_far_ = false;        // the queue, from its target
 };
 
 #endif

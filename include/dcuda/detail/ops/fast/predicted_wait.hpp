@@ -36,16 +36,19 @@ struct watched_word {
 // the waits that they belong to; it watches the place behind them.
 DCUDA_DEVICE watched_word watch(const full_warp& warp, const rank_state& state, endpoint& own,
                                 const prediction& expected, std::uint32_t skipped, std::uint32_t counter) {
-    const bool is_sequence = warp.index < own.queues && warp.index != expected.queue;
+    const bool is_sequence = warp.index < near_queues_of(own) && warp.index != expected.queue;
     if (is_sequence) {
-        const std::uint32_t position = own.inbound[warp.index].taken.messages + skipped;
-        return {&slot_at(state, warp.index, state.device.queues.header(position))->sequence, position + 1, true};
+        const inbound_queue& queue = own.inbound[warp.index];
+        const std::uint32_t position = queue.taken.messages + skipped;
+        return {&slot_at(state, queue.place, state.device.queues.header(position))->sequence, position + 1, true};
     }
+    if (warp.index == 29) return {&state.status->far_messages, own.far_taken[0] + own.far_taken[1], false};
     if (warp.index == 30) return {state.counters + expected.tag, counter, false};
-    if (warp.index == 31 && own.queues < queues_per_mailbox) return {&state.status->queues_claimed, own.queues, false};
+    if (warp.index == 31 && own.queues < state.device.partner_limit)
+        return {&state.status->queues_claimed, own.queues, false};
     return {&state.status->requests, own.requests_seen, false};
 }
-static_assert(queues_per_mailbox <= 30);
+static_assert(near_queues <= 29);
 
 // Whether the lead warp can place the message by words, and not too many of them.
 DCUDA_DEVICE bool is_placed_by_words(const mailbox_header& message) {
@@ -65,13 +68,13 @@ DCUDA_COLD surprise look_elsewhere(full_warp warp, shared_state shared, const pr
                                    std::uint32_t skipped) {
     rank_state& state = shared.get();
     endpoint& own = state.own.of(warp);
-    const bool is_expected_queue = warp.index == expected.queue, is_queue = warp.index < own.queues;
+    const bool is_expected_queue = warp.index == expected.queue, is_queue = warp.index < near_queues_of(own);
     if (any(warp, has_changed && !is_queue)) return {surprise::unknown, 0, 0, false};
     const std::uint32_t position = is_queue ? own.inbound[warp.index].taken.messages + skipped : 0;
     packet head{};
     if (is_queue && (has_changed || is_expected_queue))
-        head = load_packet<order_tag::message_observe>(slot_at(state, warp.index, state.device.queues.header(position)),
-                                                       position + 1);
+        head = load_packet<order_tag::message_observe>(
+            slot_at(state, own.inbound[warp.index].place, state.device.queues.header(position)), position + 1);
     const bool has_come = is_queue && (has_changed || is_expected_queue) && head.sequence == position + 1;
     const mailbox_header message{{head.payload[0], head.payload[1], head.payload[2]}};
     const bool has_tag = has_come && message.tag() == expected.tag;
@@ -99,10 +102,10 @@ DCUDA_DEVICE void place_words(std::byte* target, std::uint32_t bytes, std::uint3
 // The payload of a message whose header has come, behind the first packet of each thread. `begin`: position of the
 // first packet. The lead warp. PERF: two loads are under way at a time, and all threads go the same way: a thread
 // without a packet looks at the last one, too.
-DCUDA_COLD void place_rest(full_warp warp, shared_state shared, std::uint32_t queue, std::uint32_t begin,
+DCUDA_COLD void place_rest(full_warp warp, shared_state shared, std::uint32_t place, std::uint32_t begin,
                            std::uint32_t bytes, std::byte* target) {
     rank_state& state = shared.get();
-    const packet* const slots = queue_at(state, queue);
+    const packet* const slots = queue_at(state, place);
     const std::uint32_t last = packets_for(bytes) - 1;
     // Whether this packet, or with a higher number the last one, is here: `part`.
     const auto look_at = [&](std::uint32_t number, packet& part) {
@@ -169,8 +172,9 @@ DCUDA_COLD void settle_predicted(lone_thread leader, shared_state shared, unsign
                                  std::uint32_t bytes, unsigned rounds) {
     rank_state& state = shared.get();
     endpoint& own = state.own.of(leader);
-    predict_next(own, own.tags[place], number, bytes);
-    if (credit_due(own.inbound[number], state.device.queues, 2)) send_credit(own.inbound[number]);
+    inbound_queue& queue = own.inbound[number];
+    predict_next(state, own, own.tags[place], number, bytes);
+    if (credit_due(queue, state.device.queues, 2)) send_credit(queue);
     if (rounds != 0) end_wait(leader, state);
 }
 
@@ -206,20 +210,25 @@ DCUDA_DEVICE bool await_predicted(const full_warp& warp, rank_state& state, std:
         const queue_shape rings{exec::load_now(state.device.queues.headers),
                                 exec::load_now(state.device.queues.packets)};
         const tag_entry known = own.tags[place];
-        const std::uint32_t number = known.queue % queues_per_mailbox;
-        const queue_position begin = own.inbound[number].taken, credited = own.inbound[number].credited;
-        const std::uint32_t bytes = known.bytes, tag_and_bytes = tag << 16 | bytes;
+        const std::uint32_t number = known.queue() % near_queues;
+        const inbound_queue& queue = own.inbound[number];
+        const queue_position begin = queue.taken, credited = queue.credited;
+        const std::uint32_t queue_place = queue.place;
+        const std::uint32_t bytes = known.bytes(), tag_and_bytes = tag << 16 | bytes;
         // PERF: a thread without a packet of payload loads the header, too, rather than branch.
         const bool has_part = !warp.leads() && (warp.index - 1) * packet_payload_bytes < bytes;
         const std::uint32_t position = has_part ? begin.packets + warp.index - 1 : begin.messages;
         // Where there is no queue, any packet may be loaded: it is not looked at.
         const packet* const slot =
             queues == 0 ? reinterpret_cast<const packet*>(state.status)
-                        : slot_at(state, number, has_part ? rings.packet(position) : rings.header(position));
+                        : slot_at(state, queue_place, has_part ? rings.packet(position) : rings.header(position));
         const std::uint32_t missing = count - (known.record.counter - known.record.consumed);
-        const bool is_expected = (key == tag) & (missing - 1 < most_predicted_messages) & (known.queue < queues);
-        bool is_special = (missing != 1) | (known.origin != number + 1) | (rounds != 0) |
-                          (2 * (begin.messages - credited.messages) > rings.headers) |
+        const bool is_expected = (key == tag) & (missing - 1 < most_predicted_messages) & (known.queue() < queues) &
+                                 (known.queue() < near_queues);
+        // Where the message of this queue was expected because of the one before, and comes, there is nothing to learn.
+        const std::uint32_t origin = (known.origin - 1u) % near_queues, follower = queue.follower;
+        bool is_special = (missing != 1) | (known.origin != origin + 1) | (own.inbound[origin].follower != number) |
+                          (rounds != 0) | (2 * (begin.messages - credited.messages) > rings.headers) |
                           (2 * (begin.packets - credited.packets) > rings.packets);
 
         packet part = load_packet<order_tag::message_observe>(slot, position + 1);
@@ -253,8 +262,7 @@ DCUDA_DEVICE bool await_predicted(const full_warp& warp, rank_state& state, std:
                     if (found.kind == surprise::same_tag) {
                         sync(warp); // all have read the entry
                         if (warp.leads()) {
-                            own.tags[place].queue = static_cast<std::uint16_t>(found.queue);
-                            own.tags[place].bytes = static_cast<std::uint16_t>(found.bytes);
+                            own.tags[place].expected = expectation(found.queue, found.bytes);
                         }
                         sync(warp);
                         begins_again = true;
@@ -289,19 +297,19 @@ DCUDA_DEVICE bool await_predicted(const full_warp& warp, rank_state& state, std:
         place_words(message.target(), bytes, warp.index - 1, part);
         is_special |= requests != requests_seen;
         if (any(warp, bytes > (warp.count - 1) * packet_payload_bytes))
-            place_rest(warp, state, number, begin.packets, bytes, message.target());
-        queue_position& taken = own.inbound[number].taken;
+            place_rest(warp, state, queue_place, begin.packets, bytes, message.target());
         const queue_position end{begin.messages + 1, begin.packets + packets_for(bytes)};
         std::uint32_t& consumed = own.tags[place].record.consumed;
         if (!any(warp, is_special)) {
             sync(warp); // all have read the books that now change
-            exec::store_near_if(&taken.messages, end.messages, end.packets, warp.leads());
+            exec::store_near_if(&own.inbound[number].taken.messages, end.messages, end.packets, warp.leads());
             exec::store_near_if(&consumed, known.record.consumed + count - 1, warp.leads());
+            exec::store_near_if(&own.tags[place].expected, expectation(follower, bytes), number + 1, warp.leads());
             return true;
         }
         sync(warp); // all have read the books that now change
         if (warp.leads()) {
-            taken = end;
+            own.inbound[number].taken = end;
             consumed = known.record.consumed - 1 + (missing == 1 ? count : 0);
             settle_predicted(exec::lead_access::alone(), state, place, number, bytes, rounds);
         }

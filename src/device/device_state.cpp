@@ -145,6 +145,9 @@ device_state::device_state(bootstrap::control& control, const settings& with, st
 void device_state::agree_on_queues() {
     std::size_t free_bytes = 0, total_bytes = 0;
     cuda::check(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for the device's memory");
+#if DCUDA_BACKEND_CPU
+    total_bytes /= static_cast<std::size_t>(control_.count()); // all processes may be of one host
+#endif
     const auto ranks = static_cast<std::size_t>(ranks_);
     std::size_t partners = std::min<std::size_t>(most_partners, static_cast<std::size_t>(world_size()));
     const auto table_bytes = [&] {

@@ -141,7 +141,7 @@ device_state::device_state(bootstrap::control& control, const settings& with, st
 
 // How many partners a rank has queues from and to, how many queues the device has, and of what size. What the user
 // says; else so that queues take at most 1/64 of the smallest device's memory, and the tables of partners 1/128; but
-// there are near_queues for each rank.
+// there are as many as usual_partners for each rank.
 void device_state::agree_on_queues() {
     std::size_t free_bytes = 0, total_bytes = 0;
     cuda::check(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for the device's memory");

@@ -23,7 +23,7 @@ REGISTERS = {
     "put": 64,
     "put_notify": 64,
     "notify": 64,
-    "wait_notifications": 64,
+    "wait_notifications": 65,
     "test_notifications": 64,
     "flush": 64,
     "barrier": 64,
@@ -39,7 +39,7 @@ DELIVERY_KERNEL_REGISTERS = 72
 # Kernels that are held to so many registers (1024 threads need that) spill at most so many bytes themselves.
 FEW_REGISTERS = 64
 SPILLED_BYTES = 136
-SHARED_BYTES = 3712  # of each rank: dcuda::state
+SHARED_BYTES = 5120  # of each rank: dcuda::state
 # Of each thread: functions that are called rarely save there the registers that they use (exec::far).
 STACK_BYTES = 960
 

@@ -374,28 +374,37 @@ DCUDA_COLD void start_rank(lone_thread leader, rank_state& state, context from_h
     state.profiled = from_host.profiled;
 
     endpoint& own = state.own.of(leader);
+    DCUDA_NO_UNROLL
     for (target_entry& target : own.targets) target.key = no_target;
+    DCUDA_NO_UNROLL
     for (std::uint32_t& key : own.connection_keys) key = no_rank;
+    DCUDA_NO_UNROLL
     for (unsigned place = 0; place < cached_tags; ++place) {
         own.tag_keys[place] = place < state.device.tags ? place : no_tag_key;
         own.tags[place] = {{start, start}, 0, 0};
     }
     own.target_hints.shift = own.tag_hints.shift = hint_shifts - 1;
+    DCUDA_NO_UNROLL
     for (unsigned slot = 0; slot < hint_slots; ++slot) own.target_hints.at[slot] = own.tag_hints.at[slot] = 0;
+    DCUDA_NO_UNROLL
     for (std::uint32_t tag = 0; tag < cached_tags; ++tag)
         own.tag_hints.at[own.tag_hints.slot(hash_of(tag))] = static_cast<std::uint8_t>(tag);
     own.near_connections = 0;
     own.next_target = own.next_connection = own.next_tag = own.connection_count = own.forgotten_origins = 0;
     own.undelivered = 0;
+    DCUDA_NO_UNROLL
     for (inbound_queue& queue : own.inbound) queue = {};
     own.far_taken[0] = start;
     own.far_taken[1] = 0;
     own.queues = own.posted_turn = own.unreleased = 0;
     own.requests_seen = own.flushes = own.network_flushes = start;
+    DCUDA_NO_UNROLL
     for (unsigned reach = 0; reach < 2; ++reach) own.sent[reach] = own.told[reach] = 0;
     own.unsuccessful_tests = own.networked = 0;
     own.ring_head = start;
+    DCUDA_NO_UNROLL
     for (std::uint32_t& generation : own.generation) generation = start;
+    DCUDA_NO_UNROLL
     for (unsigned index = 0; index < collective::barriers; ++index) {
         own.epoch[index] = start;
         for (unsigned turn = 0; turn < 2; ++turn) {
@@ -414,7 +423,7 @@ DCUDA_DEVICE caller init(context from_host, rank_state& state) {
     const exec::operation_scope named("the constructor of dcuda::rank");
 #endif
     exec::form_group(state.first_thread);
-    exec::leader_then_sync(state.group(), [&](lone_thread leader) { start_rank(leader, state, from_host); });
+    exec::leader_then_sync(state.group(), [&](lone_thread leader) { exec::far(start_rank)(leader, state, from_host); });
     exec::far(cross_barrier_seldom)(state, collective{operation::init, world}.index());
     if (is_profiled(state)) end_operation<operation::init>(state, {.window = processor_number()});
 #if DCUDA_BACKEND_CPU

@@ -179,11 +179,13 @@ DCUDA_DEVICE void locate_payload(const Group& group, batch& messages, std::uint3
 }
 
 // The messages that have arrived in the queues from `first` on, `width` of them: no more than the group has threads.
-template <class Group>
+// PERF: with `Near` only near ones, which takes fewer registers; likewise below.
+template <bool Near, class Group>
 DCUDA_DEVICE batch collect(const Group& group, rank_state& state, std::uint32_t first, std::uint32_t width,
                            std::uint32_t rows) {
     const std::uint32_t row = group.index / width, queue = first + group.index % width;
-    const inbound_queue& from = queue_of(state, state.own.of(group), queue);
+    endpoint& own = state.own.of(group);
+    const inbound_queue& from = Near ? own.inbound[queue] : queue_of(state, own, queue);
     const queue_position taken = from.taken;
     const std::uint32_t position = taken.messages + row, place = from.place;
     packet head{};
@@ -292,7 +294,8 @@ DCUDA_DEVICE void send_credit(inbound_queue& queue) {
 // ORDER queue-free -> queue-reuse: what the group has read out of the packets and written into windows is ordered
 // before the credit (the group's sync, then release), hence before whatever the source does on the strength of it.
 template <class Group>
-DCUDA_DEVICE bool give_credit(const Group& group, rank_state& state, std::uint32_t share) {
+DCUDA_COLD bool give_credit(Group group, shared_state shared, std::uint32_t share) {
+    rank_state& state = shared.get();
     endpoint& own = state.own.of(group);
     sync(group);
     bool gives = false;
@@ -325,10 +328,10 @@ DCUDA_COLD void settle_far(Group group, shared_state shared, std::uint32_t numbe
 }
 
 // After the payload of a batch is in place: takes its messages out of their queues and counts the notifications.
-template <class Group>
+template <bool Near, class Group>
 DCUDA_DEVICE void settle(const Group& group, rank_state& state, const batch& messages) {
     endpoint& own = state.own.of(group);
-    inbound_queue& queue = queue_of(state, own, messages.queue);
+    inbound_queue& queue = Near ? own.inbound[messages.queue] : queue_of(state, own, messages.queue);
     const mailbox_header& header = messages.header;
     const bool is_there = (messages.mask >> group.index & 1) != 0;
     const unsigned below = group.index + messages.width;
@@ -340,7 +343,7 @@ DCUDA_DEVICE void settle(const Group& group, rank_state& state, const batch& mes
         queue.taken.messages += messages.row + 1;
         queue.taken.packets = messages.packet + header.packets();
     }
-    if (any(group, is_there && messages.queue >= near_queues))
+    if (!Near && any(group, is_there && messages.queue >= near_queues))
         settle_far(group, state, messages.queue, is_there, is_last);
     for (unsigned rest = vote(group, is_there && header.notifies()); rest != 0;) { // one tag after the other
         const std::uint32_t tag = broadcast(group, header.tag(), lowest(rest));
@@ -368,12 +371,12 @@ DCUDA_DEVICE void acquire_batch(const Group& group, rank_state& state, const bat
 }
 
 // The messages that have arrived in the queues from `first` on; of those that overlap only the first.
-template <class Group>
+template <bool Near, class Group>
 DCUDA_DEVICE batch collect_disjoint(const Group& group, rank_state& state, std::uint32_t first, std::uint32_t width) {
     const std::uint32_t rows = group.count / width;
-    const batch messages = collect(group, state, first, width, rows);
+    const batch messages = collect<Near>(group, state, first, width, rows);
     if (messages.mask == 0 || rows == 1 || !may_overlap(group, messages, rows)) return messages;
-    return collect(group, state, first, width, 1);
+    return collect<Near>(group, state, first, width, 1);
 }
 
 // Takes a batch. PERF: called by exec::far, it lets the functions that look for messages do with fewer registers.
@@ -382,7 +385,7 @@ DCUDA_COLD void take_batch(Group group, shared_state shared, const batch message
     rank_state& state = shared.get();
     acquire_batch(group, state, messages);
     place(group, state, messages, group.index, group.count);
-    settle(group, state, messages);
+    settle<false>(group, state, messages);
 }
 
 // Learns of queues that sources have claimed since, as far as these have told where they are, without a gap.
@@ -433,7 +436,7 @@ DCUDA_COLD bool take_messages(Group group, shared_state shared) {
     for (std::uint32_t first = 0; first < queues; first += group.count) {
         const std::uint32_t width = queues - first < group.count ? queues - first : group.count;
         for (;;) {
-            const batch messages = collect_disjoint(group, state, first, width);
+            const batch messages = collect_disjoint<false>(group, state, first, width);
             if (messages.mask == 0) break;
             exec::far(take_batch<Group>)(group, state, messages);
             found = true;

@@ -89,25 +89,6 @@ DCUDA_COLD void report_request(lone_thread leader, shared_state shared, fault ki
                  request.bytes, limit);
 }
 
-// Whether a target exists: a rank of a window, or with notify_window(...) of a communicator. `slot`: of the window.
-DCUDA_DEVICE bool is_target(const rank_state& state, std::uint32_t window_id, std::uint32_t rank,
-                            const window_slot& slot) {
-    if (window_id < notify_key) return (window_id != 0) & (slot.id == window_id) & (rank < slot.rank_count);
-    const std::uint32_t comm = window_id - notify_key;
-    return comm < communicator_count && rank < state.device.communicators[comm].size;
-}
-
-// The entry of a target: `connection`, where its connection is near; `entry`, its window's there, or nothing for
-// notifications. One thread.
-DCUDA_DEVICE target_entry make_target(const rank_state& state, const rank_connection& path, unsigned place,
-                                      std::uint64_t key, const window_entry& entry) {
-    const std::uint64_t bytes = entry.bytes();
-    const std::uint64_t largest = bytes < state.device.small_put_bytes ? bytes : state.device.small_put_bytes;
-    const std::uint32_t small =
-        path.queue != nullptr && !entry.is_direct() ? static_cast<std::uint32_t>(largest) + 1 : 0;
-    return {key, entry.base, bytes, entry.home, small, place, path.world_rank, is_remote(path) ? 1u : 0u};
-}
-
 // Brings a target near, which exists. Its place among the targets. The lead warp.
 DCUDA_COLD unsigned place_target(lead_warp warp, shared_state shared, std::uint32_t window_id, std::uint32_t rank) {
     rank_state& state = shared.get();
@@ -118,12 +99,17 @@ DCUDA_COLD unsigned place_target(lead_warp warp, shared_state shared, std::uint3
     const std::uint32_t comm = is_window ? slot.comm : window_id - notify_key;
     const std::uint32_t world_rank = state.device.communicators[comm].world_rank_of(rank);
     const unsigned near = find_connection(warp, state, world_rank);
+    const rank_connection& path = own.connections[near];
     unsigned place = find_key<cached_targets>(warp, key, [&](unsigned entry) { return own.targets[entry].key; });
     if (place == cached_targets) place = own.next_target;
     sync(warp);
     if (warp.leads()) {
-        own.targets[place] =
-            make_target(state, own.connections[near], near, key, is_window ? slot.entries[rank] : window_entry{});
+        const window_entry entry = is_window ? slot.entries[rank] : window_entry{};
+        const std::uint64_t bytes = entry.bytes();
+        const std::uint64_t largest = bytes < state.device.small_put_bytes ? bytes : state.device.small_put_bytes;
+        const std::uint32_t small =
+            path.queue != nullptr && !entry.is_direct() ? static_cast<std::uint32_t>(largest) + 1 : 0;
+        own.targets[place] = {key, entry.base, bytes, entry.home, small, near, world_rank, is_remote(path) ? 1u : 0u};
         if (place == own.next_target) own.next_target = (place + 1) % cached_targets;
     }
     sync(warp);
@@ -145,59 +131,6 @@ DCUDA_COLD unsigned load_target(lead_warp warp, shared_state shared, const send_
 #endif
     return place_target(warp, state, request.window, request.rank);
 }
-
-#if DCUDA_WARPS
-
-// See fast_message.hpp. PERF: as place_target(), with few instructions and trips to memory, for a rank that has more
-// targets than are near. A hint that another target needs is not spared: who misses it calls this, too.
-DCUDA_COLD bool bring_near(full_warp warp, shared_state shared, std::uint32_t window_id, std::uint32_t rank) {
-    rank_state& state = shared.get();
-    endpoint& own = state.own.of(warp);
-    const std::uint64_t key = target_key(window_id, rank);
-    const unsigned hint = own.target_hints.slot(hash_of(key));
-    if (own.targets[own.target_hints.at[hint] & hint_entry].key == key) return false;
-    const unsigned found = find_key<cached_targets>(warp, key, [&](unsigned entry) { return own.targets[entry].key; });
-    if (found != cached_targets) {
-        write_target_hint(warp, own, found);
-        return true;
-    }
-    const bool is_window = window_id < notify_key;
-    const window_slot slot = is_window ? find_window(state, window{window_id}) : window_slot{};
-    if (!is_target(state, window_id, rank, slot)) return false;
-    const std::uint32_t comm = is_window ? slot.comm : window_id - notify_key;
-    const std::uint32_t world_rank = state.device.communicators[comm].world_rank_of(rank);
-    unsigned near = find_key<cached_connections>(warp, world_rank, [&](unsigned i) { return own.connection_keys[i]; });
-    const window_entry entry = is_window ? slot.entries[rank] : window_entry{}; // PERF: under way meanwhile
-    if (near == cached_connections) {
-        std::uint32_t unused = 0;
-        const std::uint32_t record = find_record(warp, state, world_rank, unused);
-        if (record == no_record) {
-            place_target(warp, state, window_id, rank);
-            return true;
-        }
-        near = own.next_connection;
-        sync(warp);
-        forget_connection(warp, state, near);
-        sync(warp);
-        copy_record(warp, own.connections[near], connections_of(state)[record]);
-    }
-    const unsigned place = own.next_target;
-    sync(warp);
-    if (warp.leads()) {
-        own.targets[place] = make_target(state, own.connections[near], near, key, entry);
-        own.next_target = (place + 1) % cached_targets;
-        own.target_hints.at[hint] = target_hint(place, near);
-        if (near == own.next_connection) {
-            own.connection_keys[near] = world_rank;
-            own.next_connection = (near + 1) % cached_connections;
-            if (near == own.near_connections) own.near_connections = near + 1;
-        }
-    }
-    sync(warp);
-    return true;
-}
-
-#endif
 
 // Whether a request to a target that is near breaks no rule.
 DCUDA_DEVICE bool is_allowed(const rank_state& state, const target_entry& to, const send_request& request) {

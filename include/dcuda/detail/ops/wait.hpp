@@ -123,10 +123,10 @@ DCUDA_DEVICE poll_outcome poll_notifications(const Group& group, rank_state& sta
     const std::uint32_t requests = load_requests(state), announced = load_relaxed(&state.status->far_messages);
     bool found = false;
     if (state.device.queues.packets != 0) find_queues(group, state);
-    const std::uint32_t queues = is_announced(group, state, announced) ? own.queues : near_queues_of(own);
+    const std::uint32_t queues = near_queues_of(own);
     for (std::uint32_t first = 0; first < queues; first += group.count) {
         const std::uint32_t width = queues - first < group.count ? queues - first : group.count;
-        const batch messages = collect_disjoint(group, state, first, width);
+        const batch messages = collect_disjoint<true>(group, state, first, width);
         if (messages.mask == 0) continue;
         found = true;
 #if DCUDA_WARPS
@@ -140,6 +140,7 @@ DCUDA_DEVICE poll_outcome poll_notifications(const Group& group, rank_state& sta
         exec::far(take_batch<Group>)(group, state, messages);
     }
     (void)may_share;
+    if (is_announced(group, state, announced) && exec::far(take_messages<Group>)(group, state)) found = true;
     if (poll_counter(group, state, now, counter, tag)) found = true;
     if (found) give_credit(group, state, 2);
     if (answer_requests(group, state, requests)) found = true;
@@ -160,7 +161,7 @@ DCUDA_COLD unsigned await_notifications(lead_warp warp, shared_state shared, std
         messages.width = own.posted_width;
         messages.row = warp.index / messages.width;
         messages.queue = own.posted_queue + warp.index % messages.width;
-        settle(warp, state, messages);
+        settle<true>(warp, state, messages);
         give_credit(warp, state, 2);
         if (warp.leads()) count_as_new_wait(exec::lead_access::alone(), state);
     }

@@ -59,10 +59,7 @@ DCUDA_COLD void send_rest(full_warp warp, shared_state shared, const void* sourc
     }
 }
 
-// Brings the target of a request near, if it is not; put.hpp. False: it is, or there is no such target.
-DCUDA_COLD bool bring_near(full_warp warp, shared_state shared, std::uint32_t window_id, std::uint32_t rank);
-
-// A notification, or a small put with one: a message, if it can leave at once.
+// A notification, or a small put with one, to a target that was used lately: a message, if it can leave at once.
 // PERF: all that need not wait for the other threads comes before the block's barrier. Header and payload leave in one
 // instruction. Branches are few, and on answers of any() and all(): one that threads might take on different ways costs
 // 30 to 40 cycles, an instruction 1 to 5, a load from shared memory 22 (H100, 2026-11-24).
@@ -71,15 +68,11 @@ class fast_message {
 public:
     // Whether the message can leave. Nothing has happened yet.
     DCUDA_DEVICE bool prepare(const full_warp& warp, rank_state& state, const send_request& request) {
-        DCUDA_NO_UNROLL
-        for (unsigned tries = 0;; ++tries) {
-            make(warp, state, request);
-            if (all(warp, fits_ & has_room_)) return true;
-            if (tries == 2) return false;
-            if (any(warp, !fits_) ? !exec::far(bring_near)(warp, state, request.window, request.rank)
-                                  : !load_credit(warp, state, connection_, packets()))
-                return false;
-        }
+        make(warp, state, request);
+        if (all(warp, fits_ & has_room_)) return true;
+        if (any(warp, !fits_) || !load_credit(warp, state, connection_, packets())) return false;
+        make(warp, state, request);
+        return true;
     }
 
     // Header and payload leave; after the block's barrier.

@@ -226,7 +226,7 @@ DCUDA_DEVICE bool await_predicted(const full_warp& warp, rank_state& state, std:
         const bool is_expected = (key == tag) & (missing - 1 < most_predicted_messages) & (known.queue() < queues) &
                                  (known.queue() < near_queues);
         // Where the message of this queue was expected because of the one before, and comes, there is nothing to learn.
-        const std::uint32_t origin = (known.origin - 1u) % near_queues, follower = queue.follower;
+        const std::uint32_t origin = (known.origin - 1u) % near_queues;
         bool is_special = (missing != 1) | (known.origin != origin + 1) | (own.inbound[origin].follower != number) |
                           (rounds != 0) | (2 * (begin.messages - credited.messages) > rings.headers) |
                           (2 * (begin.packets - credited.packets) > rings.packets);
@@ -304,7 +304,8 @@ DCUDA_DEVICE bool await_predicted(const full_warp& warp, rank_state& state, std:
             sync(warp); // all have read the books that now change
             exec::store_near_if(&own.inbound[number].taken.messages, end.messages, end.packets, warp.leads());
             exec::store_near_if(&consumed, known.record.consumed + count - 1, warp.leads());
-            exec::store_near_if(&own.tags[place].expected, expectation(follower, bytes), number + 1, warp.leads());
+            exec::store_near_if(&own.tags[place].expected, expectation(own.inbound[number].follower, bytes), number + 1,
+                                warp.leads());
             return true;
         }
         sync(warp); // all have read the books that now change

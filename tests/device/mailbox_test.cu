@@ -709,11 +709,7 @@ __global__ void hints(dcuda::context context, findings* found, unsigned* memory,
                 const dcuda::detail::target_entry& target = own.targets[place];
                 if (target.key == dcuda::detail::no_target) continue;
                 const unsigned hint = own.target_hints.at[own.target_hints.slot(dcuda::detail::hash_of(target.key))];
-                // It may be another target's; whoever misses it then writes it again.
-                const bool is_last = target.key == dcuda::detail::target_key(
-                                                       dcuda::detail::notify_window(dcuda::device), number / 2 % ranks);
-                if (is_last || own.targets[hint & dcuda::detail::hint_entry].key == target.key)
-                    EXPECT_SAME(hint, dcuda::detail::target_hint(place, target.connection));
+                EXPECT_SAME(hint, dcuda::detail::target_hint(place, target.connection));
             }
         }
         __syncthreads();

@@ -383,7 +383,7 @@ DCUDA_COLD void start_rank(lone_thread leader, rank_state& state, context from_h
         own.tag_keys[place] = place < state.device.tags ? place : no_tag_key;
         own.tags[place] = {{start, start}, 0, 0};
     }
-    own.target_hints.shift = own.tag_hints.shift = hint_shifts - 1;
+    own.target_hints.factor = own.tag_hints.factor = 1;
     DCUDA_NO_UNROLL
     for (unsigned slot = 0; slot < hint_slots; ++slot) own.target_hints.at[slot] = own.tag_hints.at[slot] = 0;
     DCUDA_NO_UNROLL

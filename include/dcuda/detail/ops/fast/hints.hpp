@@ -6,16 +6,19 @@
 
 namespace dcuda::detail {
 
-// Where the keys of entries that are near are, by a hash of the key. No two of them have the same slot: of the hash,
-// the bits from `shift` on are taken, and if one shift does not part all keys, another does. So one load tells the
-// entry.
-inline constexpr unsigned hint_slots = 64, hint_shifts = 27;
-inline constexpr unsigned hint_entry = 0xff; // the bits of a hint that are its entry's number
+// Where the keys of entries that are near are, by a hash of the key. No two of them have the same slot: if one factor
+// does not part all keys, another does. So one load tells the entry.
+inline constexpr unsigned hint_bits = 6, hint_slots = 1 << hint_bits;
+inline constexpr unsigned hint_factors = 256; // to be tried: of 16 keys every sixth or so parts them
+inline constexpr unsigned hint_entry = 0xff;  // the bits of a hint that are its entry's number
 template <class Hint>
 struct near_hints {
-    std::uint32_t shift;
+    std::uint32_t factor; // odd
     Hint at[hint_slots];
-    DCUDA_DEVICE unsigned slot(std::uint32_t hash) const { return (hash >> shift) % hint_slots; }
+    DCUDA_DEVICE unsigned slot(std::uint32_t hash) const { return slot(hash, factor); }
+    DCUDA_DEVICE static unsigned slot(std::uint32_t hash, std::uint32_t factor) {
+        return hash * factor >> (32 - hint_bits);
+    }
 };
 DCUDA_DEVICE std::uint32_t hash_of(std::uint32_t key) { return key * 0x9E3779B1u; }
 DCUDA_DEVICE std::uint32_t hash_of(std::uint64_t key) {
@@ -39,24 +42,24 @@ DCUDA_DEVICE unsigned find_key(const Group& group, Key key, const KeyOf& key_of)
 template <unsigned Size, class Group, class Hint, class Key, class KeyOf, class HintAt>
 DCUDA_DEVICE void part_hints(const Group& group, near_hints<Hint>& hints, Key none, const KeyOf& key_of,
                              const HintAt& hint_at) {
-    std::uint32_t shift = hint_shifts;
-    for (unsigned first = 0; first < hint_shifts && shift == hint_shifts; first += group.count) {
-        const near_hints<Hint> candidate{first + group.index, {}};
+    std::uint32_t found = hint_factors;
+    for (unsigned first = 0; first < hint_factors && found == hint_factors; first += group.count) {
+        const unsigned candidate = first + group.index;
         std::uint64_t taken = 0;
-        bool parts = candidate.shift < hint_shifts;
+        bool parts = candidate < hint_factors;
         DCUDA_NO_UNROLL
         for (unsigned entry = 0; entry < Size && parts; ++entry) {
             if (key_of(entry) == none) continue;
-            const std::uint64_t slot = std::uint64_t{1} << candidate.slot(hash_of(key_of(entry)));
+            const std::uint64_t slot = std::uint64_t{1} << hints.slot(hash_of(key_of(entry)), 2 * candidate + 1);
             parts = (taken & slot) == 0;
             taken |= slot;
         }
         const unsigned hits = vote(group, parts);
-        if (hits != 0) shift = first + lowest(hits);
+        if (hits != 0) found = first + lowest(hits);
     }
     sync(group);
-    if (group.leads() && shift != hint_shifts) {
-        hints.shift = shift;
+    if (group.leads() && found != hint_factors) {
+        hints.factor = 2 * found + 1;
         DCUDA_NO_UNROLL
         for (unsigned entry = 0; entry < Size; ++entry)
             if (key_of(entry) != none) hints.at[hints.slot(hash_of(key_of(entry)))] = hint_at(entry);

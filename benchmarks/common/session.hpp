@@ -42,6 +42,8 @@ private:
     double used_ = cpu_seconds();
 };
 
+inline constexpr const char* needs_two_processes = "takes two processes: dcuda-run -n 2 dcuda-bench";
+
 struct session {
     dcuda::runtime& runtime;
     const options& chosen;
@@ -54,6 +56,12 @@ struct session {
     bool first() const { return job.process_index == 0; }
     int rounds(int gpu, int cpu) const { return chosen.rounds > 0 ? chosen.rounds : by_backend(gpu, cpu); }
     int batches(int gpu, int cpu) const { return chosen.batches > 0 ? chosen.batches : by_backend(gpu, cpu); }
+
+    // A row without a value, for lack of a second process.
+    void add_missing(row none) {
+        none.missing = needs_two_processes;
+        rows.push_back(std::move(none));
+    }
 
     // Runs the kernel for this row, and notes what it costs the host if the network is part of it.
     template <class... Parameters, class... Arguments>
@@ -76,8 +84,6 @@ void measure_host(session& with);
 void measure_waiters(session& with);
 void measure_network(session& with);
 void measure_trace(session& with);
-
-inline constexpr const char* needs_two_processes = "takes two processes: dcuda-run -n 2 dcuda-bench";
 
 // Throws if data was wrong.
 inline void require_right(const mistake& wrong, const row& where) {

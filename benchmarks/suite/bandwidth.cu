@@ -293,8 +293,7 @@ void measure_bandwidth(session& with) {
     }
     row none{"bandwidth", with.other_device(), "put"};
     none.unit = "GB/s";
-    none.missing = needs_two_processes;
-    with.rows.push_back(none);
+    with.add_missing(none);
 }
 
 } // namespace benchmark

@@ -105,9 +105,7 @@ row measure_ranks(session& with, dcuda::communicator comm, int ranks) {
 void measure_barrier(session& with) {
     for (const int ranks : with.chosen.barrier.ranks) with.rows.push_back(measure_ranks(with, dcuda::device, ranks));
     if (with.job.process_count < 2) {
-        row none{"barrier", "all devices", "barrier"};
-        none.missing = needs_two_processes;
-        with.rows.push_back(none);
+        with.add_missing({"barrier", "all devices", "barrier"});
         return;
     }
     for (const int ranks : with.chosen.barrier.world_ranks)

@@ -251,9 +251,7 @@ void measure_latency(session& with) {
 
     for (const bool peer : {false, true}) {
         if (peer && with.job.process_count < 2) {
-            row none{"latency", with.other_device(), "put_notify"};
-            none.missing = needs_two_processes;
-            with.rows.push_back(none);
+            with.add_missing({"latency", with.other_device(), "put_notify"});
             continue;
         }
         std::unique_ptr<neighbour_memory> neighbour;

@@ -61,8 +61,7 @@ void measure_network(session& with) {
     for (const auto& [operation, senders, pieces, bytes] : kinds) {
         row what{"network", with.other_device(), operation, bytes, threads, senders};
         if (with.job.process_count < 2) {
-            what.missing = needs_two_processes;
-            with.rows.push_back(what);
+            with.add_missing(what);
             continue;
         }
         const std::size_t room = static_cast<std::size_t>(pieces) * bytes;

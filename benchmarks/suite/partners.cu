@@ -94,9 +94,7 @@ void measure_partners_of(session& with, bool peer, int partners) {
 void measure_partners(session& with) {
     for (const bool peer : {false, true}) {
         if (peer && with.job.process_count < 2) {
-            row none{"partners", with.other_device(), "put_notify"};
-            none.missing = needs_two_processes;
-            with.rows.push_back(none);
+            with.add_missing({"partners", with.other_device(), "put_notify"});
             continue;
         }
         for (const int partners : with.chosen.partners.partners) measure_partners_of(with, peer, partners);

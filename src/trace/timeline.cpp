@@ -157,7 +157,7 @@ std::vector<arrow> match_notifications(const std::vector<rank_timeline>& ranks) 
         for (std::size_t i = 0; i < ranks[r].slices.size(); ++i) {
             const slice& at = ranks[r].slices[i];
             if (at.unfinished) continue;
-            if (is_notification(at.kind))
+            if (notifies(at.kind))
                 ledger_of(at.peer, at.tag).issued.push_back({at.begin_ns, r, i});
             else if (traits_of(at.kind).kind == activity::waiting)
                 ledger_of(static_cast<std::uint32_t>(ranks[r].rank), at.tag).consumed.push_back({at.begin_ns, r, i});

@@ -124,7 +124,7 @@ DCUDA_DEVICE void count_message(rank_state& state, rank_counters& counters, trac
     path_counters& ways = path == event_path::network ? counters.network
                           : path == event_path::local ? counters.local
                                                       : counters.peer;
-    if (Kind == operation::notify || Kind == operation::notify_relaxed) event.window = 0;
+    if (!has_window<Kind>) event.window = 0;
     event.peer = target.world_rank;
     event.kind |= static_cast<std::uint32_t>(path) << 8;
     add_relaxed(Kind == operation::put          ? &ways.puts

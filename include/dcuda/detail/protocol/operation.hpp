@@ -77,14 +77,17 @@ inline const operation_traits& traits_of(operation kind) {
     return operation_table[kind < operation::count ? static_cast<std::size_t>(kind) : 0];
 }
 
-// Whether an operation notifies a rank. For the host.
-inline bool is_notification(operation kind) {
-    return kind == operation::notify || kind == operation::notify_relaxed || kind == operation::put_notify;
+// Whether an operation notifies a rank: those that name a target and a tag. For the host.
+inline bool notifies(operation kind) {
+    constexpr std::uint32_t names = operand::target | operand::tag;
+    return (traits_of(kind).operands & names) == names;
 }
 
-// For device code, which knows the operation when it is compiled: whether it names a target.
+// For device code, which knows the operation when it is compiled: whether it names a target; and a window.
 template <operation Kind>
 inline constexpr bool is_message = (operation_table[static_cast<std::size_t>(Kind)].operands & operand::target) != 0;
+template <operation Kind>
+inline constexpr bool has_window = (operation_table[static_cast<std::size_t>(Kind)].operands & operand::window) != 0;
 
 inline constexpr std::uint32_t communicator_count = 2; // world and device
 

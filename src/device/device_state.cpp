@@ -89,13 +89,12 @@ device_state::device_state(bootstrap::control& control, const settings& with, st
     fields_.small_put_bytes = std::min(choose_small_put_bytes(settings_.small_put_bytes, ranks_),
                                        fields_.queues.packets * packet_payload_bytes);
     inbox_ = cuda::allocate<packet>(layout().end, "memory for notifications and messages");
-    tag_records_ = cuda::allocate<tag_record>(counter_count(), "memory for notifications");
     clear(inbox_, layout().end);
+    tag_records_ = cuda::allocate<tag_record>(counter_count(), "memory for notifications");
     connections_ = cuda::allocate<rank_connection>(ranks * partners, "memory for the tables of connections");
     connection_index_ =
         cuda::allocate<connection_slot>(ranks * fields_.index_slots, "memory for the tables of connections");
-    far_queues_ = cuda::allocate<inbound_queue>(ranks * (partners - std::min<std::size_t>(partners, near_queues)),
-                                                "memory for the tables of queues");
+    far_queues_ = cuda::allocate<inbound_queue>(ranks * fields_.far_limit(), "memory for the tables of queues");
     peers_ = cuda::allocate<peer_view>(processes, "memory for the table of processes");
     waits_ = cuda::allocate<wait_record>(ranks, "memory for the watchdog");
     collective_barriers_ = cuda::allocate<collective_barrier>(collective::count, "memory for barriers");

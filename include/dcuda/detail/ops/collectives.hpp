@@ -367,8 +367,7 @@ DCUDA_COLD void start_rank(lone_thread leader, rank_state& state, context from_h
     state.counters = state.inbox.counters + rank * state.device.tags;
     state.tag_records = state.device.tag_records + rank * state.device.tags;
     state.status = state.inbox.status + rank;
-    const std::uint32_t limit = state.device.partner_limit;
-    state.far_queues = state.device.far_queues + rank * (limit > near_queues ? limit - near_queues : 0);
+    state.far_queues = state.device.far_queues + rank * state.device.far_limit();
     for (unsigned p = 0; p < near_processes && p < state.device.process_count; ++p)
         state.near_barriers[p] = state.device.peers[p].barriers;
     state.profiled = from_host.profiled;
@@ -423,7 +422,7 @@ DCUDA_DEVICE caller init(context from_host, rank_state& state) {
     const exec::operation_scope named("the constructor of dcuda::rank");
 #endif
     exec::form_group(state.first_thread);
-    exec::leader_then_sync(state.group(), [&](lone_thread leader) { exec::far(start_rank)(leader, state, from_host); });
+    exec::leader_then_sync(state.group(), [&](lone_thread leader) { start_rank(leader, state, from_host); });
     exec::far(cross_barrier_seldom)(state, collective{operation::init, world}.index());
     if (is_profiled(state)) end_operation<operation::init>(state, {.window = processor_number()});
 #if DCUDA_BACKEND_CPU

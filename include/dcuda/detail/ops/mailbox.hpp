@@ -136,12 +136,7 @@ DCUDA_DEVICE void count_messages(const Group& group, rank_state& state, std::uin
 
 // --- Looking -------------------------------------------------------------------------------------------------------
 
-// The device's queue at this place.
-DCUDA_DEVICE const packet* queue_at(const rank_state& state, std::uint32_t place) {
-    return state.inbox.queues + place * state.device.queues.size();
-}
-
-// A slot of it. PERF: by numbers of 32 bits, as far as it goes.
+// A slot of the device's queue at this place. PERF: by numbers of 32 bits, as far as it goes.
 DCUDA_DEVICE const packet* slot_at(const rank_state& state, std::uint32_t place, std::uint32_t slot) {
     return state.inbox.queues + (place * state.device.queues.size() + slot);
 }

@@ -89,22 +89,29 @@ DCUDA_COLD void report_request(lone_thread leader, shared_state shared, fault ki
                  request.bytes, limit);
 }
 
-// Brings a target near, which exists. Its place among the targets. The lead warp.
-DCUDA_COLD unsigned place_target(lead_warp warp, shared_state shared, std::uint32_t window_id, std::uint32_t rank) {
+// Checks a request and brings its target near. Its place among the targets, or cached_targets if the run ends. The lead
+// warp.
+DCUDA_COLD unsigned load_target(lead_warp warp, shared_state shared, const send_request request) {
     rank_state& state = shared.get();
     endpoint& own = state.own.of(warp);
-    const bool is_window = window_id < notify_key;
-    const window_slot slot = is_window ? find_window(state, window{window_id}) : window_slot{};
-    const std::uint64_t key = target_key(window_id, rank);
-    const std::uint32_t comm = is_window ? slot.comm : window_id - notify_key;
-    const std::uint32_t world_rank = state.device.communicators[comm].world_rank_of(rank);
+    const window_slot slot = request.is_notification() ? window_slot{} : find_window(state, window{request.window});
+#if DCUDA_CHECKS
+    std::uint64_t limit = 0;
+    if (const fault wrong = find_fault(state, request, slot, limit); wrong != fault::none) {
+        if (warp.leads()) report_request(exec::lead_access::alone(), state, wrong, request, limit);
+        return cached_targets;
+    }
+#endif
+    const std::uint64_t key = target_key(request.window, request.rank);
+    const std::uint32_t comm = request.is_notification() ? request.window - notify_key : slot.comm;
+    const std::uint32_t world_rank = state.device.communicators[comm].world_rank_of(request.rank);
     const unsigned near = find_connection(warp, state, world_rank);
     const rank_connection& path = own.connections[near];
     unsigned place = find_key<cached_targets>(warp, key, [&](unsigned entry) { return own.targets[entry].key; });
     if (place == cached_targets) place = own.next_target;
     sync(warp);
     if (warp.leads()) {
-        const window_entry entry = is_window ? slot.entries[rank] : window_entry{};
+        const window_entry entry = request.is_notification() ? window_entry{} : slot.entries[request.rank];
         const std::uint64_t bytes = entry.bytes();
         const std::uint64_t largest = bytes < state.device.small_put_bytes ? bytes : state.device.small_put_bytes;
         const std::uint32_t small =
@@ -115,21 +122,6 @@ DCUDA_COLD unsigned place_target(lead_warp warp, shared_state shared, std::uint3
     sync(warp);
     write_target_hint(warp, own, place);
     return place;
-}
-
-// Checks a request and brings its target near. Its place among the targets, or cached_targets if the run ends. The lead
-// warp.
-DCUDA_COLD unsigned load_target(lead_warp warp, shared_state shared, const send_request request) {
-    rank_state& state = shared.get();
-#if DCUDA_CHECKS
-    const window_slot slot = request.is_notification() ? window_slot{} : find_window(state, window{request.window});
-    std::uint64_t limit = 0;
-    if (const fault wrong = find_fault(state, request, slot, limit); wrong != fault::none) {
-        if (warp.leads()) report_request(exec::lead_access::alone(), state, wrong, request, limit);
-        return cached_targets;
-    }
-#endif
-    return place_target(warp, state, request.window, request.rank);
 }
 
 // Whether a request to a target that is near breaks no rule.

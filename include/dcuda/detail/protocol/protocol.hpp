@@ -384,7 +384,7 @@ struct device_context {
     tag_record* tag_records;                 // [local rank * tags + tag]
     rank_connection* connections;            // [local rank][partner_limit]
     connection_slot* connection_index;       // [local rank][index_slots]
-    inbound_queue* far_queues;               // [local rank][partner_limit - near_queues]
+    inbound_queue* far_queues;               // [local rank][far_limit()]
     wait_record* waits;                      // [local rank]
     collective_barrier* collective_barriers; // [collective]
     window_slot* windows;                    // [max_windows]
@@ -395,6 +395,10 @@ struct device_context {
     command_ring ring;
     profiler_view profiler;
     void* user_data;
+    // Queues that a mailbox can have beside the near ones.
+    DCUDA_HOST_DEVICE std::uint32_t far_limit() const {
+        return partner_limit > near_queues ? partner_limit - near_queues : 0;
+    }
     DCUDA_HOST_DEVICE const communicator_record& record_of(communicator comm) const {
         return communicators[static_cast<std::uint32_t>(comm)];
     }

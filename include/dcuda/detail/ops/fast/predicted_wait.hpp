@@ -105,12 +105,12 @@ DCUDA_DEVICE void place_words(std::byte* target, std::uint32_t bytes, std::uint3
 DCUDA_COLD void place_rest(full_warp warp, shared_state shared, std::uint32_t place, std::uint32_t begin,
                            std::uint32_t bytes, std::byte* target) {
     rank_state& state = shared.get();
-    const packet* const slots = queue_at(state, place);
     const std::uint32_t last = packets_for(bytes) - 1;
     // Whether this packet, or with a higher number the last one, is here: `part`.
     const auto look_at = [&](std::uint32_t number, packet& part) {
         const std::uint32_t position = begin + (number < last ? number : last);
-        part = load_packet<order_tag::message_observe>(slots + state.device.queues.packet(position), position + 1);
+        part = load_packet<order_tag::message_observe>(slot_at(state, place, state.device.queues.packet(position)),
+                                                       position + 1);
         return part.sequence == position + 1;
     };
     DCUDA_NO_UNROLL

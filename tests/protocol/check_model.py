@@ -21,7 +21,7 @@ PAIR, BOTH_WAYS, TWO_SOURCES, TWO_TARGETS = 0b10, 0b110, 0b100100, 0b110  # CONN
 
 # Small, so that all takes about a minute with compiling. START: sequence numbers wrap around within a run.
 BASE = dict(RANKS=2, PER_DEVICE=2, CONNECTIONS=PAIR, QUEUES=1, HEADERS=2, RING=2, MODULUS=8, START=6, CREDITS=4, OPERATIONS=2,
-            PUTS=1, MASKS=1, DIRECT=1, NOTIFY=1, FLUSH=0, BARRIERS=0, EVICT=0)
+            PUTS=1, MASKS=1, DIRECT=1, NOTIFY=1, FLUSH=0, WAITS=0, BARRIERS=0, EVICT=0)
 CONFIGURATIONS = {
     # One source: payload of 1 or 2 packets, by message or, where it does not fit, directly.
     "pair": dict(OPERATIONS=3, MASKS=2),
@@ -40,6 +40,11 @@ CONFIGURATIONS = {
     # More sources than queues, and as many.
     "one_queue": dict(RANKS=3, PER_DEVICE=3, CONNECTIONS=TWO_SOURCES, DIRECT=0, NOTIFY=0),
     "two_queues": dict(RANKS=3, PER_DEVICE=3, CONNECTIONS=TWO_SOURCES, QUEUES=2, OPERATIONS=1, NOTIFY=0),
+    # One of two queues is far: its messages are announced. Targets wait for them; and some are counted.
+    "far": dict(RANKS=3, PER_DEVICE=3, CONNECTIONS=TWO_SOURCES, QUEUES=2, NEAR=1, DIRECT=0, PUTS=0, WAITS=1),
+    "far_barrier": dict(RANKS=3, PER_DEVICE=3, CONNECTIONS=TWO_SOURCES, QUEUES=2, NEAR=1, DIRECT=0, NOTIFY=0, OPERATIONS=1),
+    # The only one is far, and full now and then.
+    "far_and_full": dict(NEAR=0, HEADERS=1, RING=1, DIRECT=0, OPERATIONS=4, WAITS=1),
     # A source with a target on its own device and one on another; it keeps one connection near.
     "two_targets": dict(RANKS=3, CONNECTIONS=TWO_TARGETS, RING=1, OPERATIONS=3, EVICT=1, DIRECT=0, NOTIFY=0),
     "two_notified": dict(RANKS=3, CONNECTIONS=TWO_TARGETS, HEADERS=1, OPERATIONS=3, EVICT=1, PUTS=0),
@@ -78,6 +83,11 @@ MUTATIONS = {
     "NO_COUNTER_RELEASE": ("one_queue", WRONG_DATA),
     "NO_DRAIN": ("both_ways", DEADLOCK),
     "TICKETS_NOT_ATOMIC": ("two_queues", OVERWRITTEN_PACKET),
+    "FAR_IS_NOT_ANNOUNCED": ("far", DEADLOCK),
+    "ANNOUNCES_CONNECTION_ONLY": ("far", DEADLOCK),
+    "NEAR_COUNTS_AS_FAR": ("far", DEADLOCK),
+    "COUNTS_BEFORE_FAR_MESSAGES": ("far_and_full", WRONG_DATA),
+    "BARRIER_TAKES_WHAT_IS_ANNOUNCED": ("far_barrier", f"{WRONG_DATA}|{MISSING}"),
     "CONNECTION_FORGETS_MESSAGES": ("two_targets", WRONG_DATA),
     "CONNECTION_FORGETS_POSITION": ("two_targets", f"{WRONG_DATA}|{DEADLOCK}"),
     "CONNECTION_FORGETS_PUTS": ("two_notified", WRONG_DATA),

@@ -8,12 +8,14 @@
  * Settings:
  *   RANKS at most 3; PER_DEVICE
  *   CONNECTIONS             who puts to whom: bit source * RANKS + target
- *   QUEUES             of a mailbox
+ *   QUEUES             of a mailbox; of these NEAR are looked at in every wait (without it all), the others when a
+ *                     message is announced
  *   HEADERS, RING     of a queue: how many headers, how many payload packets
  *   MODULUS, START    of positions and sequence numbers: where they wrap around, where they start
  *   CREDITS           where the two positions in a word of credit wrap around
  *   OPERATIONS        of a program, of these kinds (0 or 1 each): PUTS with notification, DIRECT puts without, NOTIFY,
  *                     FLUSH. MASKS 1: puts to one place of the window, 2: to two, alone or together
+ *   WAITS             1: a rank that has ended its program waits for all notifications, before the last barrier
  *   BARRIERS          1: the ranks cross the barrier of their device somewhere in the program. All end with the world's
  *   EVICT             1: a rank keeps one connection near, the others in its table
  */
@@ -24,6 +26,11 @@
 /* Arithmetic of positions, which wrap around. */
 #define distance(a, b) (((a) + 16 * MODULUS - (b)) % MODULUS)
 #define not_before(a, b) (distance(a, b) < MODULUS / 2)
+
+#ifndef NEAR
+#define NEAR QUEUES
+#endif
+#define is_far(number) ((number) >= NEAR)
 
 #define pair(s, t) ((s) * RANKS + (t))
 #define place(s, t, p) (pair(s, t) * 2 + (p))
@@ -54,6 +61,14 @@ byte payload_credit[PAIRS];
 byte counter_stored[PAIRS]; /* notifications that are no messages, [source, target]: a tag per source */
 byte counter[PAIRS];
 bit requested[RANKS];       /* of a target: a source waits for credit */
+#if NEAR < QUEUES
+byte announced_stored[RANKS]; /* of a target: messages in queues that are not near */
+byte announced[RANKS];
+byte far_taken[RANKS];        /* its own count of them */
+#endif
+#if WAITS
+bit finished[RANKS];
+#endif
 /* Two places in each target's window for each source. Values count the source's puts. */
 byte window[PAIRS * 2];
 byte direct_store[PAIRS * 2]; /* of the source, in flight */
@@ -112,10 +127,28 @@ inline store_packet(s, t, where, number, taken, slots, content) {
     in_flight[(s) * 2 + reach(s, t)]++
 }
 
+/* The announcement is relaxed: no fence waits for it, and it comes before or after its message. */
+#if NEAR < QUEUES && !defined(FAR_IS_NOT_ANNOUNCED)
+#ifdef ANNOUNCES_CONNECTION_ONLY
+#define is_announced_now(s, t) (sent[pair(s, t)] == START + 1)
+#else
+#define is_announced_now(s, t) true
+#endif
+inline announce(s, t) {
+    if
+    :: is_far(queue[pair(s, t)] - 1) && is_announced_now(s, t) -> announced_stored[t]++
+    :: else
+    fi
+}
+#else
+inline announce(s, t) { skip }
+#endif
+
 inline store_header(s, t, content) {
     store_packet(s, t, header_slot(queue_of(t, queue[pair(s, t)] - 1), sent[pair(s, t)]), sent[pair(s, t)],
                  received[queue_of(t, queue[pair(s, t)] - 1)], HEADERS, content);
-    sent[pair(s, t)]++
+    sent[pair(s, t)]++;
+    announce(s, t)
 }
 
 /* Of the last put, to place p. */
@@ -202,6 +235,16 @@ inline consume(s) {
 
 #define has_message(number) \
     ((number) < queues_claimed[me] && header_is_there(queue_of(me, number), received[queue_of(me, number)]))
+/* Far queues are looked at when more has been announced than taken; and wherever all messages are taken: before a counter
+ * counts, for a source that has asked, and in waits for other things than notifications. */
+#if NEAR < QUEUES
+#define more_announced (announced[me] != far_taken[me] && (announced[me] + 256 - far_taken[me]) % 256 < 128)
+#define sees(number) (!is_far(number) || more_announced)
+#define looks_at(number) (sees(number) || takes_all || seen_source != none || requested[me])
+#else
+#define sees(number) true
+#define looks_at(number) true
+#endif
 
 #if defined(NO_ACQUIRE) || defined(BATCH_ACQUIRES_LAST)
 #define asked 0
@@ -224,9 +267,9 @@ inline acquire_batch(headers) {
 inline take_batch() {
     atomic {
         if
-        :: has_message(0) -> l = 0
+        :: has_message(0) && looks_at(0) -> l = 0
 #if QUEUES > 1
-        :: has_message(1) -> l = 1
+        :: has_message(1) && looks_at(1) -> l = 1
 #endif
         fi;
         do
@@ -285,14 +328,31 @@ inline take_batch() {
         :: else -> break
         od;
         received[here] = received[here] + batch;
+#if NEAR < QUEUES
+#ifndef NEAR_COUNTS_AS_FAR
+        if
+        :: is_far(l) -> far_taken[me] = far_taken[me] + batch
+        :: else
+        fi;
+#else
+        far_taken[me] = far_taken[me] + batch;
+#endif
+#endif
         number = 0; batch = 0; done = 0; skipped = 0; l = 0 };
         break
     od
 }
 
 #define no_messages (!has_message(0) && !has_message(QUEUES - 1))
-#ifdef COUNTS_BEFORE_MESSAGES
+#ifdef BARRIER_TAKES_WHAT_IS_ANNOUNCED
+#define none_left (!has_message(0) && !(has_message(QUEUES - 1) && sees(QUEUES - 1)))
+#else
+#define none_left no_messages
+#endif
+#if defined(COUNTS_BEFORE_MESSAGES)
 #define may_count true
+#elif defined(COUNTS_BEFORE_FAR_MESSAGES)
+#define may_count (is_far(0) || !has_message(0))
 #else
 #define may_count no_messages
 #endif
@@ -385,9 +445,10 @@ inline read_credit() {
 /* Waits until all payload that went to t is in its window, and asks t for that, again and again: a request may come
  * before the last messages do. */
 inline await_delivery() {
+    takes_all = 1;
     do
     :: d_step { placed[pair(me, t)] == payload_sent[pair(me, t)] || is_delivered ->
-        read_credit(); asked_once = 0 };
+        read_credit(); asked_once = 0; takes_all = 0 };
         break
 #ifdef ASKS_ONCE
     :: d_step { !asked_once -> asked_once = 1; requested[t] = 1 }
@@ -702,6 +763,7 @@ inline cross_barrier() {
         :: else -> break
         od;
         settled = 0;
+        takes_all = 1;
         arrive()
     }
     do
@@ -721,10 +783,10 @@ inline cross_barrier() {
         :: else -> break
         od;
         number = 0; waits = 0 }
-    :: d_step { !waits && meets_again && no_messages && fence(me, barrier_reach(b)) ->
+    :: d_step { !waits && meets_again && none_left && fence(me, barrier_reach(b)) ->
         more = 0; settled = 1;
         arrive() }
-    :: d_step { !waits && !meets_again && !(more && !no_messages) ->
+    :: d_step { !waits && !meets_again && !(more && !none_left) ->
         more = 0;
         value = (b) == DEVICES;
         number = 0;
@@ -744,7 +806,7 @@ inline cross_barrier() {
             number++
         :: else -> break
         od;
-        value = 0; number = 0 };
+        takes_all = 0; value = 0; number = 0 };
         break
     LOOK
     od
@@ -754,9 +816,26 @@ inline cross_barrier() {
 #define all_came(s) \
     ((s) >= RANKS || consumed[pair(s, me)] + counter[pair(s, me)] - counted[pair(s, me)] == issued[pair(s, me)])
 
+#if WAITS
+#define has_all(s) ((s) >= RANKS || (finished[s] && consumed[pair(s, me)] == issued[pair(s, me)]))
+inline await_all() {
+    finished[me] = 1;
+    do
+    :: atomic { has_all(0) && has_all(1) && has_all(2) -> break }
+    :: see_counter(0)
+    :: see_counter(1)
+    :: see_counter(2)
+    :: count_notifications()
+    LOOK
+    od
+}
+#else
+inline await_all() { skip }
+#endif
+
 proctype rank(byte me) {
     byte operations, t, does, l, batch, done, skipped, rest, p, at, value, number, b, seen_source, seen_value;
-    bit waits, more, met, settled, overlaps, asked_once;
+    bit waits, more, met, settled, overlaps, asked_once, takes_all;
     seen_source = none;
     operations = ((CONNECTIONS >> me * RANKS) % (1 << RANKS) -> OPERATIONS : 0);
 program:
@@ -821,6 +900,7 @@ sent_by_message: skip
     :: (operations == 0 || BARRIERS && !met) -> break
     od;
     b = (BARRIERS && !met -> device_of(me) : DEVICES);
+    await_all();
     cross_barrier();
     if
     :: b != DEVICES -> met = 1; goto program
@@ -861,6 +941,13 @@ sent_by_message: skip
         counter[i]++; \
         in_flight[(i) / RANKS * 2 + reach((i) / RANKS, (i) % RANKS)]-- }
 
+#if NEAR < QUEUES
+#define LAND_ANNOUNCEMENT(t) \
+    :: d_step { (t) < RANKS && announced[t] != announced_stored[t] -> announced[t]++ }
+#else
+#define LAND_ANNOUNCEMENT(t)
+#endif
+
 proctype memory() {
     byte s;
 end:
@@ -871,6 +958,9 @@ end:
     LAND_DATA(16)
     LAND_DATA(17)
     TIMES16(LAND_WORDS)
+    LAND_ANNOUNCEMENT(0)
+    LAND_ANNOUNCEMENT(1)
+    LAND_ANNOUNCEMENT(2)
     od
 }
 

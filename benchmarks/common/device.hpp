@@ -45,6 +45,14 @@ DCUDA_DEVICE int multiprocessor(int rank) {
 // latency counts they have as many as they like.
 inline constexpr int most_threads = 1024;
 
+// Before a kernel of which so many threads are to share a multiprocessor: how many registers each may have.
+constexpr int registers_for(int threads) { return 65536 / threads / 8 * 8; }
+#if defined(__CUDACC__)
+#define BENCHMARK_REGISTERS(registers) __maxnreg__(registers)
+#else
+#define BENCHMARK_REGISTERS(registers)
+#endif
+
 // From when to when a rank was busy.
 struct interval {
     std::uint64_t start, stop;
@@ -185,6 +193,7 @@ __device__ __forceinline__ void store_packet(packet* target, const packet& value
         : "memory");
 }
 __device__ __forceinline__ void complete_stores() { __threadfence_system(); }
+__device__ __forceinline__ void order_on_device() { __threadfence(); }
 __device__ __forceinline__ void pause() {}
 
 #elif DCUDA_BACKEND_CPU
@@ -194,6 +203,7 @@ using host::load_word;
 using host::store_packet;
 using host::store_word;
 inline void complete_stores() {}
+inline void order_on_device() {}        // words are loaded with acquire, and stored with release
 inline void pause() { __nanosleep(0); } // the block's other threads, and other blocks, need the core
 
 #else
@@ -204,6 +214,7 @@ DCUDA_DEVICE void store_word(std::uint32_t*, std::uint32_t) {}
 DCUDA_DEVICE packet load_packet(const packet*) { return {}; }
 DCUDA_DEVICE void store_packet(packet*, const packet&) {}
 DCUDA_DEVICE void complete_stores() {}
+DCUDA_DEVICE void order_on_device() {}
 DCUDA_DEVICE void pause() {}
 
 #endif

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How far work hides communication: every rank alternates work with an exchange of borders with its two neighbours,
-// over the number of ranks that share a multiprocessor. And the exchange of borders between devices alone.
+// over the number of ranks that share a multiprocessor; with the library's calls, and with flags as one would write
+// them by hand. And the exchange of borders between devices alone.
 #include "common/session.hpp"
 #include "dcuda/dcuda.hpp"
 
@@ -10,6 +11,11 @@ namespace benchmark {
 namespace {
 
 constexpr int from_below = 0, from_above = 1; // tags, and which landing buffers
+
+enum class work_kind { copy, newton, multiply_add };
+
+// What Newton's iterations of a thread find the root of.
+DCUDA_DEVICE double square() { return 2.0 + 1e-3 * static_cast<double>(threadIdx.x); }
 
 // Of each rank, one after the other: landing buffers (two sides, in turn), sources (in turn), two buffers to copy.
 struct task {
@@ -21,6 +27,7 @@ struct task {
     int newton;             // iterations of Newton's; 0: none
     int multiply_add;       // of multiply_add(); 0: none
     int distance;           // world ranks to the neighbours; 0: no exchange
+    std::uint32_t* flags;   // [rank][side][flag_stride]: by_hand's numbers of steps
     int steps, batches;
     interval* stamps;
     mistake* wrong;
@@ -45,69 +52,133 @@ struct rank_memory {
     }
 };
 
+constexpr std::size_t flag_stride = 32; // words
+
 // First and last word of a border stand for the number of the step: written before it is sent, compared when it has
 // come. Buffers are used in turn: a neighbour that is one step ahead overwrites nothing that is still read.
-DCUDA_DEVICE void exchange(dcuda::rank& self, const task& of, const rank_memory& mine, dcuda::window window, int below,
-                           int above, int batch, int step) {
-    const int turn = step & 1;
-    const std::uint32_t last = of.halo_words - 1,
-                        stamp = stamp_of(static_cast<std::uint32_t>((batch + 1) * of.steps + step));
-    const std::size_t bytes = of.halo_words * sizeof(std::uint32_t);
-    std::uint32_t* const source = mine.source(turn);
-    if (threadIdx.x == 0) source[0] = source[last] = stamp;
-    self.put_notify(window, below, mine.landing_offset(from_above, turn), bytes, source, from_above);
-    self.put_notify(window, above, mine.landing_offset(from_below, turn), bytes, source, from_below);
-    for (const int side : {from_below, from_above}) {
-        self.wait_notifications(side, 1);
-        const std::uint32_t* const landing = mine.landing(side, turn);
-        if (threadIdx.x != 0) continue;
-        expect(of.wrong, batch, step, 0, stamp, landing[0]);
-        expect(of.wrong, batch, step, last, stamp, landing[last]);
-    }
+DCUDA_DEVICE std::uint32_t number_of(const task& of, int batch, int step) {
+    return static_cast<std::uint32_t>((batch + 1) * of.steps + step);
+}
+DCUDA_DEVICE std::uint32_t* stamped_source(const task& of, const rank_memory& own, std::uint32_t stamp, int turn) {
+    std::uint32_t* const source = own.source(turn);
+    if (threadIdx.x == 0) source[0] = source[of.halo_words - 1] = stamp;
+    return source;
+}
+DCUDA_DEVICE void compare_stamps(const task& of, const rank_memory& own, std::uint32_t stamp, int side, int batch,
+                                 int step) {
+    if (threadIdx.x != 0) return;
+    const std::uint32_t last = of.halo_words - 1;
+    const std::uint32_t* const landing = own.landing(side, step & 1);
+    expect(of.wrong, batch, step, 0, stamp, landing[0]);
+    expect(of.wrong, batch, step, last, stamp, landing[last]);
 }
 
-__global__ void __launch_bounds__(most_threads) alternate(dcuda::context context, task of) {
+// The ranks before and after.
+DCUDA_DEVICE int neighbour(const dcuda::rank& self, int distance) {
+    const int number = self.id() + distance, size = self.size();
+    return number < 0 ? number + size : number >= size ? number - size : number;
+}
+
+// The ways to exchange borders.
+struct by_library {
+    DCUDA_DEVICE static void exchange(dcuda::rank& self, const task& of, const rank_memory& own, dcuda::window window,
+                                      int batch, int step) {
+        const int turn = step & 1;
+        const std::uint32_t stamp = stamp_of(number_of(of, batch, step));
+        const std::size_t bytes = of.halo_words * sizeof(std::uint32_t);
+        const std::uint32_t* const source = stamped_source(of, own, stamp, turn);
+        self.put_notify(window, neighbour(self, -of.distance), own.landing_offset(from_above, turn), bytes, source,
+                        from_above);
+        self.put_notify(window, neighbour(self, of.distance), own.landing_offset(from_below, turn), bytes, source,
+                        from_below);
+        for (const int side : {from_below, from_above}) {
+            self.wait_notifications(side, 1);
+            compare_stamps(of, own, stamp, side, batch, step);
+        }
+    }
+};
+
+// Without the library, between ranks of one device: all threads store both borders, and one fence stands before both
+// flags. ORDER: stores, the block's barrier, fence, flag; flag, fence, the block's barrier, loads.
+struct by_hand {
+    DCUDA_DEVICE static void exchange(dcuda::rank& self, const task& of, const rank_memory& own, dcuda::window,
+                                      int batch, int step) {
+        const int turn = step & 1;
+        const std::uint32_t number = number_of(of, batch, step), stamp = stamp_of(number);
+        const std::uint32_t* const source = stamped_source(of, own, stamp, turn);
+        __syncthreads();
+        const int below = neighbour(self, -of.distance), above = neighbour(self, of.distance);
+        std::uint32_t* const low = memory_of(of, below).landing(from_above, turn);
+        std::uint32_t* const high = memory_of(of, above).landing(from_below, turn);
+        for (std::uint32_t i = threadIdx.x; i < of.halo_words; i += blockDim.x) low[i] = high[i] = source[i];
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            order_on_device();
+            store_word(flag(of, below, from_above), number + 1);
+            store_word(flag(of, above, from_below), number + 1);
+            for (const int side : {from_below, from_above})
+                poll_until([&] {
+                    return static_cast<std::int32_t>(load_word(flag(of, self.id(), side)) - (number + 1)) >= 0;
+                });
+            order_on_device();
+        }
+        __syncthreads();
+        for (const int side : {from_below, from_above}) compare_stamps(of, own, stamp, side, batch, step);
+    }
+    DCUDA_DEVICE static std::uint32_t* flag(const task& of, int rank, int side) {
+        return of.flags + (static_cast<std::size_t>(rank) * 2 + static_cast<std::size_t>(side)) * flag_stride;
+    }
+    DCUDA_DEVICE static rank_memory memory_of(const task& of, int rank) {
+        return {of.memory + static_cast<std::size_t>(rank) * of.rank_bytes, of};
+    }
+};
+
+// A kernel for each kind of work, as a user would write it: one for all would keep more in registers than it needs. At
+// most `Threads` threads are to share a multiprocessor, which decides how many registers each may have.
+template <work_kind Work, class Exchange, int Threads>
+__global__ void BENCHMARK_REGISTERS(registers_for(Threads)) alternate(dcuda::context context, const task of) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
-    const int id = self.id(), size = self.size();
-    const int below = (id - of.distance + size) % size, above = (id + of.distance) % size;
-    const rank_memory mine{of.memory + blockIdx.x * of.rank_bytes, of};
-    const dcuda::window window = self.create_window(dcuda::world, mine.base, 6 * of.halo_stride);
-    const double square = 2.0 + 1e-3 * static_cast<double>(threadIdx.x);
+    const rank_memory own{of.memory + blockIdx.x * of.rank_bytes, of};
+    const dcuda::window window = self.create_window(dcuda::world, own.base, 6 * of.halo_stride);
     double root = 0.0;
     float sum = 0.0f;
 
     for (int batch = -1; batch < of.batches; ++batch) {
         const std::size_t halo_bytes = of.halo_words * sizeof(std::uint32_t);
-        for (int turn = 0; turn < 2; ++turn) fill(mine.source(turn), halo_bytes, batch, id);
-        fill(mine.copied(0), of.copy_bytes, batch, id);
+        for (int turn = 0; turn < 2; ++turn) fill(own.source(turn), halo_bytes, batch, self.id());
+        if (Work == work_kind::copy) fill(own.copied(0), of.copy_bytes, batch, self.id());
         self.barrier(dcuda::world);
         const std::uint64_t start = now_ns();
         __syncthreads(); // no thread begins before the one that takes the time
         for (int step = 0; step < of.steps; ++step) {
-            if (of.copy_bytes != 0) {
+            if (Work == work_kind::copy && of.copy_bytes != 0) {
                 __syncthreads();
-                copy_block(mine.copied(1), mine.copied(0), of.copy_bytes);
+                copy_block(own.copied(1), own.copied(0), of.copy_bytes);
             }
             // Each step's result has a part in the next, so that none can be left out.
-            if (of.newton != 0) root = newton(square + 1e-30 * root, of.newton);
-            if (of.multiply_add != 0) sum = multiply_add(1e-30f * sum, of.multiply_add);
-            if (of.distance != 0) exchange(self, of, mine, window, below, above, batch, step);
+            if (Work == work_kind::newton && of.newton != 0) root = newton(square() + 1e-30 * root, of.newton);
+            if (Work == work_kind::multiply_add && of.multiply_add != 0)
+                sum = multiply_add(1e-30f * sum, of.multiply_add);
+            if (of.distance != 0) Exchange::exchange(self, of, own, window, batch, step);
         }
         __syncthreads();
         const std::uint64_t stop = now_ns();
         if (batch >= 0 && threadIdx.x == 0)
             of.stamps[batch * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x)] = {start, stop};
 
-        if (of.copy_bytes != 0) compare(of.wrong, mine.copied(1), of.copy_bytes, batch, id);
-        if (of.newton != 0 && !(root * root > 0.999999 * square && root * root < 1.000001 * square))
+        if (Work == work_kind::copy && of.copy_bytes != 0)
+            compare(of.wrong, own.copied(1), of.copy_bytes, batch, self.id());
+        if (Work == work_kind::newton && of.newton != 0 &&
+            !(root * root > 0.999999 * square() && root * root < 1.000001 * square()))
             expect(of.wrong, batch, no_round, threadIdx.x, 1, 0);
-        if (of.multiply_add != 0 && !(sum > 15.999f && sum < 16.001f))
+        if (Work == work_kind::multiply_add && of.multiply_add != 0 && !(sum > 15.999f && sum < 16.001f))
             expect(of.wrong, batch, no_round, threadIdx.x, 2, 0);
         for (int side = 0; of.distance != 0 && side < 2; ++side)
             for (std::uint32_t i = 1 + threadIdx.x; i + 1 < of.halo_words; i += blockDim.x)
-                expect(of.wrong, batch, no_round, i, pattern(batch, side == from_below ? below : above, i),
-                       mine.landing(side, (of.steps - 1) & 1)[i]);
+                expect(of.wrong, batch, no_round, i,
+                       pattern(batch, neighbour(self, side == from_below ? -of.distance : of.distance), i),
+                       own.landing(side, (of.steps - 1) & 1)[i]);
         self.barrier(dcuda::world);
     }
     self.free_window(window);
@@ -115,19 +186,37 @@ __global__ void __launch_bounds__(most_threads) alternate(dcuda::context context
 
 // --- Host ------------------------------------------------------------------------------------------------------------
 
+using kernel = void (*)(dcuda::context, task);
+
+template <work_kind Work, class Exchange>
+kernel kernel_for(int threads_of_multiprocessor) {
+    if (threads_of_multiprocessor <= 512) return alternate<Work, Exchange, 512>;
+    if (threads_of_multiprocessor <= 768) return alternate<Work, Exchange, 768>;
+    return alternate<Work, Exchange, 1024>;
+}
+template <class Exchange>
+kernel kernel_for(const std::string& work, int threads_of_multiprocessor) {
+    if (work == "newton") return kernel_for<work_kind::newton, Exchange>(threads_of_multiprocessor);
+    if (work == "fma") return kernel_for<work_kind::multiply_add, Exchange>(threads_of_multiprocessor);
+    return kernel_for<work_kind::copy, Exchange>(threads_of_multiprocessor);
+}
+
 // Microseconds of a step, of each batch.
-std::vector<double> time_steps(session& with, const row& what, task of) {
+std::vector<double> time_steps(session& with, const row& what, kernel alternates, task of) {
     const int steps = with.rounds(100, 20), batches = with.batches(8, 6);
     of.halo_stride = (of.halo_words * sizeof(std::uint32_t) + 255) / 256 * 256;
     of.rank_bytes = (6 * of.halo_stride + 2 * of.copy_bytes + 255) / 256 * 256;
-    const auto memory = allocate<unsigned char>(of.rank_bytes * static_cast<std::size_t>(what.ranks));
+    const auto ranks = static_cast<std::size_t>(what.ranks);
+    const auto memory = allocate<unsigned char>(of.rank_bytes * ranks);
+    const auto flags = allocate<std::uint32_t>(ranks * 2 * flag_stride);
     const results measured(batches, what.ranks);
     of.memory = memory.get();
+    of.flags = flags.get();
     of.steps = steps;
     of.batches = batches;
     of.stamps = measured.stamps();
     of.wrong = measured.wrong();
-    with.runtime.run(alternate, shape(what.threads, what.ranks), of);
+    with.runtime.run(alternates, shape(what.threads, what.ranks), of);
     measured.require_right(what);
     return scaled(measured.microseconds(), 1.0 / steps);
 }
@@ -158,20 +247,14 @@ struct overlap_times {
             shares.push_back((work[i] + exchange[i] - both[i]) / std::min(work[i], exchange[i]));
         return shares;
     }
-    void report(session& with, const row& what) const {
-        const auto add = [&](const char* part, const std::vector<double>& samples, const char* unit) {
-            row one = what;
-            one.operation += part;
-            one.unit = unit;
-            one.value = measure::summarise(samples);
-            with.rows.push_back(one);
-        };
-        add(", work only", work, "us");
-        add(", exchange only", exchange, "us");
-        add(", both", both, "us");
-        add(", overlap", overlap(), "ratio");
-    }
 };
+
+void report(session& with, row what, const char* part, const std::vector<double>& samples, const char* unit = "us") {
+    what.operation += part;
+    what.unit = unit;
+    what.value = measure::summarise(samples);
+    with.rows.push_back(what);
+}
 
 // The same amount of work for a device, however many ranks share it; then, of the same kind, so much that it takes each
 // of the amounts asked for, in times of the exchange. The work's microseconds; 0 if so many ranks do not fit.
@@ -179,7 +262,9 @@ double measure_oversubscription(session& with, const std::string& work, int per_
     const auto& chosen = with.chosen.overlap;
     const int ranks = per_multiprocessor * with.multiprocessors;
     row what{"overlap", "neighbours", work, chosen.halo_bytes, chosen.threads, ranks};
-    const int most = with.runtime.plan(alternate, shape(chosen.threads, 0)).rank_responsible;
+    const int threads = per_multiprocessor * chosen.threads;
+    const kernel alternates = kernel_for<by_library>(work, threads);
+    const int most = with.runtime.plan(alternates, shape(chosen.threads, 0)).rank_responsible;
     if (DCUDA_BACKEND_CUDA && ranks > most) {
         what.missing = "at most " + std::to_string(most) + " ranks fit on the device";
         with.rows.push_back(what);
@@ -188,17 +273,26 @@ double measure_oversubscription(session& with, const std::string& work, int per_
     task only_exchange{};
     only_exchange.halo_words = static_cast<std::uint32_t>(chosen.halo_bytes / sizeof(std::uint32_t));
     only_exchange.distance = 1;
-    overlap_times times{{}, time_steps(with, what, only_exchange), {}};
+    overlap_times times{{}, time_steps(with, what, alternates, only_exchange), {}};
     const auto measure = [&](double factor) {
         task only_work = only_exchange, both = only_exchange;
         only_work.distance = 0;
         for (task* const one : {&only_work, &both}) add_work(*one, with.chosen, work, ranks, factor);
-        times.work = time_steps(with, what, only_work);
-        times.both = time_steps(with, what, both);
-        times.report(with, what);
-        return median_of(times.work);
+        times.work = time_steps(with, what, alternates, only_work);
+        times.both = time_steps(with, what, alternates, both);
+        report(with, what, ", work only", times.work);
+        report(with, what, ", exchange only", times.exchange);
+        report(with, what, ", both", times.both);
+        report(with, what, ", overlap", times.overlap(), "ratio");
+        return both;
     };
-    const double usual = measure(1.0);
+    const task both = measure(1.0);
+    const double usual = median_of(times.work);
+    if (with.job.process_count == 1) {
+        const kernel flags = kernel_for<by_hand>(work, threads);
+        report(with, what, ", exchange by hand", time_steps(with, what, flags, only_exchange));
+        report(with, what, ", both by hand", time_steps(with, what, flags, both));
+    }
     for (const double amount : chosen.amounts) {
         std::ostringstream name;
         name << work << " x" << amount;
@@ -237,7 +331,7 @@ void measure_halo(session& with, int ranks) {
         task of{};
         of.halo_words = static_cast<std::uint32_t>(bytes / sizeof(std::uint32_t)) / static_cast<unsigned>(ranks);
         of.distance = ranks;
-        what.value = measure::summarise(time_steps(with, what, of));
+        what.value = measure::summarise(time_steps(with, what, kernel_for<by_library>("copy", 512), of));
     }
     with.rows.push_back(what);
 }

@@ -339,7 +339,7 @@ sanitizer() {
     mapfile -t programs < <(device_tests)
     [ ${#programs[@]} -gt 0 ] || fail "$tool of the tests: none is labelled device"
     for program in "${programs[@]}"; do
-        DCUDA_TEST_ROUNDS=2 checked "$tool" "$(basename "$program")" 120 "$program" --gtest_brief=1 "${filter[@]}"
+        DCUDA_TEST_ROUNDS=2 checked "$tool" "$(basename "$program")" 240 "$program" --gtest_brief=1 "${filter[@]}"
     done
     DCUDA_RANKS_PER_DEVICE=4 checked "$tool" "dcuda-bench latency" 60 "$bin/dcuda-bench" latency --sizes 4,60,1024,65536 \
         --threads 32,128 --rounds 10 --batches 2

@@ -173,6 +173,22 @@ DCUDA_DEVICE bool attempt(const Caller& by, const Prepare& prepare, const Act& a
     return answer;
 }
 
+// The same with a number below 32, and nothing to do after it: 0 with a lead warp of fewer threads.
+template <class Caller, class Choose>
+DCUDA_DEVICE unsigned choose(const Caller& by, const Choose& choose_number) {
+    if (!by.has_full_warp()) return 0;
+    delay();
+    unsigned number = 0;
+    if (by.is_in_full_warp()) {
+        const full_warp warp(lead_access::warp(by.group().thread(), 32));
+        sync(warp); // what act() of the operation before wrote
+        number = choose_number(warp);
+    }
+    number = by.group().count(by.group().thread() < number);
+    delay();
+    return number;
+}
+
 // The leader alone runs f(leader); no thread of the group returns before it has returned.
 template <class Group, class F>
 DCUDA_DEVICE void leader_then_sync(const Group& group, const F& f) {

@@ -16,6 +16,7 @@
 
 #include "dcuda/detail/ops/check.hpp"
 #include "dcuda/detail/ops/fast/caller.hpp"
+#include "dcuda/detail/ops/fast/fast_direct.hpp"
 #include "dcuda/detail/ops/fast/fast_message.hpp"
 #include "dcuda/detail/ops/mailbox_send.hpp"
 #include "dcuda/detail/ops/network_ops.hpp"
@@ -133,37 +134,6 @@ DCUDA_DEVICE bool is_allowed(const rank_state& state, const target_entry& to, co
 // All threads have stored into a target's memory, or will. The leader.
 DCUDA_DEVICE void count_direct_put(endpoint& own) {
     count_direct_store(own, own.connections[own.targets[own.doing.target].connection]);
-}
-
-// A notified put to a target that was used lately, too large for a message, and that no message under way can come
-// over: all threads store it, or it is in place, and a message without payload follows. The lead warp: how it leaves;
-// route::slow, and nothing has happened.
-DCUDA_DEVICE unsigned prepare_direct(const lead_warp& warp, rank_state& state, const send_request& request) {
-    constexpr auto slow = static_cast<unsigned>(route::slow);
-    endpoint& own = state.own.of(warp);
-    target_entry to;
-    const unsigned target = find_near_target(warp, own, target_key(request.window, request.rank), to);
-    if (target == cached_targets || to.is_remote != 0 || !is_allowed(state, to, request)) return slow;
-    rank_connection& path = own.connections[to.connection];
-    const message_content content{
-        to.base + request.offset, nullptr, static_cast<const std::byte*>(request.source), 0, request.tag, 0};
-    const bool in_place = content.target == content.source;
-    if (request.bytes == 0 || has_undelivered(path) || (in_place ? to.small == 0 : request.bytes < to.small) ||
-        (!in_place && exec::choose_copy(state.group(), state.staging, content.target, content.source, request.bytes) !=
-                          exec::copy_way::threads) ||
-        !find_room(warp, state, path, 0))
-        return slow;
-    sync(warp);
-    if (warp.leads()) {
-        own.doing.target = target;
-        own.doing.is_direct = in_place ? 0 : 1;
-        own.ready = make_header(state, own, path, content);
-        own.ready.header.words[1] |= message_releases;
-        own.ready.must_release = 1;
-        if (!in_place) exec::complete_copies(state.staging); // ORDER bulk-then-words
-    }
-    return in_place ? static_cast<unsigned>(route::packets)
-                    : post(warp, state, route::direct, {content.target, 0, nullptr, 0, 0});
 }
 
 // --- Slow path -----------------------------------------------------------------------------------------------------
@@ -301,38 +271,32 @@ DCUDA_DEVICE void put(rank_state& state, window win, int target, std::size_t off
                            {win.id, static_cast<std::uint32_t>(target), offset, bytes, source, operation::put, 0});
 }
 
-// The header that prepare_direct() has left leaves. The lead warp, after the block's barrier.
-DCUDA_DEVICE void send_after_block(const lead_warp& warp, rank_state& state) {
-    const std::uint32_t requests = load_requests(state);
-    if (warp.leads()) {
-        endpoint& own = state.own.of(warp);
-        rank_connection& to = own.connections[own.targets[own.doing.target].connection];
-        store_header(state, own, to, own.ready);
-        count_sent(own, to, 0, true);
-    }
-    answer_requests(warp, state, requests);
-}
-
+#if DCUDA_WARPS
 // Stores a put that prepare_direct() has posted there, and notifies. All threads of the rank.
-DCUDA_COLD void store_and_notify(shared_state shared, const send_request request, unsigned turn) {
+DCUDA_COLD void store_and_notify(shared_state shared, const std::byte* source, std::size_t bytes, unsigned turn) {
     rank_state& state = shared.get();
-    exec::copy(state.group(), state.staging, exec::copy_way::threads, posted(state, turn).target,
-               static_cast<const std::byte*>(request.source), request.bytes);
+    exec::copy(state.group(), state.staging, exec::copy_way::threads, posted(state, turn).target, source, bytes);
     exec::decide(
         state.group(), state.decision, [](const lead_warp&) { return 0u; },
-        [&](const lead_warp& warp, unsigned) { send_after_block(warp, state); });
+        [&](const lead_warp& warp, unsigned) { send_prepared(full_warp(warp), state); });
 }
+#endif
 
 // A notified put that is no message, or that cannot leave as one at once. All threads of the rank.
-DCUDA_COLD void send_directly(shared_state shared, const send_request request) {
-    rank_state& state = shared.get();
-    const unsigned decision = exec::decide(
-        state.group(), state.decision, [&](const lead_warp& warp) { return prepare_direct(warp, state, request); },
-        [&](const lead_warp& warp, unsigned chosen) {
-            if (route_of(chosen) == route::packets) send_after_block(warp, state);
-        });
-    if (route_of(decision) == route::slow) return exec::far(send_slowly)(state, request);
-    if (route_of(decision) == route::direct) store_and_notify(state, request, decision / post_turn);
+DCUDA_COLD void send_directly(const caller by, const send_request request) {
+    rank_state& state = by.state();
+#if DCUDA_WARPS
+    const unsigned chosen =
+        exec::choose(by, [&](const full_warp& warp) { return prepare_direct(warp, state, request); });
+    if (chosen >= direct_is_posted)
+        return store_and_notify(state, static_cast<const std::byte*>(request.source), request.bytes,
+                                chosen - direct_is_posted);
+    if (chosen == direct_in_place) {
+        if (by.is_in_full_warp()) send_prepared(full_warp(exec::lead_access::warp(by.group().thread(), 32)), state);
+        return;
+    }
+#endif
+    exec::far(send_slowly)(state, request);
 }
 
 // A notification, or a notified put. All threads of the rank.
@@ -340,7 +304,7 @@ template <bool HasPayload>
 DCUDA_COLD void send_notified(const caller by, const send_request request) {
     rank_state& state = by.state();
     // PERF: not two functions for callers: each would have registers of its own for its arguments.
-    if (HasPayload && request.bytes > state.device.small_put_bytes) return send_directly(state, request);
+    if (HasPayload && request.bytes > state.device.small_put_bytes) return send_directly(by, request);
 #if DCUDA_WARPS
     fast_message<HasPayload> message;
     if (exec::attempt(
@@ -350,7 +314,7 @@ DCUDA_COLD void send_notified(const caller by, const send_request request) {
 #endif
     // PERF: what is called by exec::far comes last, so that nothing must be kept for after it. The first is not, since
     // it calls the second so, which has the same parameters: ptxas would take it for one that calls itself.
-    if (HasPayload) return send_directly(state, request);
+    if (HasPayload) return send_directly(by, request);
     exec::far(send_slowly)(state, request);
 }
 

@@ -173,7 +173,8 @@ DCUDA_DEVICE bool attempt(const Caller& by, const Prepare& prepare, const Act& a
     return answer;
 }
 
-// The same with a number below 32, and nothing to do after it: 0 with a lead warp of fewer threads.
+// For fast paths, too. The lead warp, if it has 32 threads, chooses a number below 32, and all threads of the group
+// meet and get it; with a lead warp of fewer threads it is 0. ORDER: as in decide().
 template <class Caller, class Choose>
 DCUDA_DEVICE unsigned choose(const Caller& by, const Choose& choose_number) {
     if (!by.has_full_warp()) return 0;
@@ -187,6 +188,12 @@ DCUDA_DEVICE unsigned choose(const Caller& by, const Choose& choose_number) {
     number = by.group().count(by.group().thread() < number);
     delay();
     return number;
+}
+
+// The lead warp, which has 32 threads, runs act(warp); the others need not wait for it.
+template <class Caller, class Act>
+DCUDA_DEVICE void act_alone(const Caller& by, const Act& act) {
+    if (by.is_in_full_warp()) act(full_warp(lead_access::warp(by.group().thread(), 32)));
 }
 
 // The leader alone runs f(leader); no thread of the group returns before it has returned.

@@ -31,7 +31,6 @@ enum class route : unsigned {
     direct,           // all threads store it into the target's memory
     direct_by_engine, // or the copy engine does
     proxied,          // the host sends it
-    slow,             // the fast path cannot tell
 };
 inline constexpr unsigned post_turn = 8;
 // As far as a message can say how much payload it has.
@@ -291,10 +290,8 @@ DCUDA_COLD void send_directly(const caller by, const send_request request) {
     if (chosen >= direct_is_posted)
         return store_and_notify(state, static_cast<const std::byte*>(request.source), request.bytes,
                                 chosen - direct_is_posted);
-    if (chosen == direct_in_place) {
-        if (by.is_in_full_warp()) send_prepared(full_warp(exec::lead_access::warp(by.group().thread(), 32)), state);
-        return;
-    }
+    if (chosen == direct_in_place)
+        return exec::act_alone(by, [&](const full_warp& warp) { send_prepared(warp, state); });
 #endif
     exec::far(send_slowly)(state, request);
 }

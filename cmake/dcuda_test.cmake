@@ -34,12 +34,12 @@ function(dcuda_add_test_program name)
 endfunction()
 
 # dcuda_register_test(<name> COMMAND <word>... [PROCESSES <n>...] [RANKS <n>...] [LABELS <label>...]
-#                     [TIMEOUT <seconds>] [LAUNCHER <word>...] [ENVIRONMENT <NAME=value>...] [HOST_ONLY])
+#                     [TIMEOUT <seconds>] [LAUNCHER <word>...] [ENVIRONMENT <NAME=value>...] [HOST_ONLY] [ALONE_ON_GPU])
 #
 # The same for any command, such as an example. LAUNCHER: what starts several processes when ` -n <n>` follows it,
-# instead of dcuda-run.
+# instead of dcuda-run. ALONE_ON_GPU: no other test runs beside it where there are GPUs.
 function(dcuda_register_test name)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "HOST_ONLY" "TIMEOUT" "COMMAND;PROCESSES;RANKS;LABELS;LAUNCHER;ENVIRONMENT")
+    cmake_parse_arguments(PARSE_ARGV 1 arg "HOST_ONLY;ALONE_ON_GPU" "TIMEOUT" "COMMAND;PROCESSES;RANKS;LABELS;LAUNCHER;ENVIRONMENT")
     if(NOT arg_LAUNCHER)
         set(arg_LAUNCHER $<TARGET_FILE:dcuda-run>)
     endif()
@@ -71,6 +71,9 @@ function(dcuda_register_test name)
                 # Kernels of processes that share a GPU take turns, which is no test of anything but patience.
                 string(REPLACE alone 1 gpus ${processes})
                 list(PREPEND launcher "${PROJECT_SOURCE_DIR}/scripts/needs_gpus.sh" ${gpus})
+                if(arg_ALONE_ON_GPU)
+                    list(APPEND properties RUN_SERIAL TRUE)
+                endif()
             endif()
             set(environment ${arg_ENVIRONMENT} "DCUDA_TEST_BACKEND=${DCUDA_BACKEND}")
             if(NOT ranks STREQUAL "default")

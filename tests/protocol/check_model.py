@@ -19,7 +19,7 @@ from pathlib import Path
 MODEL = Path(__file__).with_name("mailbox.pml")
 PAIR, BOTH_WAYS, TWO_SOURCES, TWO_TARGETS = 0b10, 0b110, 0b100100, 0b110  # CONNECTIONS, of 2, 2, 3 and 3 ranks
 
-# Small, so that all takes about a minute with compiling. START: sequence numbers wrap around within a run.
+# Small, so that all takes two to three minutes with compiling. START: sequence numbers wrap around within a run.
 BASE = dict(RANKS=2, PER_DEVICE=2, CONNECTIONS=PAIR, QUEUES=1, HEADERS=2, RING=2, MODULUS=8, START=6, CREDITS=4, OPERATIONS=2,
             PUTS=1, MASKS=1, DIRECT=1, NOTIFY=1, FLUSH=0, WAITS=0, BARRIERS=0, EVICT=0)
 CONFIGURATIONS = {

@@ -48,7 +48,7 @@ mkdir -p "${OUT:-build/gpu_check}" || exit
 out=$(realpath "${OUT:-build/gpu_check}")
 dir=build/cuda
 delays_dir=build/cuda-delays
-delayed_tests=(test_occupancy test_delivery test_put_notify test_notification test_barrier test_window test_mailbox test_stress)
+delayed_tests=(test_occupancy test_delivery test_put_notify test_notification test_wait test_barrier test_window test_mailbox test_stress)
 bin=$PWD/$dir/bin
 gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
 # Tests, examples and the memory checker must not depend on what the caller's shell says; nothing may use multicast.

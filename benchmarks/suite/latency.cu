@@ -71,6 +71,29 @@ __global__ void ping_pong(dcuda::context context, game of, bool relaxed, const b
     self.free_window(window);
 }
 
+// The waiting side does not know which tag comes: any of so many.
+struct any_tag_channel {
+    dcuda::rank& self;
+    int peer, tags;
+
+    DCUDA_DEVICE void send(const void*, int) { self.notify(peer, dcuda::world, tag); }
+    DCUDA_DEVICE void wait() { self.wait_any(tag, tags); }
+    DCUDA_DEVICE void complete() {}
+    DCUDA_DEVICE void barrier() { self.barrier(dcuda::world); }
+};
+
+__global__ void ping_pong_any(dcuda::context context, game of, int tags, const board* board) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int id = self.id();
+    if (id < 2) {
+        any_tag_channel channel{self, 1 - id, tags};
+        play(channel, of, board->players[id]);
+    } else {
+        for (int batch = -1; batch < of.batches; ++batch) self.barrier(dcuda::world);
+    }
+}
+
 // --- Without the library: the floor ----------------------------------------------------------------------------------
 
 struct raw_player {
@@ -175,12 +198,8 @@ void summarise_latency(const results& measured, const game& of, row& what) {
     what.value = measure::summarise(scaled(measured.microseconds(), 0.5 / of.rounds));
 }
 
-// Leaves in `measured` how long each batch took.
-row play_library(session& with, const memory& used, bool peer, std::size_t bytes, int threads, bool relaxed,
-                 bool traced, const results& measured) {
-    const char* const operation = bytes != 0 ? "put_notify" : relaxed ? "notify_relaxed" : "notify";
-    row what{"latency", peer ? with.other_device() : "same device", operation, bytes, threads, peer ? 1 : 2};
-    const game of = choose_game(with, bytes);
+// Gives the players what lies in `used`, for payloads of so many bytes.
+void set_board(const memory& used, std::size_t bytes, const results& measured) {
     board pieces;
     for (int i = 0; i < 2; ++i)
         pieces.players[i] =
@@ -188,6 +207,15 @@ row play_library(session& with, const memory& used, bool peer, std::size_t bytes
                         used.players.get() + static_cast<std::size_t>(i) * buffers_of_player * stride_bytes(bytes),
                         bytes, measured.stamps(), measured.wrong());
     check(cudaMemcpy(used.game_board.get(), &pieces, sizeof pieces, cudaMemcpyHostToDevice), "cannot copy parameters");
+}
+
+// Leaves in `measured` how long each batch took.
+row play_library(session& with, const memory& used, bool peer, std::size_t bytes, int threads, bool relaxed,
+                 bool traced, const results& measured) {
+    const char* const operation = bytes != 0 ? "put_notify" : relaxed ? "notify_relaxed" : "notify";
+    row what{"latency", peer ? with.other_device() : "same device", operation, bytes, threads, peer ? 1 : 2};
+    const game of = choose_game(with, bytes);
+    set_board(used, bytes, measured);
     dcuda::launch_config config = shape(threads, what.ranks);
     config.profiled = traced;
     with.run(what, ping_pong, config, of, relaxed, used.game_board.get());
@@ -198,6 +226,18 @@ row play_library(session& with, const memory& used, bool peer, std::size_t bytes
 row measure_library(session& with, const memory& used, bool peer, std::size_t bytes, int threads,
                     bool relaxed = false) {
     return play_library(with, used, peer, bytes, threads, relaxed, false, results(choose_game(with, bytes).batches, 1));
+}
+
+row measure_any(session& with, const memory& used, bool peer, int tags, int threads) {
+    row what{
+        "latency",   peer ? with.other_device() : "same device", "notify, any of " + std::to_string(tags), 0, threads,
+        peer ? 1 : 2};
+    const game of = choose_game(with, 0);
+    const results measured(of.batches, 1);
+    set_board(used, 0, measured);
+    with.run(what, ping_pong_any, shape(threads, what.ranks), of, tags, used.game_board.get());
+    summarise_latency(measured, of, what);
+    return what;
 }
 
 row measure_raw(session& with, const memory& used, const neighbour_memory* neighbour, std::size_t bytes, int threads) {
@@ -260,6 +300,8 @@ void measure_latency(session& with) {
         for (const std::size_t bytes : payloads)
             for (const int threads : with.chosen.latency.threads) {
                 if (bytes == 0) with.rows.push_back(measure_library(with, used, peer, bytes, threads, true));
+                if (bytes == 0)
+                    for (const int tags : {1, 256}) with.rows.push_back(measure_any(with, used, peer, tags, threads));
                 with.rows.push_back(measure_library(with, used, peer, bytes, threads));
                 const bool is_raw = (bytes + 11) / 12 <= static_cast<std::size_t>(threads); // one packet of each thread
                 if (is_remote || !is_raw) continue;

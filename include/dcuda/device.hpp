@@ -6,6 +6,7 @@
 #include "dcuda/detail/ops/operations.hpp"
 #include "dcuda/types.hpp"
 
+#include <initializer_list>
 #include <type_traits>
 
 #if !defined(__CUDA_ARCH__)
@@ -176,6 +177,46 @@ public:
     /// none, or a negative count, ends it, too (error_code::device_fault).
     DCUDA_DEVICE void wait_notifications(int tag, int count) {
         detail::perform<detail::wait_operation>(self_, is_profiled(), tag, count);
+    }
+
+    /// wait_notifications for each of these, one after the other:
+    ///
+    ///     self.wait_all({{from_left, 1}, {from_right, 1}, {from_all, 3}});
+    ///
+    /// All threads of the rank call it, with the same list.
+    DCUDA_DEVICE void wait_all(std::initializer_list<tag_count> all) {
+        for (const tag_count& each : all) wait_notifications(each.tag, each.count);
+    }
+
+    /// Waits until a notification has arrived with one of the tags from `first_tag` on, `tags` of them; consumes it,
+    /// and returns its tag, the same to all threads. Fair: of the tags whose notifications are there already it takes
+    /// the first one after the tag that it returned last. What the source put before is visible to all threads of the
+    /// rank then. The time that it takes grows with `tags`. All threads of the rank call it; ends the run as
+    /// wait_notifications does, and if not all of these are tags (error_code::device_fault).
+    DCUDA_DEVICE int wait_any(int first_tag, int tags) {
+        return detail::perform<detail::wait_any_operation>(self_, is_profiled(), first_tag, tags);
+    }
+
+    /// wait_any for all at once: waits until there is a notification with one of these tags, consumes one of each tag
+    /// that has any, and returns how many tags those are. `arrived` has room for `tags` numbers and gets these tags, in
+    /// their order; it is the same memory for all threads of the rank, shared or global
+    /// (error_code::device_fault if it is a thread's own), and they may read it on return.
+    DCUDA_DEVICE int wait_some(int first_tag, int tags, int* arrived) {
+        return detail::perform<detail::wait_some_operation>(self_, is_profiled(), first_tag, tags, arrived);
+    }
+
+    /// wait_notifications for at most so many nanoseconds: false if not as many have arrived in that time; then nothing
+    /// is consumed, and the run goes on. With 0 it looks once. Neither wait_timeout nor the watchdog ends it. All
+    /// threads of the rank call it and get the same answer; errors as of wait_notifications.
+    DCUDA_DEVICE bool wait_notifications_for(int tag, int count, std::uint64_t nanoseconds) {
+        return detail::perform<detail::wait_for_operation>(self_, is_profiled(), tag, count, nanoseconds);
+    }
+
+    /// How many notifications with this tag have arrived that no wait has consumed; consumes none. What their sources
+    /// put before is visible when they are consumed. All threads of the rank call it and get the same number. A tag
+    /// that is none ends the run (error_code::device_fault).
+    DCUDA_DEVICE int pending_notifications(int tag) const {
+        return detail::perform<detail::pending_operation>(self_, is_profiled(), tag);
     }
 
     /// The same as wait_notifications, and true, if they have arrived already; else returns false at once and consumes

@@ -55,6 +55,12 @@ struct typed_window {
     DCUDA_HOST_DEVICE friend bool operator==(typed_window a, typed_window b) { return a.bytes == b.bytes; }
 };
 
+/// So many notifications with a tag: rank::wait_all.
+struct tag_count {
+    int tag;   ///< from 0 to options::tags - 1
+    int count; ///< 0 or more
+};
+
 /// Where the ranks of this process are in the system.
 struct rank_info {
     int rank_count;       ///< ranks in the system

@@ -221,9 +221,13 @@ std::string findings::wait_of(std::uint32_t r) {
     case rank_status::waiting: {
         std::string others;
         for (std::uint32_t tag = 0; tag < m_.tags(); ++tag)
-            if (tag != rank.tag && m_.arrived(r, tag).count != 0)
+            if (tag - rank.tag >= rank.tags && m_.arrived(r, tag).count != 0)
                 others +=
                     fmt::format("{} {} with tag {}", others.empty() ? "; it has" : ",", m_.arrived(r, tag).count, tag);
+        if (rank.tags != 1)
+            return fmt::format(
+                "waits for a notification with one of the tags {} to {} ({}), of which none has arrived{}", rank.tag,
+                rank.tag + rank.tags - 1, at, others);
         return fmt::format(
             "waits for {} with tag {} ({}), of which {} arrived{}", count_of(rank.count, "notification"), rank.tag, at,
             m_.arrived(r, rank.tag).count == 1 ? "1 has" : fmt::format("{} have", m_.arrived(r, rank.tag).count),

@@ -47,7 +47,7 @@ struct module_name {
 enum class rank_status : std::uint32_t {
     absent, // not begun, or it has left
     ready,
-    waiting,    // in wait_notifications
+    waiting,    // for notifications
     collective, // in a collective operation
     finished,
 };
@@ -59,9 +59,9 @@ struct alignas(64) rank_record {
     std::uint32_t turn; // a `job`. writers: whoever has the turn, then the rank's thread; atomic
     std::uint32_t process;
     rank_status status;
-    std::uint32_t where; // the last operation: an `operation`,
-    std::uint32_t site;  // and its place
-    std::uint32_t tag, count;
+    std::uint32_t where;                        // the last operation: an `operation`,
+    std::uint32_t site;                         // and its place
+    std::uint32_t tag, count, tags;             // what it waits or tests for: so many with any of these tags
     std::uint32_t kind, communicator, argument; // of the collective operation; the window's number if there is one
     std::uint32_t released;                     // 1: the collective operation is complete
     std::uint32_t undelivered;                  // puts and notifications that this rank has issued

@@ -2,13 +2,14 @@
 // The operations of a rank, as the checker does them.
 #include "dcuda/detail/ops/check.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
-#include "checker/turns.hpp"
-#include "cpu/arena.hpp"
+#include "checker/checked_rank.hpp"
 #include "dcuda/detail/ops/collectives.hpp"
 #include "dcuda/detail/ops/put.hpp"
-#include "dcuda/detail/ops/wait.hpp"
+#include "dcuda/detail/ops/waits/wait.hpp"
 #include "dcuda/error.hpp"
 
 namespace dcuda::detail::check {
@@ -39,179 +40,12 @@ void check_count(rank_state& state, operation where, int tag, int count) {
         fail(state, fault::count, where, 0, static_cast<std::uint32_t>(tag), static_cast<std::uint32_t>(count), 0, 0);
 }
 
-// A call of an operation, as each thread of the rank makes it.
-struct call {
-    operation what;
-    std::uint64_t arguments[5];
-    friend bool operator==(const call&, const call&) = default;
-};
-
-constexpr std::uint32_t most_accesses = 4000; // loads and stores until others get the turn
-
-// What the checker keeps for a rank, on the thread of its block.
-class checked_rank {
-public:
-    explicit checked_rank(rank_state& state)
-        : state_(state), all_(*state.device.checker), run_(all_.run()), m_(run_.shared), rank_(state.world_rank),
-          turns_(all_, state.world_rank, state.device.aborted) {
-        const cpu::arena& mine = cpu::arena::mine();
-        arena_ = {reinterpret_cast<std::uint64_t>(mine.base()), mine.bytes()};
-        m_.head().arenas[all_.process()] = {arena_.base, arena_.bytes}; // all ranks of the process write the same
-        for (std::uint32_t i = 0; i < run_.of_host.size(); ++i) offer(i, run_.of_host[i].home, run_.of_host[i].bytes());
-    }
-
-    // What a thread brings to an operation; the last to come runs it: begin() to end().
-    void arrive(const call& what) {
-        in_library_ = true;
-        if (arrived_++ == 0) {
-            call_ = what;
-            mine().site = run_.where.here();
-            mine().where = static_cast<std::uint32_t>(what.what);
-        } else if (!(call_ == what)) {
-            differs_ = true;
-        }
-        in_library_ = false; // its siblings are still on their way here
-    }
-
-    // The place, and that all threads have called the same. False if the run has ended.
-    bool begin(const call& what) {
-        in_library_ = true;
-        run_.found.end_run = [this] { end_run(); };
-        arrived_ = 0;
-        if (std::exchange(differs_, false))
-            run_.found.threads_differ(rank_,
-                                      fmt::format("its threads call {} with different arguments ({})",
-                                                  traits_of(what.what).name, run_.where.name(mine().site)),
-                                      mine().site);
-        return !ended();
-    }
-    void end() { in_library_ = false; }
-
-    // A thread of the rank has come to another meeting of the block than its siblings, who wait.
-    void part(bool by_operation) {
-        if (arrived_ == 0 || differs_) return; // the library's own, or begin() tells
-        in_library_ = true;
-        run_.found.end_run = [this] { end_run(); };
-        const std::uint32_t there = by_operation ? none : run_.where.here();
-        run_.found.threads_differ(rank_,
-                                  fmt::format("some of its threads call {} ({}), others {}", traits_of(call_.what).name,
-                                              run_.where.name(mine().site),
-                                              by_operation ? std::string("are in __syncthreads")
-                                                           : fmt::format("__syncthreads ({})", run_.where.name(there))),
-                                  mine().site);
-        differs_ = false;
-        in_library_ = false;
-    }
-
-    // Ends the run with what was found.
-    void end_run() {
-        if (exchange_relaxed(&state_.ended, 1) == 0)
-            report_fault(exec::lead_access::alone(), state_, fault::protocol, operation::none, 0, 0, 0, 0, 0);
-    }
-    bool ended() const { return load_relaxed(&state_.ended) != 0; }
-    // For what returns false when the run has ended.
-    bool going(bool goes_on) {
-        if (!goes_on) store_relaxed(&state_.ended, 1);
-        return goes_on;
-    }
-
-    // An address of a process, as all know it.
-    address place_of(std::uint32_t process, const void* pointer) const {
-        const auto at = reinterpret_cast<std::uint64_t>(pointer);
-        const auto& arena = m_.head().arenas[process];
-        const std::uint64_t offset = at - arena.base;
-        return std::uint64_t(process) << 48 |
-               (offset < arena.bytes ? offset : private_memory | (at & (private_memory - 1)));
-    }
-
-    void synchronize(const void* word) {
-        if (in_library_) return;
-        std::vector<std::uint32_t>& clock = run_.atomics[word];
-        clock.resize(m_.ranks());
-        run_.happened.synchronize(rank_, clock.data());
-    }
-
-    void touched(const void* pointer, std::size_t bytes, bool is_store, const void* return_address) {
-        if (in_library_) return;
-        if (--accesses_left_ == 0) yield();
-        const auto at = reinterpret_cast<std::uint64_t>(pointer);
-        if (at - arena_.base >= arena_.bytes && run_.private_pages == 0) return;
-        const address place = place_of(all_.process(), pointer);
-        if (place / page_bytes != last_page_) {
-            if (run_.happened.find_page(place / page_bytes) == nullptr) return;
-            last_page_ = place / page_bytes;
-        }
-        in_library_ = true;
-        ++m_.head().loads_and_stores;
-        run_.found.end_run = [this] { end_run(); };
-        run_.happened.load_or_store(rank_, place, bytes, is_store ? access_kind::store : access_kind::load,
-                                    run_.where.of(return_address));
-        in_library_ = false;
-    }
-
-    void yield() {
-        if (in_library_) return;
-        in_library_ = true;
-        run_.found.end_run = [this] { end_run(); };
-        going(turns_.next());
-        accesses_left_ = 1 + turns_.draw(most_accesses);
-        in_library_ = false;
-    }
-
-    void put(window win, const window_slot& slot, std::uint32_t target, std::size_t offset, std::size_t bytes,
-             const void* source, bool is_value, std::uint32_t tag);
-    void notify(operation kind, std::uint32_t target, std::uint32_t tag);
-    bool take(std::uint32_t tag, std::uint32_t count, bool waits);
-    void flush(window win);
-    void enter(const collective& where, window win);
-    void leave();
-    void created(window made, const void* base, std::size_t bytes);
-    // This rank's part of a window of the table.
-    void offer(std::uint32_t window, const void* base, std::size_t bytes) {
-        m_.window(window).parts[rank_] = {place_of(all_.process(), base), bytes};
-    }
-    // What is done with this part is followed from now on.
-    void track(std::uint32_t window) {
-        const window_part& part = m_.window(window).parts[rank_];
-        run_.happened.track(part.base, part.bytes);
-        if (part.bytes != 0 && (part.base & private_memory) != 0) ++run_.private_pages;
-    }
-    // The turn is this rank's for the first time. Windows of the host are tracked before any rank of the process may
-    // use them.
-    void start() {
-        for (std::uint32_t i = 0; i < run_.of_host.size(); ++i) track(i);
-    }
-    void finish();
-
-    std::uint32_t window_of(window win) const {
-        const auto found = run_.windows.find(win.id);
-        return found == run_.windows.end() ? none : found->second;
-    }
-    rank_record& mine() { return m_.rank(rank_); }
-    session::run_state& run() { return run_; }
-    turns& turn() { return turns_; }
-    std::uint32_t rank() const { return rank_; }
-    rank_state& state() { return state_; }
-
-    bool result = false; // of a test, for all threads
-
-private:
-    rank_state& state_;
-    session& all_;
-    session::run_state& run_;
-    memory m_;
-    std::uint32_t rank_;
-    turns turns_;
-    struct {
-        std::uint64_t base, bytes;
-    } arena_;
-    std::uint64_t last_page_ = UINT64_MAX;
-    std::uint32_t accesses_left_ = most_accesses;
-    bool in_library_ = true;
-    call call_{};
-    unsigned arrived_ = 0;
-    bool differs_ = false;
-};
+void check_tags(rank_state& state, operation where, int first, int tags) {
+    check_tag(state, where, first, 0);
+    const auto from = static_cast<std::uint32_t>(first), count = static_cast<std::uint32_t>(tags);
+    if (count == 0 || count > state.device.tags - from)
+        fail(state, fault::tag_range, where, 0, from, count, 0, state.device.tags);
+}
 
 constinit thread_local checked_rank* this_rank = nullptr;
 
@@ -312,22 +146,93 @@ void checked_rank::notify(operation kind, std::uint32_t target, std::uint32_t ta
     if (sent.notice != none) turns_.send(target, std::move(sent));
 }
 
+// Whether as many have arrived; else another test was in vain.
+bool checked_rank::has_arrived(std::uint32_t tag, std::uint32_t count) {
+    rank_record& self = mine();
+    if (m_.arrived(rank_, tag).count < count) {
+        self.unsuccessful_tests = self.unsuccessful_at == m_.head().progress ? self.unsuccessful_tests + 1 : 1;
+        self.unsuccessful_at = m_.head().progress;
+        return false;
+    }
+    self.unsuccessful_tests = 0;
+    return true;
+}
+
 bool checked_rank::take(std::uint32_t tag, std::uint32_t count, bool waits) {
     rank_record& self = mine();
     self.tag = tag;
     self.count = count;
+    self.tags = 1;
     if (waits) self.status = rank_status::waiting;
     if (!going(turns_.next())) return false;
     self.status = rank_status::ready;
-    const header& head = m_.head();
-    if (m_.arrived(rank_, tag).count < count) { // tested in vain
-        self.unsuccessful_tests = self.unsuccessful_at == head.progress ? self.unsuccessful_tests + 1 : 1;
-        self.unsuccessful_at = head.progress;
-        return false;
-    }
-    self.unsuccessful_tests = 0;
+    if (!has_arrived(tag, count)) return false;
     run_.happened.consume(rank_, tag, count);
     return true;
+}
+
+// Who asks again and again without another answer tests in vain.
+int checked_rank::count_pending(std::uint32_t tag) {
+    rank_record& self = mine();
+    self.tag = tag;
+    self.count = m_.arrived(rank_, tag).count + 1;
+    self.tags = 1;
+    if (!going(turns_.next())) return 0;
+    has_arrived(tag, self.count);
+    return static_cast<int>(m_.arrived(rank_, tag).count);
+}
+
+// The time is the clock's, as without the checker. No rank waits in vain while this one will go on.
+bool checked_rank::take_for(std::uint32_t tag, std::uint32_t count, std::uint64_t nanoseconds) {
+    const std::uint64_t begin_ns = clock_ns();
+    for (;;) {
+        if (take(tag, count, false)) return true;
+        if (ended() || clock_ns() - begin_ns >= nanoseconds) return false;
+        mine().unsuccessful_tests = 0;
+    }
+}
+
+std::vector<std::uint32_t> checked_rank::pending(std::uint32_t first, std::uint32_t tags) const {
+    std::vector<std::uint32_t> found;
+    for (std::uint32_t tag = first; tag < first + tags; ++tag)
+        if (m_.arrived(rank_, tag).count != 0) found.push_back(tag);
+    return found;
+}
+
+bool checked_rank::await_any(std::uint32_t first, std::uint32_t tags) {
+    rank_record& self = mine();
+    self.tag = first;
+    self.count = 1;
+    self.tags = tags;
+    self.status = rank_status::waiting;
+    if (!going(turns_.next())) return false;
+    self.status = rank_status::ready;
+    return true;
+}
+
+// What was there already in turn; of what comes while the rank waits any, by the seed.
+int checked_rank::take_any(std::uint32_t first, std::uint32_t tags) {
+    std::vector<std::uint32_t> there = pending(first, tags);
+    const auto next = std::upper_bound(there.begin(), there.end(), last_of_any_);
+    std::uint32_t tag = there.empty() ? none : next != there.end() ? *next : there.front();
+    if (!await_any(first, tags)) return 0;
+    if (tag == none) {
+        there = pending(first, tags);
+        tag = there[turns_.draw(static_cast<std::uint32_t>(there.size()))];
+    }
+    run_.happened.consume(rank_, tag, 1);
+    last_of_any_ = tag;
+    return static_cast<int>(tag);
+}
+
+int checked_rank::take_some(std::uint32_t first, std::uint32_t tags, int* arrived) {
+    if (!await_any(first, tags)) return 0;
+    int count = 0;
+    for (const std::uint32_t tag : pending(first, tags)) {
+        run_.happened.consume(rank_, tag, 1);
+        arrived[count++] = static_cast<int>(tag);
+    }
+    return count;
 }
 
 void checked_rank::flush(window win) {
@@ -388,6 +293,38 @@ bool test_notifications(rank_state& state, int tag, int count) {
     const auto wanted = static_cast<std::uint32_t>(tag), expected = static_cast<std::uint32_t>(count);
     perform_all({operation::test_notifications, {wanted, expected}},
                 [&](checked_rank& self) { self.result = self.take(wanted, expected, false); });
+    return this_rank->result != 0;
+}
+
+bool wait_notifications_for(rank_state& state, int tag, int count, std::uint64_t nanoseconds) {
+    check_count(state, operation::wait_notifications_for, tag, count);
+    const auto wanted = static_cast<std::uint32_t>(tag), expected = static_cast<std::uint32_t>(count);
+    perform_all({operation::wait_notifications_for, {wanted, expected, nanoseconds}},
+                [&](checked_rank& self) { self.result = self.take_for(wanted, expected, nanoseconds); });
+    return this_rank->result != 0;
+}
+
+int wait_any(rank_state& state, int first_tag, int tags) {
+    check_tags(state, operation::wait_any, first_tag, tags);
+    const auto first = static_cast<std::uint32_t>(first_tag), count = static_cast<std::uint32_t>(tags);
+    perform_all({operation::wait_any, {first, count}},
+                [&](checked_rank& self) { self.result = self.take_any(first, count); });
+    return this_rank->result;
+}
+
+int wait_some(rank_state& state, int first_tag, int tags, int* arrived) {
+    check_tags(state, operation::wait_some, first_tag, tags);
+    const auto first = static_cast<std::uint32_t>(first_tag), count = static_cast<std::uint32_t>(tags);
+    perform_all({operation::wait_some, {first, count, number(arrived)}},
+                [&](checked_rank& self) { self.result = self.take_some(first, count, arrived); });
+    return this_rank->result;
+}
+
+int pending_notifications(rank_state& state, int tag) {
+    check_tag(state, operation::pending_notifications, tag, 0);
+    const auto wanted = static_cast<std::uint32_t>(tag);
+    perform_all({operation::pending_notifications, {wanted}},
+                [&](checked_rank& self) { self.result = self.count_pending(wanted); });
     return this_rank->result;
 }
 

@@ -80,7 +80,9 @@ bool turns::can_run(std::uint32_t r) const {
     case rank_status::ready:
         return true;
     case rank_status::waiting:
-        return m_.arrived(r, rank.tag).count >= rank.count;
+        for (std::uint32_t tag = rank.tag; tag < rank.tag + rank.tags; ++tag)
+            if (m_.arrived(r, tag).count >= rank.count) return true;
+        return false;
     case rank_status::collective:
         return rank.released != 0;
     case rank_status::absent:

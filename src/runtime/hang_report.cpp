@@ -27,6 +27,12 @@ collective collective_of(const wait_record& wait) {
     return {wait.where, has_communicator ? static_cast<communicator>(wait.detail) : device};
 }
 
+// "tag 3", "tags 3 to 10"
+std::string name_tags(const wait_record& wait) {
+    return wait.tags <= 1 ? fmt::format("tag {}", wait.detail)
+                          : fmt::format("tags {} to {}", wait.detail, wait.detail + wait.tags - 1);
+}
+
 std::string name_ranks(const std::vector<std::uint32_t>& ranks, std::size_t most_parts) {
     if (ranks.size() == 1) return fmt::format("rank {}", ranks[0]);
     return fmt::format("{} ranks ({})", ranks.size(), list_ranks(ranks, most_parts));
@@ -139,6 +145,8 @@ std::string hang_report::describe(std::uint32_t rank, bool with_partner) const {
         else if (wait.source != no_source)
             from =
                 with_partner ? fmt::format(", last sent by rank {}", wait.source - 1) : ", last sent by various ranks";
+        if (takes_any_tag(wait.where))
+            return fmt::format("in {}({}): none arrived{}", traits_of(wait.where).name, name_tags(wait), from);
         return fmt::format("in wait_notifications(tag {}, count {}): {} arrived{}", wait.detail, wait.expected,
                            wait.seen, from);
     }
@@ -329,7 +337,7 @@ hang_report::ranks hang_report::find_cycle(std::uint32_t least_age_ms) const {
 std::string hang_report::describe_step(std::uint32_t from, std::uint32_t to) const {
     const wait_record& wait = waits_[from];
     if (wait_kind(from) == waiting::notifications)
-        return fmt::format("waits for notifications with tag {}, last sent by rank {}", wait.detail, to);
+        return fmt::format("waits for notifications with {}, last sent by rank {}", name_tags(wait), to);
     if (wait_kind(from) == waiting::delivery)
         return fmt::format("waits in {} for rank {} to take what it has put there", traits_of(wait.where).name, to);
     const collective where =
@@ -373,10 +381,10 @@ std::string hang_report::describe_origins(std::uint32_t least_age_ms) const {
         const wait_record& wait = waits_[rank];
         if (!waits(rank) || is_at_end(rank) || wait.age_ms < least_age_ms) continue;
         if (wait_kind(rank) == waiting::notifications && wait.source == no_source)
-            by_reason[fmt::format("for notifications with tag {}; nobody has sent one before", wait.detail)].push_back(
+            by_reason[fmt::format("for notifications with {}; nobody has sent one before", name_tags(wait))].push_back(
                 rank);
         else if (wait_kind(rank) == waiting::notifications && wait.source == unknown_source)
-            by_reason[fmt::format("for notifications with tag {}; who sends them is not known", wait.detail)].push_back(
+            by_reason[fmt::format("for notifications with {}; who sends them is not known", name_tags(wait))].push_back(
                 rank);
         const ranks& others = awaited_by(rank);
         const auto idle = std::find_if(others.begin(), others.end(), [&](std::uint32_t other) {

@@ -40,7 +40,7 @@ std::string snapshot::to_json() const {
     to["waits"] = nlohmann::json::array();
     for (const wait_record& wait : waits)
         to["waits"].push_back({static_cast<std::uint32_t>(wait.kind), static_cast<std::uint32_t>(wait.where),
-                               wait.detail, wait.expected, wait.seen, wait.source, wait.age_ms});
+                               wait.detail, wait.expected, wait.seen, wait.source, wait.age_ms, wait.tags});
     to["sent"] = sent ? nlohmann::json(*sent) : nlohmann::json();
     return to.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); // names may hold any bytes; JSON may not
 }
@@ -60,6 +60,7 @@ snapshot snapshot::from_json(const std::string& text) {
         each.at(4).get_to(wait.seen);
         each.at(5).get_to(wait.source);
         each.at(6).get_to(wait.age_ms);
+        each.at(7).get_to(wait.tags);
         result.waits.push_back(wait);
     }
     if (const nlohmann::json& all = from.at("sent"); !all.is_null()) result.sent = all.get<sent_messages>();

@@ -24,6 +24,7 @@ std::string describe_timeout(const std::string& who, operation where, waiting ki
                              std::uint64_t seen, std::uint64_t expected) {
     switch (kind) {
     case waiting::notifications:
+        if (takes_any_tag(where)) return fmt::format("{} from tag {} on: none arrived", who, detail);
         return fmt::format("{}(tag {}, count {}): {} arrived", who, detail, expected, seen);
     case waiting::collective:
     case waiting::other_devices:
@@ -59,6 +60,11 @@ error describe_fault(const command& fault_command, std::uint32_t first_rank, std
     case fault::tag:
         return device_fault(fmt::format(" with tag {}: there are tags 0 to {} (DCUDA_TAGS={})",
                                         static_cast<std::int32_t>(at.offset), at.limit - 1, at.limit));
+    case fault::tag_range:
+        return device_fault(fmt::format(" over {} tags from tag {} on: expected 1 to {}, as there are tags 0 to {} "
+                                        "(DCUDA_TAGS={})",
+                                        static_cast<std::int32_t>(at.offset), at.target, at.limit - at.target,
+                                        at.limit - 1, at.limit));
     case fault::window:
         if (at.window == 0)
             return device_fault(" on a window that is none: it was never created, or create_window failed");
@@ -84,6 +90,11 @@ error describe_fault(const command& fault_command, std::uint32_t first_rank, std
             fmt::format(" over {} B at {:#x}, which is shared or local memory of the block: other ranks "
                         "can reach global memory only",
                         at.bytes, at.offset));
+    case fault::local_memory:
+        return device_fault(
+            fmt::format(" into memory at {:#x}, which is one thread's own: all threads of the rank read "
+                        "the tags there, so it must be shared or global memory",
+                        at.offset));
     case fault::timeout:
         return error(error_code::wait_timeout,
                      fmt::format("{} within {:.3g} s (wait timeout)",

@@ -40,6 +40,12 @@ enum class wrong : int {
     communicator,
     barrier_communicator,
     negative_count,
+    any_of_no_tag,
+    any_of_too_many_tags,
+    some_of_no_tag,
+    some_to_own_memory,
+    pending_tag,
+    wait_for_negative_count,
     shared_memory,
     null_window,
 };
@@ -47,6 +53,7 @@ enum class wrong : int {
 __global__ void contract(dcuda::context context, unsigned char* memory, wrong what, int culprit) {
     __shared__ dcuda::state state;
     __shared__ unsigned char shared[64];
+    __shared__ int numbers[8];
     dcuda::rank self(context, state);
     const dcuda::window win = self.create_window(dcuda::world, memory, window_bytes);
     const dcuda::window gone = self.create_window(dcuda::world, memory, window_bytes);
@@ -107,6 +114,26 @@ __global__ void contract(dcuda::context context, unsigned char* memory, wrong wh
         case wrong::negative_count:
             self.wait_notifications(3, -2);
             break;
+        case wrong::any_of_no_tag:
+            self.wait_any(3, 0);
+            break;
+        case wrong::any_of_too_many_tags:
+            self.wait_any(250, 7);
+            break;
+        case wrong::some_of_no_tag:
+            self.wait_some(-1, 4, numbers);
+            break;
+        case wrong::some_to_own_memory: {
+            int own[4];
+            self.wait_some(0, 4, own);
+            break;
+        }
+        case wrong::pending_tag:
+            self.pending_notifications(256);
+            break;
+        case wrong::wait_for_negative_count:
+            self.wait_notifications_for(3, -1, 1000);
+            break;
         case wrong::shared_memory:
             self.create_window(dcuda::device, shared, sizeof shared);
             break;
@@ -127,6 +154,15 @@ __global__ void missing_notification(dcuda::context context, int missing) {
     self.notify(next, dcuda::world, 8);
     self.wait_notifications(8, 1);
     self.wait_notifications(7, 1);
+}
+
+// Each rank waits for a tag that none has sent, among those that nobody sends.
+__global__ void any_that_never_comes(dcuda::context context) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    self.notify((self.id() + 1) % self.size(), dcuda::world, 11);
+    self.wait_notifications(11, 1);
+    self.wait_any(3, 8);
 }
 
 __global__ void different_barriers(dcuda::context context) {
@@ -333,6 +369,12 @@ const std::map<std::string, wrong> contracts = {
     {"communicator", wrong::communicator},
     {"barrier_communicator", wrong::barrier_communicator},
     {"negative_count", wrong::negative_count},
+    {"any_of_no_tag", wrong::any_of_no_tag},
+    {"any_of_too_many_tags", wrong::any_of_too_many_tags},
+    {"some_of_no_tag", wrong::some_of_no_tag},
+    {"some_to_own_memory", wrong::some_to_own_memory},
+    {"pending_tag", wrong::pending_tag},
+    {"wait_for_negative_count", wrong::wait_for_negative_count},
     {"shared_memory", wrong::shared_memory},
     {"null_window", wrong::null_window},
 };
@@ -365,6 +407,8 @@ void run(const std::string& which, dcuda::runtime& job) {
         job.run(different_barriers, shape());
     } else if (which == "one_creates_a_window") {
         job.run(one_creates_a_window, shape(), device_memory<unsigned char>(window_bytes, 0));
+    } else if (which == "any_that_never_comes") {
+        job.run(any_that_never_comes, shape());
     } else if (which == "all_wait_first") {
         job.run(all_wait_first, shape());
     } else if (which == "stops_early") {

@@ -45,6 +45,11 @@ CONTRACTS = {
     "null_window": "create_window over 64 B at a null pointer: give it memory from cudaMalloc (did that fail?), or 0 bytes "
                    "for a rank that receives nothing",
     "negative_count": "wait_notifications for tag 3 with count -2: expected 0 or more",
+    "any_of_no_tag": "wait_any over 0 tags from tag 3 on: expected 1 to 253, as " + TAGS,
+    "any_of_too_many_tags": "wait_any over 7 tags from tag 250 on: expected 1 to 6, as " + TAGS,
+    "some_of_no_tag": "wait_some with tag -1: " + TAGS,
+    "pending_tag": "pending_notifications with tag 256: " + TAGS,
+    "wait_for_negative_count": "wait_notifications_for for tag 3 with count -1: expected 0 or more",
 }
 
 
@@ -105,6 +110,11 @@ class MisuseTest(unittest.TestCase):
                 who = f"device_fault: rank {ranks - 1} (process {processes - 1}, block 1): "
                 self.expect(processes, case, who + sentence.format(N=ranks, L=ranks - 1) + "\n")
 
+    def test_results_in_memory_of_one_thread(self):
+        self.expect(1, "some_to_own_memory", "rank 1 (process 0, block 1): wait_some into memory at 0x",
+                    ", which is one thread's own: all threads of the rank read the tags there, so it must be shared or "
+                    "global memory")
+
     @unittest.skipUnless(backend == "cuda", "on the CPU backend all memory of the process is global")
     def test_window_over_shared_memory(self):
         self.expect(1, "shared_memory", "rank 1 (process 0, block 1): create_window over 64 B at 0x",
@@ -162,6 +172,13 @@ class MisuseTest(unittest.TestCase):
                   rf"{(rank - 1) % ranks}{AGE}" for rank in range(ranks)),
                 "cycle: rank 0 " + ", which ".join(step.format(rank) for rank in reversed(range(ranks))),
                 r"  \(taking who sent the last notification with a tag for who should send the next\)")
+
+    def test_any_of_several_tags(self):
+        for processes in (1, 2):
+            ranks = f"{2 * processes} ranks \\(0-{2 * processes - 1}\\)"
+            self.expect_deadlock(processes, "any_that_never_comes",
+                                 rf"  {ranks} in wait_any\(tags 3 to 10\): none arrived, senders not known{AGE}",
+                                 rf"origin: {ranks} wait for notifications with tags 3 to 10; who sends them is not known")
 
     def test_sender_that_stops_early(self):
         for processes in (1, 2):

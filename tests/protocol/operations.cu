@@ -48,6 +48,22 @@ KERNEL(test_notifications, int tag, int count, int* result) {
     RANK;
     *result = self.test_notifications(tag, count) ? 1 : 0;
 }
+KERNEL(wait_any, int first_tag, int tags, int* result) {
+    RANK;
+    *result = self.wait_any(first_tag, tags);
+}
+KERNEL(wait_some, int first_tag, int tags, int* result) {
+    RANK;
+    result[tags] = self.wait_some(first_tag, tags, result);
+}
+KERNEL(wait_notifications_for, int tag, int count, unsigned long long nanoseconds, int* result) {
+    RANK;
+    *result = self.wait_notifications_for(tag, count, nanoseconds) ? 1 : 0;
+}
+KERNEL(pending_notifications, int tag, int* result) {
+    RANK;
+    *result = self.pending_notifications(tag);
+}
 KERNEL(flush, dcuda::window win) {
     RANK;
     self.flush(win);

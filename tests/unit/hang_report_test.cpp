@@ -78,6 +78,21 @@ TEST(hang_report, a_rank_that_waits_for_itself) {
               "\ncycle: rank 0 waits for notifications with tag 5, last sent by rank 0" + guess);
 }
 
+TEST(hang_report, waits_for_any_of_several_tags) {
+    wait_record any = on_tag(3, detail::unknown_source);
+    any.where = detail::operation::wait_any;
+    any.tags = 8;
+    const auto table = table_of({any, in(finish)}, 2);
+    EXPECT_NE(
+        table.lines().find("rank 0 (process 0, block 0) in wait_any(tags 3 to 10): none arrived, senders not known"),
+        std::string::npos);
+    EXPECT_NE(table.conclusion().find("rank 0 waits for notifications with tags 3 to 10; who sends them is not known"),
+              std::string::npos);
+    any.tags = 1;
+    any.where = detail::operation::wait_some;
+    EXPECT_EQ(table_of({any, in(finish)}, 2).describe(0), "in wait_some(tag 3): none arrived, senders not known");
+}
+
 TEST(hang_report, long_cycles_are_cut) {
     std::vector<wait_record> ring;
     for (std::uint32_t rank = 0; rank < 1000; ++rank) ring.push_back(sent_by((rank + 1) % 1000, 1));

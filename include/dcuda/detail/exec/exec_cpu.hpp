@@ -199,6 +199,8 @@ inline void relax() { cpu::yield_core(); }
 
 // All memory of the process but the stacks of its threads; what other processes can map is checked by the host.
 inline bool is_global_memory(const void* address) { return !cpu::is_on_own_stack(address); }
+// Whether the memory is the calling thread's alone.
+inline bool is_local_memory(const void* address) { return cpu::is_on_own_stack(address); }
 
 // --- host side ---
 

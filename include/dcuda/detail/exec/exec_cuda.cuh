@@ -317,5 +317,7 @@ DCUDA_DEVICE void* dynamic_shared() {
 
 // Whether other blocks can reach the memory: shared and local memory they cannot.
 DCUDA_DEVICE bool is_global_memory(const void* address) { return __isGlobal(address) != 0; }
+// Whether the memory is the calling thread's alone.
+DCUDA_DEVICE bool is_local_memory(const void* address) { return __isLocal(address) != 0; }
 
 } // namespace dcuda::detail::exec

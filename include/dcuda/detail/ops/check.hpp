@@ -32,7 +32,11 @@ void put_notify(rank_state& state, window win, int target, std::size_t offset, s
 // `kind`: notify or notify_relaxed.
 void notify(rank_state& state, operation kind, int target, communicator comm, int tag);
 void wait_notifications(rank_state& state, int tag, int count);
+bool wait_notifications_for(rank_state& state, int tag, int count, std::uint64_t nanoseconds);
+int wait_any(rank_state& state, int first_tag, int tags);
+int wait_some(rank_state& state, int first_tag, int tags, int* arrived);
 bool test_notifications(rank_state& state, int tag, int count);
+int pending_notifications(rank_state& state, int tag);
 void flush(rank_state& state, window win);
 
 // One thread: memory of a kernel was read or written, at the instruction before this return address. What the compiler

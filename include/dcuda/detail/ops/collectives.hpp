@@ -4,7 +4,7 @@
 
 #include "dcuda/detail/ops/check.hpp"
 #include "dcuda/detail/ops/put.hpp"
-#include "dcuda/detail/ops/wait.hpp"
+#include "dcuda/detail/ops/waits/wait.hpp"
 
 namespace dcuda::detail {
 
@@ -399,7 +399,7 @@ DCUDA_COLD void start_rank(lone_thread leader, rank_state& state, context from_h
     own.requests_seen = own.flushes = own.network_flushes = start;
     DCUDA_NO_UNROLL
     for (unsigned reach = 0; reach < 2; ++reach) own.sent[reach] = own.told[reach] = 0;
-    own.unsuccessful_tests = own.networked = 0;
+    own.unsuccessful_tests = own.networked = own.answer_turn = own.last_of_any = 0;
     own.ring_head = start;
     DCUDA_NO_UNROLL
     for (std::uint32_t& generation : own.generation) generation = start;

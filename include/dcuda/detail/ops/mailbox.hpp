@@ -105,6 +105,24 @@ DCUDA_COLD unsigned load_tag(Group group, shared_state shared, std::uint32_t tag
     return place;
 }
 
+// What the rank knows of the tags that are near, into the table of all tags.
+template <class Group>
+DCUDA_DEVICE void save_tags(const Group& group, rank_state& state) {
+    endpoint& own = state.own.of(group);
+    for (unsigned place = group.index; place < cached_tags; place += group.count)
+        if (own.tag_keys[place] != no_tag_key) state.tag_records[own.tag_keys[place]] = own.tags[place].record;
+    sync(group);
+}
+// And the other way, after the table has been changed.
+template <class Group>
+DCUDA_DEVICE void reload_tags(const Group& group, rank_state& state) {
+    endpoint& own = state.own.of(group);
+    sync(group);
+    for (unsigned place = group.index; place < cached_tags; place += group.count)
+        if (own.tag_keys[place] != no_tag_key) own.tags[place].record = state.tag_records[own.tag_keys[place]];
+    sync(group);
+}
+
 // What this rank knows of a tag, which must exist.
 template <class Group>
 DCUDA_DEVICE tag_entry& find_tag(const Group& group, rank_state& state, std::uint32_t tag) {

@@ -6,7 +6,8 @@
 #include "dcuda/detail/ops/collectives.hpp"
 #include "dcuda/detail/ops/device_log.hpp"
 #include "dcuda/detail/ops/put.hpp"
-#include "dcuda/detail/ops/wait.hpp"
+#include "dcuda/detail/ops/waits/wait.hpp"
+#include "dcuda/detail/ops/waits/wait_tags.hpp"
 #include "dcuda/detail/ops/windows.hpp"
 
 #include <type_traits>
@@ -25,7 +26,7 @@ DCUDA_DEVICE void* user_data(const rank_state& state) { return state.device.user
 
 // --- The operations -------------------------------------------------------------------------------------------------
 // Of each: what it does (run), what it does in a checked run (check, CPU backend), and what its event says (kind,
-// event).
+// event). Operations with a result end their event themselves, with what they have come to (end).
 
 struct barrier_operation {
     static constexpr operation kind = operation::barrier;
@@ -41,8 +42,8 @@ struct barrier_operation {
 
 struct create_window_operation {
     static constexpr operation kind = operation::create_window;
-    DCUDA_DEVICE static event_fields event(communicator comm, void*, std::size_t bytes, window_kind) {
-        return {.tag = static_cast<int>(comm), .bytes = bytes};
+    DCUDA_DEVICE static void end(rank_state& state, window, communicator comm, void*, std::size_t bytes, window_kind) {
+        end_operation<kind>(state, {.tag = static_cast<int>(comm), .bytes = bytes});
     }
     DCUDA_DEVICE static window run(rank_state& state, communicator comm, void* base, std::size_t bytes,
                                    window_kind kind) {
@@ -136,14 +137,70 @@ struct wait_operation {
 #endif
 };
 
+struct wait_for_operation {
+    static constexpr operation kind = operation::wait_notifications_for;
+    DCUDA_DEVICE static void end(rank_state& state, bool came, int tag, int count, std::uint64_t) {
+        end_operation<kind>(state, {.tag = tag, .peer = came ? count : 0});
+    }
+    DCUDA_DEVICE static bool run(rank_state& state, int tag, int count, std::uint64_t nanoseconds) {
+        return wait_notifications_for(state, tag, count, nanoseconds);
+    }
+#if DCUDA_BACKEND_CPU
+    static bool check(rank_state& state, int tag, int count, std::uint64_t nanoseconds) {
+        return check::wait_notifications_for(state, tag, count, nanoseconds);
+    }
+#endif
+};
+
+struct wait_any_operation {
+    static constexpr operation kind = operation::wait_any;
+    DCUDA_DEVICE static void end(rank_state& state, int tag, int, int) {
+        end_operation<kind>(state, {.tag = tag, .peer = 1});
+    }
+    DCUDA_DEVICE static int run(rank_state& state, int first_tag, int tags) { return wait_any(state, first_tag, tags); }
+#if DCUDA_BACKEND_CPU
+    static int check(rank_state& state, int first_tag, int tags) { return check::wait_any(state, first_tag, tags); }
+#endif
+};
+
+struct wait_some_operation {
+    static constexpr operation kind = operation::wait_some;
+    DCUDA_DEVICE static void end(rank_state& state, int count, int, int, const int* arrived) {
+        for (int i = 0; i < count; ++i) {
+            if (i != 0) begin_operation(state);
+            end_operation<kind>(state, {.tag = arrived[i], .peer = 1});
+        }
+    }
+    DCUDA_DEVICE static int run(rank_state& state, int first_tag, int tags, int* arrived) {
+        return wait_some(state, first_tag, tags, arrived);
+    }
+#if DCUDA_BACKEND_CPU
+    static int check(rank_state& state, int first_tag, int tags, int* arrived) {
+        check_results(state, arrived);
+        return check::wait_some(state, first_tag, tags, arrived);
+    }
+#endif
+};
+
 struct test_operation {
     static constexpr operation kind = operation::test_notifications;
-    DCUDA_DEVICE static event_fields event(int tag, int count) { return {.tag = tag, .peer = count}; }
+    DCUDA_DEVICE static void end(rank_state& state, bool came, int tag, int count) {
+        if (came) end_operation<kind>(state, {.tag = tag, .peer = count});
+    }
     DCUDA_DEVICE static bool run(rank_state& state, int tag, int count) {
         return test_notifications(state, tag, count);
     }
 #if DCUDA_BACKEND_CPU
     static bool check(rank_state& state, int tag, int count) { return check::test_notifications(state, tag, count); }
+#endif
+};
+
+struct pending_operation {
+    static constexpr operation kind = operation::pending_notifications;
+    DCUDA_DEVICE static void end(rank_state&, int, int) {}
+    DCUDA_DEVICE static int run(rank_state& state, int tag) { return pending_notifications(state, tag); }
+#if DCUDA_BACKEND_CPU
+    static int check(rank_state& state, int tag) { return check::pending_notifications(state, tag); }
 #endif
 };
 
@@ -199,18 +256,14 @@ DCUDA_COLD auto perform_profiled(shared_state shared, profiled_call, Arguments..
     rank_state& state = shared.get();
     const caller by(state);
     begin_operation(state);
-    if constexpr (Operation::kind ==
-                  operation::test_notifications) { // an unsuccessful one is counted, and leaves no event
-        const bool there = run_or_check<Operation>(by, arguments...);
-        if (state.group().leads()) count_operation(state, Operation::kind);
-        if (there) end_operation<Operation::kind>(state, Operation::event(arguments...));
-        return there;
-    } else if constexpr (std::is_void_v<decltype(run_or_check<Operation>(by, arguments...))>) {
+    if constexpr (std::is_void_v<decltype(run_or_check<Operation>(by, arguments...))>) {
         run_or_check<Operation>(by, arguments...);
         end_operation<Operation::kind>(state, Operation::event(arguments...));
     } else {
         const auto result = run_or_check<Operation>(by, arguments...);
-        end_operation<Operation::kind>(state, Operation::event(arguments...));
+        if constexpr (is_test<Operation::kind>)
+            if (state.group().leads()) count_operation(state, Operation::kind);
+        Operation::end(state, result, arguments...);
         return result;
     }
 }

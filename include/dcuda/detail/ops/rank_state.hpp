@@ -72,6 +72,7 @@ struct current_wait {
     operation where;
     std::uint32_t detail;
     std::uint32_t expected;
+    std::uint32_t tags;     // of a wait for notifications: any of so many
     std::uint32_t calls;    // of keep_waiting
     std::uint64_t start_ns; // of the first of them; 0: none yet
 };
@@ -123,6 +124,8 @@ struct endpoint {
     std::uint32_t sent[2];    // messages so far, by `scope` of their targets
     std::uint32_t told[2];    // of unread_messages, what the last barrier by that scope has counted
     std::uint32_t unsuccessful_tests;                     // tests for notifications that found too few
+    std::uint32_t answer_turn;                            // of rank_state::answers: the one that is free
+    std::uint32_t last_of_any;                            // the tag that wait_any returned last
     std::uint32_t networked;                              // 1: puts went over the network since the last flush
     std::uint32_t network_flushes;                        // so far
     std::uint64_t ring_head;                              // commands that the host has taken, as last seen, all 64 bits
@@ -187,6 +190,7 @@ struct rank_state {
     std::uint32_t decision; // CPU backend: see exec::decide
     posted_put puts[2];     // in turn, so that the next may be posted while a slow thread still reads this one
     posted_message messages[posted_batch];
+    std::uint32_t answers[2]; // of operations that return a number: in turn, too
     lead_only<endpoint> own;
 
     // The threads that execute this rank's operations together.
@@ -206,6 +210,18 @@ DCUDA_DEVICE unsigned post(const lead_warp& warp, rank_state& state, const poste
     return turn;
 }
 DCUDA_DEVICE posted_put posted(const rank_state& state, unsigned turn) { return state.puts[turn]; }
+
+// Leaves a number to all threads of the block, as post() does a put. The lead warp; the number is the leader's.
+DCUDA_DEVICE unsigned post_answer(const lead_warp& warp, rank_state& state, std::uint32_t number) {
+    endpoint& own = state.own.of(warp);
+    const std::uint32_t turn = own.answer_turn;
+    sync(warp);
+    if (warp.leads()) {
+        state.answers[turn] = number;
+        own.answer_turn = 1 - turn;
+    }
+    return turn;
+}
 
 // Whether this run is traced or counted.
 DCUDA_DEVICE bool is_profiled(const rank_state& state) { return DCUDA_PROFILING != 0 && state.profiled != 0; }
@@ -304,8 +320,8 @@ inline constexpr std::uint32_t calls_per_publication = 1; // the CPU backend sle
 
 // The leader. What is waited for: protocol.hpp, wait_record.
 DCUDA_DEVICE void begin_wait(endpoint& own, waiting kind, operation where, std::uint32_t detail,
-                             std::uint32_t expected = 0) {
-    own.wait = {kind, where, detail, expected, 0, 0};
+                             std::uint32_t expected = 0, std::uint32_t tags = 1) {
+    own.wait = {kind, where, detail, expected, tags, 0, 0};
 }
 
 // Something has happened in the wait that may end that of another rank: it is no longer the same wait. The leader.
@@ -357,7 +373,9 @@ DCUDA_COLD bool has_not_ended(lone_thread leader, shared_state shared, std::uint
         store_relaxed(&record.detail, wait.detail);
         store_relaxed(&record.expected, wait.expected);
         store_relaxed(&record.seen, value);
-        if (wait.kind == waiting::notifications) store_relaxed(&record.source, last_source(leader, state, wait.detail));
+        store_relaxed(&record.tags, wait.tags);
+        if (wait.kind == waiting::notifications)
+            store_relaxed(&record.source, wait.tags == 1 ? last_source(leader, state, wait.detail) : unknown_source);
         if (is_profiled(state)) {
             const std::uint64_t begin = state.own.of(leader).doing.begin;
             store_relaxed(&record.since[0], static_cast<std::uint32_t>(begin));

@@ -46,11 +46,13 @@ enum class fault : std::uint32_t {
     bounds,
     rank,
     tag,
+    tag_range, // offset: how many tags, from `target` on
     window,
     host_window,
     count,
     communicator,
     memory,
+    local_memory, // offset: its address
     timeout,
     protocol
 };

@@ -473,8 +473,12 @@ enum class poll_result { nothing, something, all };
 // many polls without success it asks keep_polling() whether to go on, and returns false when that says no. `polls`
 // counts those without success. All threads of a group, with the same results. Whoever makes a difference rings the
 // doorbell.
+// The CPU backend looks at least every `longest_sleep_ns`: where the threads of a warp look one after the other, the
+// doorbell may ring in between, and those that look late sleep through it.
+inline constexpr long usual_sleep_ns = DCUDA_CPU_WARPS ? 500'000 : 50'000'000;
 template <class Attempt, class KeepPolling>
-DCUDA_DEVICE bool poll_until(const Attempt& attempt, const KeepPolling& keep_polling, const std::uint32_t* doorbell) {
+DCUDA_DEVICE bool poll_until(const Attempt& attempt, const KeepPolling& keep_polling, const std::uint32_t* doorbell,
+                             [[maybe_unused]] long longest_sleep_ns = usual_sleep_ns) {
 #if defined(__CUDA_ARCH__)
     (void)doorbell;
     for (unsigned polls = 1;;) {
@@ -485,7 +489,7 @@ DCUDA_DEVICE bool poll_until(const Attempt& attempt, const KeepPolling& keep_pol
         leave_to_others(polls);
     }
 #elif !defined(__CUDACC__)
-    long sleep_ns = 500'000;
+    long sleep_ns = longest_sleep_ns < 500'000 ? longest_sleep_ns : 500'000;
     for (unsigned polls = 1;;) {
         const std::uint32_t rung = load_relaxed(doorbell);
         const poll_result found = attempt(polls);
@@ -494,7 +498,7 @@ DCUDA_DEVICE bool poll_until(const Attempt& attempt, const KeepPolling& keep_pol
         if (polls <= 32) continue;
         if (!keep_polling()) return false;
         sleep_on(doorbell, rung, sleep_ns);
-        if (sleep_ns < 50'000'000) sleep_ns *= 2;
+        sleep_ns = 2 * sleep_ns < longest_sleep_ns ? 2 * sleep_ns : longest_sleep_ns;
     }
 #else
     return false; // nvcc's host pass: never called

@@ -19,7 +19,11 @@ enum class operation : std::uint32_t {
     notify,
     notify_relaxed,
     wait_notifications,
-    test_notifications, // an event only if it was successful
+    wait_notifications_for,
+    wait_any,
+    wait_some,             // an event for each tag
+    test_notifications,    // an event only if it was successful
+    pending_notifications, // no event
     flush,
     barrier,
     create_window,
@@ -61,7 +65,11 @@ inline constexpr operation_traits operation_table[] = {
     {"notify", activity::putting, operand::target | operand::tag},
     {"notify_relaxed", activity::putting, operand::target | operand::tag},
     {"wait_notifications", activity::waiting, operand::tag | operand::count},
+    {"wait_notifications_for", activity::waiting, operand::tag | operand::count},
+    {"wait_any", activity::waiting, operand::tag | operand::count},
+    {"wait_some", activity::waiting, operand::tag | operand::count},
     {"test_notifications", activity::waiting, operand::tag | operand::count},
+    {"pending_notifications", activity::waiting, operand::tag},
     {"flush", activity::putting, operand::window},
     {"barrier", activity::collective, operand::communicator},
     {"create_window", activity::collective, operand::bytes | operand::communicator},
@@ -83,9 +91,15 @@ inline bool notifies(operation kind) {
     return (traits_of(kind).operands & names) == names;
 }
 
+// Whether it waits for one notification with any of several tags. For the host.
+inline bool takes_any_tag(operation kind) { return kind == operation::wait_any || kind == operation::wait_some; }
+
 // For device code, which knows the operation when it is compiled: whether it names a target; and a window.
 template <operation Kind>
 inline constexpr bool is_message = (operation_table[static_cast<std::size_t>(Kind)].operands & operand::target) != 0;
+// Whether it only looks at what has come: all of its calls are counted, also those that leave no event.
+template <operation Kind>
+inline constexpr bool is_test = Kind == operation::test_notifications || Kind == operation::pending_notifications;
 template <operation Kind>
 inline constexpr bool has_window = (operation_table[static_cast<std::size_t>(Kind)].operands & operand::window) != 0;
 

@@ -242,6 +242,7 @@ struct alignas(8) wait_record {
     operation where;         // the operation that waits
     std::uint32_t detail;    // tag, or the communicator of a collective operation, or the world rank waited for
     std::uint32_t expected;  // notifications waited for
+    std::uint32_t tags;      // any of so many, from `detail` on
     std::uint32_t seen;      // of these, arrived
     std::uint32_t epoch;     // number of long waits so far
     std::uint32_t heartbeat; // advances whenever the rank has polled again without success

@@ -194,10 +194,28 @@ DCUDA_COLD unsigned await_notifications(lead_warp warp, shared_state shared, std
     return static_cast<unsigned>(enough ? wait_result::enough : wait_result::ended);
 }
 
-// The same by tests: whether as many have come. Now and then, as an unsuccessful poll costs others something, it also
-// sees that the run has ended, and tells sources what it has taken. The lead warp.
-DCUDA_COLD unsigned poll_once(lead_warp warp, shared_state shared, std::uint32_t tag, std::uint32_t expected) {
+// Whether the run has ended. The lead warp.
+DCUDA_DEVICE bool has_ended(const lead_warp& warp, rank_state& state) {
+    const bool ended = any(warp, warp.leads() && load_relaxed(state.device.aborted) != 0);
+    if (ended && warp.leads()) store_relaxed(&state.ended, 1);
+    return ended;
+}
+
+// After a test in vain. Now and then, as that costs others something, the rank sees whether the run has ended, and
+// tells sources what it has taken. The lead warp.
+DCUDA_DEVICE bool has_ended_after_test(const lead_warp& warp, rank_state& state) {
     constexpr std::uint32_t tests_between = DCUDA_BACKEND_CUDA ? 16 : 1;
+    const std::uint32_t tests = state.own.of(warp).unsuccessful_tests;
+    sync(warp);
+    if (warp.leads()) state.own.of(warp).unsuccessful_tests = tests + 1;
+    exec::relax();
+    if (tests % tests_between != 0) return false;
+    give_credit(warp, state, 0);
+    return has_ended(warp, state);
+}
+
+// The wait by a test: whether as many have come. The lead warp.
+DCUDA_COLD unsigned poll_once(lead_warp warp, shared_state shared, std::uint32_t tag, std::uint32_t expected) {
     rank_state& state = shared.get();
     if (!check_wait(warp, state, operation::test_notifications, tag, expected))
         return static_cast<unsigned>(wait_result::ended);
@@ -206,15 +224,7 @@ DCUDA_COLD unsigned poll_once(lead_warp warp, shared_state shared, std::uint32_t
     if (!enough && poll_notifications(warp, state, tag, counter, false) != poll_outcome::nothing)
         enough = consume(warp, state, tag, expected, counter, arrived);
     if (enough) return static_cast<unsigned>(wait_result::enough);
-    const std::uint32_t tests = state.own.of(warp).unsuccessful_tests;
-    sync(warp);
-    if (warp.leads()) state.own.of(warp).unsuccessful_tests = tests + 1;
-    exec::relax();
-    if (tests % tests_between != 0) return static_cast<unsigned>(wait_result::none);
-    give_credit(warp, state, 0);
-    const bool ended = any(warp, warp.leads() && load_relaxed(state.device.aborted) != 0);
-    if (ended && warp.leads()) store_relaxed(&state.ended, 1);
-    return static_cast<unsigned>(ended ? wait_result::ended : wait_result::none);
+    return static_cast<unsigned>(has_ended_after_test(warp, state) ? wait_result::ended : wait_result::none);
 }
 
 // What is left when the lead warp alone could not end a wait. All threads of the rank.
@@ -236,11 +246,7 @@ DCUDA_COLD void finish_wait(shared_state shared, std::uint32_t tag, std::uint32_
 // end, which all have come before. The lead warp.
 DCUDA_COLD void report_unconsumed(lead_warp warp, shared_state shared) {
     rank_state& state = shared.get();
-    endpoint& own = state.own.of(warp);
-    if (warp.leads())
-        for (unsigned place = 0; place < cached_tags; ++place)
-            if (own.tag_keys[place] != no_tag_key) state.tag_records[own.tag_keys[place]] = own.tags[place].record;
-    sync(warp);
+    save_tags(warp, state);
     std::uint32_t tags = 0, first = 0, count = 0;
     for (std::uint32_t begin = 0; begin < state.device.tags; begin += warp.count) {
         const std::uint32_t tag = begin + warp.index;

@@ -109,6 +109,7 @@ DCUDA_COLD unsigned load_tag(Group group, shared_state shared, std::uint32_t tag
 template <class Group>
 DCUDA_DEVICE void save_tags(const Group& group, rank_state& state) {
     endpoint& own = state.own.of(group);
+    sync(group); // what the leader has counted
     for (unsigned place = group.index; place < cached_tags; place += group.count)
         if (own.tag_keys[place] != no_tag_key) state.tag_records[own.tag_keys[place]] = own.tags[place].record;
     sync(group);

@@ -99,6 +99,7 @@ DCUDA_DEVICE std::uint32_t find_pending(const Group& group, const rank_state& st
 // near.
 template <class Group>
 DCUDA_DEVICE std::uint32_t find_near_pending(const Group& group, endpoint& own, const tag_range& tags) {
+    sync(group); // what the leader has counted
     for (unsigned first = 0; first < cached_tags; first += group.count) {
         const unsigned place = first + group.index;
         const bool is_pending =
@@ -138,6 +139,7 @@ DCUDA_COLD std::uint32_t await_pending(lead_warp warp, shared_state shared, oper
     update_table(warp, state, tags);
     const std::uint32_t next = own.last_of_any + 1 - tags.first;
     std::uint32_t number = find_pending(warp, state, tags, next < tags.count ? next : 0);
+    sync(warp); // all have read the books that now change
     if (number != tags.count) return number;
     if (warp.leads()) begin_wait(own, waiting::notifications, where, tags.first, 1, tags.count);
     give_credit(warp, state, 2);
@@ -160,6 +162,7 @@ DCUDA_COLD std::uint32_t await_pending(lead_warp warp, shared_state shared, oper
             return any(warp, warp.leads() && keep_waiting(exec::lead_access::alone(), state, 0));
         },
         &state.status->doorbell);
+    sync(warp); // all have read the records that now change
     if (warp.leads()) end_wait(exec::lead_access::alone(), state);
     return number;
 }

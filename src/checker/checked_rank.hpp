@@ -176,9 +176,11 @@ public:
     int result = 0; // of an operation that has one, for all threads
 
 private:
-    // Of these tags those with which a notification has arrived; and to wait until there is one.
+    // Of these tags those with which a notification has arrived.
     std::vector<std::uint32_t> pending(std::uint32_t first, std::uint32_t tags) const;
-    bool await_any(std::uint32_t first, std::uint32_t tags);
+    // Gives the turn away and gets it back. The rank waits meanwhile, or tests, for so many notifications with one of
+    // these tags.
+    bool give_turn_for(rank_status meanwhile, std::uint32_t first, std::uint32_t tags, std::uint32_t count);
 
     rank_state& state_;
     session& all_;

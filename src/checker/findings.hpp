@@ -35,7 +35,7 @@ public:
     void put_into_freed(const put_record& put, std::uint32_t site);
     void overlap(std::uint32_t rank, std::uint32_t window, std::uint64_t bytes, std::uint32_t site);
     void left_over(std::uint32_t rank, std::uint32_t tag);
-    // No rank can go on; or all that could only test in vain.
+    // No rank can go on; or all that could only make unsuccessful tests.
     void standstill();
     void mismatch(std::uint32_t rank, std::uint32_t other);
     void left_early(std::uint32_t rank);

@@ -146,7 +146,7 @@ void checked_rank::notify(operation kind, std::uint32_t target, std::uint32_t ta
     if (sent.notice != none) turns_.send(target, std::move(sent));
 }
 
-// Whether as many have arrived; else another test was in vain.
+// Whether as many have arrived; else it counts an unsuccessful test.
 bool checked_rank::has_arrived(std::uint32_t tag, std::uint32_t count) {
     rank_record& self = mine();
     if (m_.arrived(rank_, tag).count < count) {
@@ -158,31 +158,34 @@ bool checked_rank::has_arrived(std::uint32_t tag, std::uint32_t count) {
     return true;
 }
 
-bool checked_rank::take(std::uint32_t tag, std::uint32_t count, bool waits) {
+bool checked_rank::give_turn_for(rank_status meanwhile, std::uint32_t first, std::uint32_t tags, std::uint32_t count) {
     rank_record& self = mine();
-    self.tag = tag;
+    self.tag = first;
+    self.tags = tags;
     self.count = count;
-    self.tags = 1;
-    if (waits) self.status = rank_status::waiting;
+    self.status = meanwhile;
     if (!going(turns_.next())) return false;
     self.status = rank_status::ready;
+    return true;
+}
+
+bool checked_rank::take(std::uint32_t tag, std::uint32_t count, bool waits) {
+    if (!give_turn_for(waits ? rank_status::waiting : rank_status::ready, tag, 1, count)) return false;
     if (!has_arrived(tag, count)) return false;
     run_.happened.consume(rank_, tag, count);
     return true;
 }
 
-// Who asks again and again without another answer tests in vain.
+// Who asks again and again and gets the same answer makes unsuccessful tests.
 int checked_rank::count_pending(std::uint32_t tag) {
-    rank_record& self = mine();
-    self.tag = tag;
-    self.count = m_.arrived(rank_, tag).count + 1;
-    self.tags = 1;
-    if (!going(turns_.next())) return 0;
-    has_arrived(tag, self.count);
+    const std::uint32_t more = m_.arrived(rank_, tag).count + 1;
+    if (!give_turn_for(rank_status::ready, tag, 1, more)) return 0;
+    has_arrived(tag, more);
     return static_cast<int>(m_.arrived(rank_, tag).count);
 }
 
-// The time is the clock's, as without the checker. No rank waits in vain while this one will go on.
+// The time is the clock's, as without the checker. These tests are not counted as unsuccessful: the rank goes on by
+// itself.
 bool checked_rank::take_for(std::uint32_t tag, std::uint32_t count, std::uint64_t nanoseconds) {
     const std::uint64_t begin_ns = clock_ns();
     for (;;) {
@@ -199,23 +202,12 @@ std::vector<std::uint32_t> checked_rank::pending(std::uint32_t first, std::uint3
     return found;
 }
 
-bool checked_rank::await_any(std::uint32_t first, std::uint32_t tags) {
-    rank_record& self = mine();
-    self.tag = first;
-    self.count = 1;
-    self.tags = tags;
-    self.status = rank_status::waiting;
-    if (!going(turns_.next())) return false;
-    self.status = rank_status::ready;
-    return true;
-}
-
 // What was there already in turn; of what comes while the rank waits any, by the seed.
 int checked_rank::take_any(std::uint32_t first, std::uint32_t tags) {
     std::vector<std::uint32_t> there = pending(first, tags);
     const auto next = std::upper_bound(there.begin(), there.end(), last_of_any_);
     std::uint32_t tag = there.empty() ? none : next != there.end() ? *next : there.front();
-    if (!await_any(first, tags)) return 0;
+    if (!give_turn_for(rank_status::waiting, first, tags, 1)) return 0;
     if (tag == none) {
         there = pending(first, tags);
         tag = there[turns_.draw(static_cast<std::uint32_t>(there.size()))];
@@ -226,7 +218,7 @@ int checked_rank::take_any(std::uint32_t first, std::uint32_t tags) {
 }
 
 int checked_rank::take_some(std::uint32_t first, std::uint32_t tags, int* arrived) {
-    if (!await_any(first, tags)) return 0;
+    if (!give_turn_for(rank_status::waiting, first, tags, 1)) return 0;
     int count = 0;
     for (const std::uint32_t tag : pending(first, tags)) {
         run_.happened.consume(rank_, tag, 1);

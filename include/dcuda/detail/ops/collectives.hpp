@@ -456,15 +456,6 @@ DCUDA_COLD void finish(shared_state shared) {
     });
 }
 
-// Reports a fault, and all threads of the rank, which call it, leave the kernel.
-DCUDA_DEVICE void report_and_leave(rank_state& state, fault kind, operation where, std::uint32_t window_id,
-                                   std::uint32_t target, std::uint64_t offset, std::uint64_t bytes) {
-    exec::leader_then_sync(state.group(), [&](lone_thread leader) {
-        report_fault(leader, state, kind, where, window_id, target, offset, bytes, 0);
-    });
-    exec::exit_thread();
-}
-
 // A communicator that does not exist ends the run. All threads of the rank.
 DCUDA_DEVICE void check_communicator(rank_state& state, communicator comm, operation where) {
 #if DCUDA_CHECKS

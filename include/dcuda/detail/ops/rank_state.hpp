@@ -197,30 +197,27 @@ struct rank_state {
     DCUDA_DEVICE exec::whole_block group() const { return {first_thread}; }
 };
 
-// Leaves a put to all threads of the block, who read it after the block's next barrier. The result is what they find it
-// by. PERF: they need no barrier after that, as there are two places. The lead warp.
-DCUDA_DEVICE unsigned post(const lead_warp& warp, rank_state& state, const posted_put& put) {
-    endpoint& own = state.own.of(warp);
-    const std::uint32_t turn = own.posted_turn;
+// Leaves something to all threads of the block, who read it after the block's next barrier, in one of two places; which
+// of them is free, `next` says. The result is where they find it. PERF: they need no barrier after that, as there are
+// two places. The lead warp; the content is the leader's.
+template <class Content>
+DCUDA_DEVICE unsigned post_in_turn(const lead_warp& warp, Content (&places)[2], std::uint32_t& next,
+                                   const Content& content) {
+    const std::uint32_t turn = next;
     sync(warp);
     if (warp.leads()) {
-        state.puts[turn] = put;
-        own.posted_turn = 1 - turn;
+        places[turn] = content;
+        next = 1 - turn;
     }
     return turn;
 }
+DCUDA_DEVICE unsigned post(const lead_warp& warp, rank_state& state, const posted_put& put) {
+    return post_in_turn(warp, state.puts, state.own.of(warp).posted_turn, put);
+}
 DCUDA_DEVICE posted_put posted(const rank_state& state, unsigned turn) { return state.puts[turn]; }
 
-// Leaves a number to all threads of the block, as post() does a put. The lead warp; the number is the leader's.
 DCUDA_DEVICE unsigned post_answer(const lead_warp& warp, rank_state& state, std::uint32_t number) {
-    endpoint& own = state.own.of(warp);
-    const std::uint32_t turn = own.answer_turn;
-    sync(warp);
-    if (warp.leads()) {
-        state.answers[turn] = number;
-        own.answer_turn = 1 - turn;
-    }
-    return turn;
+    return post_in_turn(warp, state.answers, state.own.of(warp).answer_turn, number);
 }
 
 // Whether this run is traced or counted.
@@ -516,6 +513,15 @@ DCUDA_COLD void report_fault(lone_thread leader, shared_state shared, fault kind
         leader, state,
         make_command(state.device_rank, fault_fields{kind, where, window_id, target, offset, bytes, limit}));
     store_relaxed(state.device.aborted, 1);
+}
+
+// Reports a fault, and all threads of the rank, which call it, leave the kernel.
+DCUDA_DEVICE void report_and_leave(rank_state& state, fault kind, operation where, std::uint32_t window_id,
+                                   std::uint32_t target, std::uint64_t offset, std::uint64_t bytes) {
+    exec::leader_then_sync(state.group(), [&](lone_thread leader) {
+        report_fault(leader, state, kind, where, window_id, target, offset, bytes, 0);
+    });
+    exec::exit_thread();
 }
 
 } // namespace dcuda::detail

@@ -201,8 +201,8 @@ DCUDA_DEVICE bool has_ended(const lead_warp& warp, rank_state& state) {
     return ended;
 }
 
-// After a test in vain. Now and then, as that costs others something, the rank sees whether the run has ended, and
-// tells sources what it has taken. The lead warp.
+// After an unsuccessful test. Now and then, as that costs others something, the rank sees whether the run has ended,
+// and tells sources what it has taken. The lead warp.
 DCUDA_DEVICE bool has_ended_after_test(const lead_warp& warp, rank_state& state) {
     constexpr std::uint32_t tests_between = DCUDA_BACKEND_CUDA ? 16 : 1;
     const std::uint32_t tests = state.own.of(warp).unsuccessful_tests;

@@ -48,24 +48,29 @@ DCUDA_DEVICE std::uint32_t sum_of_counters(const Group& group, const rank_state&
 }
 
 // Brings the table of tags up to date: what has been taken as messages, and these tags' counters. Where a counter has
-// changed, what its sources had sent as messages before is taken first, as in poll_counter().
+// changed, what its sources had sent as messages before is taken first, as in poll_counter(). The result is the sum of
+// the counters that this thread has read, as sum_of_counters() gives it later.
 // ORDER notify-observe: each thread acquires what the counters that it has read say; the group's sync passes that on.
 template <class Group>
-DCUDA_DEVICE void update_table(const Group& group, rank_state& state, const tag_range& tags) {
+DCUDA_DEVICE std::uint32_t update_table(const Group& group, rank_state& state, const tag_range& tags) {
     save_tags(group, state);
+    std::uint32_t sum = 0;
     bool has_changed = false;
     for (std::uint32_t number = group.index; number < tags.count; number += group.count) {
         const std::uint32_t tag = tags.first + number;
         const std::uint32_t now = load_relaxed(state.counters + tag);
+        sum += now;
         if (now == state.tag_records[tag].counter) continue;
         acquire_after<order_tag::notify_observe>(state.notification_scope, state.counters + tag);
         state.tag_records[tag].counter = now;
         has_changed = true;
     }
-    if (!any(group, has_changed)) return;
-    reload_tags(group, state);
-    exec::far(take_messages<Group>)(group, state);
-    save_tags(group, state);
+    if (any(group, has_changed)) {
+        reload_tags(group, state);
+        exec::far(take_messages<Group>)(group, state);
+        save_tags(group, state);
+    }
+    return sum;
 }
 
 DCUDA_DEVICE bool has_pending(const tag_record& record) { return record.counter != record.consumed; }
@@ -135,8 +140,7 @@ DCUDA_DEVICE bool consume_known(const lead_warp& warp, rank_state& state, std::u
 DCUDA_COLD std::uint32_t await_pending(lead_warp warp, shared_state shared, operation where, tag_range tags) {
     rank_state& state = shared.get();
     endpoint& own = state.own.of(warp);
-    std::uint32_t known = sum_of_counters(warp, state, tags); // before the table is, so that no change is missed
-    update_table(warp, state, tags);
+    std::uint32_t known = update_table(warp, state, tags);
     const std::uint32_t next = own.last_of_any + 1 - tags.first;
     std::uint32_t number = find_pending(warp, state, tags, next < tags.count ? next : 0);
     sync(warp); // all have read the books that now change
@@ -151,8 +155,7 @@ DCUDA_COLD std::uint32_t await_pending(lead_warp warp, shared_state shared, oper
             if (warp.leads()) count_as_new_wait(exec::lead_access::alone(), state);
             number = find_near_pending(warp, own, tags);
             if (number == tags.count || is_counted) {
-                known = now;
-                update_table(warp, state, tags);
+                known = update_table(warp, state, tags);
                 number = find_pending(warp, state, tags, 0);
             }
             return number != tags.count ? poll_result::all : poll_result::something;
@@ -274,12 +277,9 @@ DCUDA_DEVICE int wait_any(rank_state& state, int first_tag, int tags) {
 // What wait_some writes to must be memory that all threads of the rank see.
 DCUDA_DEVICE void check_results(rank_state& state, const int* arrived) {
 #if DCUDA_CHECKS
-    if (!exec::is_local_memory(arrived)) return;
-    exec::leader_then_sync(state.group(), [&](lone_thread leader) {
-        report_fault(leader, state, fault::local_memory, operation::wait_some, 0, 0,
-                     static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(arrived)), 0, 0);
-    });
-    exec::exit_thread();
+    if (exec::is_local_memory(arrived))
+        report_and_leave(state, fault::local_memory, operation::wait_some, 0, 0,
+                         static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(arrived)), 0);
 #else
     (void)state, (void)arrived;
 #endif

@@ -19,8 +19,8 @@ __global__ void all_tags(dcuda::context context, findings* found, int tags, int 
     const int last = (tags - 1) / step * step;
     self.wait_notifications(tags - 1, last == tags - 1 ? 2 + last % 3 : 1);
     for (int tag = last == tags - 1 ? last - step : last; tag >= 0; tag -= step) {
-        // The one source sent the last tag after all others, so nothing more will come. A test in vain gives the core
-        // away, which takes long on a busy machine: some tags will do.
+        // The one source sent the last tag after all others, so nothing more will come. An unsuccessful test gives the
+        // core away, which takes long on a busy machine: some tags will do.
         const bool look = tag % 32 < 2 || tag > tags - 3;
         if (look) EXPECT_SAME(self.test_notifications(tag, tag % 3 + 2), false);
         self.wait_notifications(tag, tag % 3 + 1);

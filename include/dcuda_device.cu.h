@@ -13,13 +13,15 @@ using dcuda_context = dcuda::detail::device_context;
 /// The kernel's argument.
 using dcuda_context_handle = dcuda::context;
 using dcuda_state = dcuda::state; ///< one per rank: `__shared__ dcuda_state state;`
-/// A group of ranks: DCUDA_COMM_WORLD or DCUDA_COMM_DEVICE.
+/// A group of ranks: one of those below, or what dcuda_comm_split has made.
 using dcuda_comm = int;
 /// A handle to memory that the ranks of a communicator opened for puts.
 using dcuda_win = dcuda::window;
 
 inline constexpr dcuda_comm DCUDA_COMM_WORLD = static_cast<dcuda_comm>(dcuda::world);   ///< all ranks
 inline constexpr dcuda_comm DCUDA_COMM_DEVICE = static_cast<dcuda_comm>(dcuda::device); ///< the ranks of this device
+inline constexpr dcuda_comm DCUDA_COMM_NODE = static_cast<dcuda_comm>(dcuda::node);     ///< the ranks of this host
+inline constexpr dcuda_comm DCUDA_COMM_NONE = static_cast<dcuda_comm>(dcuda::none);     ///< no ranks
 inline constexpr dcuda_win DCUDA_WIN_NONE{};                                            ///< creation failed
 
 /// The first call of a kernel; `state` lies in the block's shared memory. A barrier over all ranks of the system.
@@ -45,6 +47,17 @@ DCUDA_DEVICE void dcuda_comm_rank(dcuda_state& state, dcuda_comm comm, int* rank
 /// A barrier. All ranks of the communicator call it; rank::barrier says what is visible on return.
 DCUDA_DEVICE void dcuda_comm_barrier(dcuda_state& state, dcuda_comm comm) {
     dcuda::detail::perform_in_run<dcuda::detail::barrier_operation>(state, static_cast<dcuda::communicator>(comm));
+}
+
+/// Makes communicators of the ranks of another one, by color and key: rank::split. All ranks of `comm`.
+DCUDA_DEVICE void dcuda_comm_split(dcuda_state& state, dcuda_comm comm, int color, int key, dcuda_comm* newcomm) {
+    *newcomm = static_cast<dcuda_comm>(dcuda::detail::perform_in_run<dcuda::detail::split_operation>(
+        state, static_cast<dcuda::communicator>(comm), color, key));
+}
+/// Ends a communicator that dcuda_comm_split has made. All of its ranks.
+DCUDA_DEVICE void dcuda_comm_free(dcuda_state& state, dcuda_comm comm) {
+    dcuda::detail::perform_in_run<dcuda::detail::free_communicator_operation>(state,
+                                                                              static_cast<dcuda::communicator>(comm));
 }
 
 /// Opens `size` bytes at `winbase` for puts. All ranks of the communicator; base and size may differ per rank, size may

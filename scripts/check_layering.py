@@ -18,7 +18,7 @@ MANY_LINES = 450  # a warning from here on
 # What a file is part of: the first pattern that matches its path.
 PARTS = [
     (r"include/dcuda/config\.hpp", "config"),
-    (r"include/dcuda/(types|error|statistics|energy)\.hpp", "types"),
+    (r"include/dcuda/(types|error|statistics|energy|operators)\.hpp", "types"),
     (r"include/dcuda/cpu/", "cpu headers"),
     (r"include/dcuda/detail/exec/", "exec"),
     (r"include/dcuda/detail/protocol/", "protocol"),

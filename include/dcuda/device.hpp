@@ -61,10 +61,46 @@ public:
     /// follow.
     DCUDA_DEVICE void finish() { detail::finish(self_.state()); }
 
-    /// This rank's number in the communicator, from 0. Any single thread may call it.
+    /// This rank's number in the communicator, from 0; -1 if there is no such communicator, or the rank is no member.
+    /// Any single thread may call it.
     DCUDA_DEVICE int id(communicator comm = world) const { return detail::comm_rank(self_.state(), comm); }
-    /// The number of ranks in the communicator. Any single thread may call it.
+    /// The number of ranks in the communicator; 0 if there is none such. Any single thread may call it.
     DCUDA_DEVICE int size(communicator comm = world) const { return detail::comm_size(self_.state(), comm); }
+
+    /// Makes communicators of the ranks of `parent`: those that give the same color form one, in the order of their
+    /// keys, and of their numbers in parent where keys are equal. A rank that gives a negative color is in none, and
+    /// gets `none`. All threads of all ranks of parent call it, each rank with its own color and key. One that makes
+    /// all columns, the ranks with the same number on every device:
+    ///
+    ///     dcuda::communicator column = self.split(dcuda::world, self.id(dcuda::device), 0);
+    ///
+    /// Everything that takes a communicator takes the new one, but create_window: windows are of the world or a device,
+    /// and translate() says where a member is there. A rank may be in 64 communicators at a time, `world`, `device` and
+    /// `node` among them; one too many ends the run (error_code::device_fault), as does a parent with ranks that are
+    /// reached over a network, and one for which a rank has no memory left: a communicator of thousands of ranks takes
+    /// up to an eighth of what a rank has, one of few members a fiftieth.
+    DCUDA_DEVICE communicator split(communicator parent, int color, int key) {
+        return detail::perform<detail::split_operation>(self_, is_profiled(), parent, color, key);
+    }
+    /// A communicator of `size` ranks of `parent`: number `first`, and each `stride` further. All threads of all ranks
+    /// of parent call it, with the same arguments; those that are no members get `none`. Errors are those of split.
+    DCUDA_DEVICE communicator split_strided(communicator parent, int first, int stride, int size) {
+        const int distance = id(parent) - first;
+        const bool is_member = stride == 0
+                                   ? distance == 0 && size > 0
+                                   : distance % stride == 0 && distance / stride >= 0 && distance / stride < size;
+        return split(parent, is_member ? 0 : -1, stride == 0 ? 0 : distance / stride);
+    }
+    /// Ends a communicator that split has made. All threads of all members call it. On return all of them have, and the
+    /// number names nothing any more: its use ends the run.
+    DCUDA_DEVICE void free_communicator(communicator comm) {
+        detail::perform<detail::free_communicator_operation>(self_, is_profiled(), comm);
+    }
+    /// The number in `target` of the rank that has this number in `from`. -1: it has none, or this rank is not a member
+    /// of both. Any single thread may call it.
+    DCUDA_DEVICE int translate(communicator from, int number, communicator target) const {
+        return detail::translate(self_.state(), from, number, target);
+    }
 
     /// Waits until all ranks of the communicator have called it. What they wrote before is visible after, and their
     /// puts have arrived: those with a notification at least as far as their target can see.
@@ -109,6 +145,61 @@ public:
     DCUDA_DEVICE void put_notify(window win, int target, std::size_t offset, std::size_t bytes, const void* source,
                                  int tag) {
         detail::perform<detail::put_notify_operation>(self_, is_profiled(), win, target, offset, bytes, source, tag);
+    }
+
+    /// Combines a value of each member, and returns the result to all threads of all of them. All threads call it, with
+    /// the same value in all threads of a rank: one value of the rank, not one of each thread. T is an integer,
+    /// floating point type or any trivially copyable type of at most 24 bytes; `op` one of operators.hpp, or a
+    /// commutative function object that takes two T and returns one. 16-bit floating point values are combined as
+    /// float, and rounded once.
+    ///
+    /// The result has the same bits on all members and in every run. Values are combined in pairs: of the members of
+    /// each device, in the order of their numbers, first 0 with 1, 2 with 3 and so on, then these with each other, and
+    /// last the devices' results in the same way; what has no partner goes on alone. With by_rank(op) it is one such
+    /// tree over all members, wherever they are.
+    ///
+    /// It orders nothing: what members wrote before need not be visible after, and what they read before must not be
+    /// overwritten yet. All threads of the rank meet in it. While a rank waits for others it takes messages that come.
+    /// Members of which one calls something else, or with another type, operator or root, end the run
+    /// (error_code::device_fault; 1 of 256 such differences is not seen), as do members that are reached over a
+    /// network.
+    template <class T, class Op>
+    DCUDA_DEVICE T allreduce(communicator comm, T value, Op op) {
+        static_assert(detail::is_plain<T> && sizeof(T) <= detail::unit_bytes,
+                      "values to reduce must be trivially copyable, and have at most 24 bytes");
+        return detail::perform<detail::allreduce_value_operation<T, Op>>(self_, is_profiled(), comm, value, op);
+    }
+    /// allreduce of `count` values at `in`, each with those at the same place of the other members; the results go to
+    /// `out`, which is `in`, or does not overlap it. Neither needs a window. All threads of the rank read the results
+    /// on return, and `in` may be changed then.
+    template <class T, class Op>
+    DCUDA_DEVICE void allreduce(communicator comm, T* out, const std::type_identity_t<T>* in, std::size_t count,
+                                Op op) {
+        static_assert(detail::is_plain<T> && sizeof(T) <= detail::unit_bytes,
+                      "values to reduce must be trivially copyable, and have at most 24 bytes");
+        detail::perform<detail::allreduce_array_operation<T, Op>>(self_, is_profiled(), comm, out, in, count, op);
+    }
+    /// The same with results for one member only, the one with number `root`. `out` may be null elsewhere.
+    template <class T, class Op>
+    DCUDA_DEVICE void reduce(communicator comm, T* out, const std::type_identity_t<T>* in, std::size_t count, Op op,
+                             int root) {
+        static_assert(detail::is_plain<T> && sizeof(T) <= detail::unit_bytes,
+                      "values to reduce must be trivially copyable, and have at most 24 bytes");
+        detail::perform<detail::reduce_operation<T, Op>>(self_, is_profiled(), comm, out, in, count, op, root);
+    }
+    /// The value of the member with number `root`, to all threads of all members, which all call it. What is said of
+    /// allreduce holds; T is any trivially copyable type of at most 24 bytes.
+    template <class T>
+    DCUDA_DEVICE T broadcast(communicator comm, T value, int root) {
+        static_assert(detail::is_plain<T> && sizeof(T) <= detail::unit_bytes,
+                      "a value to broadcast must be trivially copyable, and have at most 24 bytes");
+        return detail::perform<detail::broadcast_value_operation<T>>(self_, is_profiled(), comm, value, root);
+    }
+    /// The same for `count` values of any size at `data`, which the root has there and the others get there.
+    template <class T>
+    DCUDA_DEVICE void broadcast(communicator comm, T* data, std::size_t count, int root) {
+        static_assert(detail::is_plain<T>, "values to broadcast must be trivially copyable, and not const");
+        detail::perform<detail::broadcast_array_operation<T>>(self_, is_profiled(), comm, data, count, root);
     }
 
     /// create_window over `count` elements at `base`: a window whose places count elements, with the same guarantees

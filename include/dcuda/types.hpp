@@ -11,15 +11,22 @@
 /// The C++ interface.
 namespace dcuda {
 
-/// A group of ranks. A rank is a thread block of the running kernel.
+/// A group of ranks. A rank is a thread block of the running kernel. rank::split makes others than these, whose numbers
+/// mean something to their members only.
 enum class communicator : int {
+    none = -1,  ///< no ranks
     world = 0,  ///< all ranks of all devices
     device = 1, ///< the ranks of the calling rank's device
+    node = 2,   ///< the ranks of the calling rank's host
 };
+/// Short for `communicator::none`.
+inline constexpr communicator none = communicator::none;
 /// Short for `communicator::world`.
 inline constexpr communicator world = communicator::world;
 /// Short for `communicator::device`.
 inline constexpr communicator device = communicator::device;
+/// Short for `communicator::node`.
+inline constexpr communicator node = communicator::node;
 
 /// How puts come into a window.
 enum class window_kind : int {

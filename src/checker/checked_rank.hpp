@@ -10,7 +10,7 @@
 
 #include "checker/turns.hpp"
 #include "cpu/arena.hpp"
-#include "dcuda/detail/ops/collectives.hpp"
+#include "dcuda/detail/ops/collectives/barrier.hpp"
 
 namespace dcuda::detail::check {
 

@@ -13,6 +13,13 @@ collective collective_of(const rank_record& rank) {
     return {static_cast<operation>(rank.kind), static_cast<communicator>(rank.communicator)};
 }
 
+// The collective operation that the rank is in.
+std::string name_call(const rank_record& rank) {
+    const collective where = collective_of(rank);
+    if (!is_exchange(where.kind) && (where.comm == world || where.comm == device)) return name_of(where);
+    return fmt::format("{} on {}", traits_of(where.kind).name, name_of_communicator(rank.communicator));
+}
+
 std::string count_of(std::uint32_t count, const char* what) {
     return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
@@ -209,6 +216,13 @@ std::string findings::wait_of(std::uint32_t r) {
     const std::string at = where_.name(rank.site);
     switch (rank.status) {
     case rank_status::collective: {
+        if (rank.communicator > static_cast<std::uint32_t>(device)) {
+            std::uint32_t there = 0;
+            for (std::uint32_t i = 0; i < m_.ranks(); ++i)
+                if (m_.rank(i).status == rank_status::collective && is_same_call(m_.rank(i), rank)) ++there;
+            return fmt::format("is in {} ({}), to which {} of {} members have come", name_call(rank), at, there,
+                               rank.members);
+        }
         std::string missing;
         const bool is_world = rank.communicator == static_cast<std::uint32_t>(world);
         const std::uint32_t first = is_world ? 0 : m_.head().ranks_per_process * rank.process;
@@ -216,7 +230,7 @@ std::string findings::wait_of(std::uint32_t r) {
             if (m_.rank(i).status != rank_status::collective || m_.rank(i).kind != rank.kind ||
                 m_.rank(i).communicator != rank.communicator)
                 missing += fmt::format("{}{}", missing.empty() ? "" : ", ", i);
-        return fmt::format("is in {} ({}), for ranks {}", name_of(collective_of(rank)), at, missing);
+        return fmt::format("is in {} ({}), for ranks {}", name_call(rank), at, missing);
     }
     case rank_status::waiting: {
         std::string others;
@@ -266,7 +280,7 @@ void findings::mismatch(std::uint32_t r, std::uint32_t o) {
     const rank_record &rank = m_.rank(r), &other = m_.rank(o);
     if (!is_new("mismatch", rank.site, other.site)) return;
     const auto call = [&](const rank_record& who) {
-        return fmt::format("{}{}{} ({})", name_of(collective_of(who)), who.argument == none ? "" : " of ",
+        return fmt::format("{}{}{} ({})", name_call(who), who.argument == none ? "" : " of ",
                            who.argument == none ? "" : window_name(who.argument), where_.name(who.site));
     };
     report(fmt::format(

@@ -63,6 +63,7 @@ struct alignas(64) rank_record {
     std::uint32_t site;                         // and its place
     std::uint32_t tag, count, tags;             // what it waits or tests for: so many with any of these tags
     std::uint32_t kind, communicator, argument; // of the collective operation; the window's number if there is one
+    std::uint32_t first_member, members;        // of the communicator: a world rank, and how many there are
     std::uint32_t released;                     // 1: the collective operation is complete
     std::uint32_t undelivered;                  // puts and notifications that this rank has issued
     std::uint32_t unsuccessful_tests, unsuccessful_at; // in a row, since `progress` was this
@@ -70,6 +71,12 @@ struct alignas(64) rank_record {
     std::uint32_t unseen, unseen_last;                 // its puts whose source may still be read: first and last
     std::uint32_t window;                              // that it has just created
 };
+
+// Whether two ranks that are in collective operations are in the same one.
+inline bool is_same_call(const rank_record& a, const rank_record& b) {
+    return a.kind == b.kind && a.communicator == b.communicator && a.argument == b.argument &&
+           a.first_member == b.first_member;
+}
 
 // --- Puts and notifications ------------------------------------------------------------------------------------------
 

@@ -148,9 +148,9 @@ void model::complete_puts(std::uint32_t rank) {
     }
 }
 
-void model::settle(std::uint32_t first, std::uint32_t count) {
-    for (std::uint32_t source = first; source < first + count; ++source)
-        for (std::uint32_t target = first; target < first + count; ++target)
+void model::settle(const std::vector<std::uint32_t>& ranks) {
+    for (const std::uint32_t source : ranks)
+        for (const std::uint32_t target : ranks)
             for (std::uint32_t& id = m_.channel(source, target).first; id != none; id = m_.put(id).next_there)
                 --m_.put(id).listed;
 }
@@ -176,12 +176,13 @@ void model::flush(std::uint32_t rank, std::uint32_t window) {
     self.unseen_last = last;
 }
 
-void model::join(std::uint32_t first, std::uint32_t count) {
-    std::uint32_t* const all = m_.clock(first);
-    for (std::uint32_t r = first + 1; r < first + count; ++r)
+void model::join(const std::vector<std::uint32_t>& ranks) {
+    std::uint32_t* const all = m_.clock(ranks[0]);
+    for (const std::uint32_t r : ranks)
         for (std::uint32_t k = 0; k < m_.ranks(); ++k) all[k] = std::max(all[k], m_.clock(r)[k]);
-    for (std::uint32_t r = first + 1; r < first + count; ++r) std::copy_n(all, m_.ranks(), m_.clock(r));
-    for (std::uint32_t r = first; r < first + count; ++r) ++m_.clock(r)[r];
+    for (const std::uint32_t r : ranks)
+        if (r != ranks[0]) std::copy_n(all, m_.ranks(), m_.clock(r));
+    for (const std::uint32_t r : ranks) ++m_.clock(r)[r];
 }
 
 // --- Notifications

@@ -38,11 +38,11 @@ public:
     // All earlier puts of the rank are complete for whoever knows of its epoch from here on: it has come to a barrier.
     void complete_puts(std::uint32_t rank);
     // These ranks have met in a barrier: no notification has to tell them any more of puts to each other.
-    void settle(std::uint32_t first, std::uint32_t count);
+    void settle(const std::vector<std::uint32_t>& ranks);
     // The same for those on this window without a notification; of the others the buffers are free.
     void flush(std::uint32_t rank, std::uint32_t window);
     // All of these ranks know what any of them knows.
-    void join(std::uint32_t first, std::uint32_t count);
+    void join(const std::vector<std::uint32_t>& ranks);
 
     // --- Puts and notifications
 

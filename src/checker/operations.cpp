@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "checker/checked_rank.hpp"
-#include "dcuda/detail/ops/collectives.hpp"
+#include "dcuda/detail/ops/collectives/barrier.hpp"
 #include "dcuda/detail/ops/put.hpp"
 #include "dcuda/detail/ops/waits/wait.hpp"
 #include "dcuda/error.hpp"
@@ -266,7 +266,7 @@ void notify(rank_state& state, operation kind, int target, communicator comm, in
     check_communicator(state, comm, kind);
     check_tag(state, kind, tag, static_cast<std::uint32_t>(target));
     const auto rank = static_cast<std::uint32_t>(target);
-    const communicator_record& ranks = state.device.record_of(comm);
+    const communicator_record& ranks = *find_communicator(state, comm);
     if (rank >= ranks.size) fail(state, fault::rank, kind, 0, rank, 0, 0, ranks.size);
     const std::uint32_t world_rank = ranks.world_rank_of(rank);
     perform_all({kind, {world_rank, static_cast<std::uint32_t>(tag)}},
@@ -334,6 +334,9 @@ void checked_rank::enter(const collective& where, window win) {
     self.kind = static_cast<std::uint32_t>(where.kind);
     self.communicator = static_cast<std::uint32_t>(where.comm);
     self.argument = win ? window_of(win) : none;
+    const communicator_record& group = *find_communicator(state_, where.comm);
+    self.first_member = group.world_rank_of(0);
+    self.members = group.size;
     self.released = 0;
     self.status = rank_status::collective;
     ++m_.head().progress;
@@ -343,7 +346,8 @@ void checked_rank::enter(const collective& where, window win) {
         const rank_record& other = m_.rank(r);
         const bool are_near = other.process == self.process;
         const auto reaches = [&](const rank_record& who) {
-            return are_near || who.communicator == static_cast<std::uint32_t>(world);
+            return who.communicator == static_cast<std::uint32_t>(world) ||
+                   (are_near && who.communicator == static_cast<std::uint32_t>(device));
         };
         if (r == rank_ || other.status != rank_status::collective || other.released != 0) continue;
         const bool same =

@@ -18,6 +18,9 @@ constexpr std::uint32_t most_unsuccessful_tests = 10000; // of all ranks that ca
 
 bool is_barrier(operation kind) { return kind == operation::barrier || kind == operation::finish; }
 bool has_native_part(operation kind) { return kind != operation::barrier; }
+bool orders(operation kind) {
+    return kind != operation::allreduce && kind != operation::reduce && kind != operation::broadcast;
+}
 
 turns::turns(session& all, std::uint32_t rank, const std::uint32_t* aborted)
     : run_(all.run()), m_(run_.shared), rank_(rank), aborted_(aborted), out_(m_.ranks()) {}
@@ -158,20 +161,18 @@ void turns::end() { mine().status = rank_status::finished; }
 bool turns::release() {
     const rank_record& self = mine();
     if (self.status != rank_status::collective || self.released != 0) return false;
-    const bool is_world = self.communicator == static_cast<std::uint32_t>(world);
-    const std::uint32_t count = is_world ? m_.ranks() : m_.head().ranks_per_process;
-    const std::uint32_t first = rank_ / count * count;
     const auto kind = static_cast<operation>(self.kind);
-    for (std::uint32_t r = first; r < first + count; ++r) {
+    std::vector<std::uint32_t> there;
+    for (std::uint32_t r = 0; r < m_.ranks(); ++r) {
         const rank_record& rank = m_.rank(r);
-        if (rank.status != rank_status::collective || rank.released != 0 || rank.kind != self.kind ||
-            rank.communicator != self.communicator || rank.argument != self.argument)
-            return false;
+        if (rank.status != rank_status::collective || rank.released != 0 || !is_same_call(rank, self)) continue;
         if (is_barrier(kind) && rank.undelivered != 0) return false;
+        there.push_back(r);
     }
-    run_.happened.join(first, count);
-    if (is_barrier(kind)) run_.happened.settle(first, count);
-    for (std::uint32_t r = first; r < first + count; ++r) m_.rank(r).released = 1;
+    if (there.size() != self.members) return false;
+    if (orders(kind)) run_.happened.join(there);
+    if (is_barrier(kind)) run_.happened.settle(there);
+    for (const std::uint32_t r : there) m_.rank(r).released = 1;
     ++m_.head().progress;
     if (!has_native_part(kind)) return false;
     if (kind == operation::create_window) {
@@ -183,7 +184,7 @@ bool turns::release() {
             window = {none, self.site, none, {}};
             for (std::uint32_t r = 0; r < m_.ranks(); ++r) window.parts[r] = {};
         }
-        for (std::uint32_t r = first; r < first + count; ++r) m_.rank(r).window = made;
+        for (const std::uint32_t r : there) m_.rank(r).window = made;
     }
     if (kind == operation::free_window && self.argument != none) {
         m_.window(self.argument).freed = self.site;
@@ -194,8 +195,8 @@ bool turns::release() {
         }
     }
     if (kind == operation::finish && at_end) at_end();
-    atomic(&m_.head().in_native).store(count, std::memory_order_relaxed);
-    for (std::uint32_t r = first; r < first + count; ++r)
+    atomic(&m_.head().in_native).store(self.members, std::memory_order_relaxed);
+    for (const std::uint32_t r : there)
         if (r != rank_) give({r, job::run});
     return true;
 }

@@ -72,5 +72,7 @@ private:
 // A collective operation of the library in which its ranks do something themselves, outside of turns.
 bool has_native_part(operation kind);
 bool is_barrier(operation kind);
+// Whether what its ranks did before happened before what they do after.
+bool orders(operation kind);
 
 } // namespace dcuda::detail::check

@@ -76,8 +76,9 @@ std::size_t packets_of(std::size_t count, std::size_t element_bytes) {
 } // namespace
 
 device_state::device_state(bootstrap::control& control, const settings& with, std::vector<bool> is_remote,
-                           bool has_network, int ranks_per_device)
-    : control_(control), settings_(with), is_remote_(std::move(is_remote)), ranks_(ranks_per_device) {
+                           std::vector<bool> is_near, bool has_network, int ranks_per_device)
+    : control_(control), settings_(with), is_remote_(std::move(is_remote)), is_near_(std::move(is_near)),
+      ranks_(ranks_per_device) {
     const auto ranks = static_cast<std::size_t>(ranks_);
     const auto all_ranks = static_cast<std::size_t>(world_size());
     const auto processes = static_cast<std::size_t>(control_.count());
@@ -89,13 +90,15 @@ device_state::device_state(bootstrap::control& control, const settings& with, st
     fields_.small_put_bytes = std::min(choose_small_put_bytes(settings_.small_put_bytes, ranks_),
                                        fields_.queues.packets * packet_payload_bytes);
     inbox_ = cuda::allocate<packet>(layout().end, "memory for notifications and messages");
-    clear(inbox_, layout().end);
+    clear(inbox_, layout().entries);
     tag_records_ = cuda::allocate<tag_record>(counter_count(), "memory for notifications");
     connections_ = cuda::allocate<rank_connection>(ranks * partners, "memory for the tables of connections");
     connection_index_ =
         cuda::allocate<connection_slot>(ranks * fields_.index_slots, "memory for the tables of connections");
     far_queues_ = cuda::allocate<inbound_queue>(ranks * fields_.far_limit(), "memory for the tables of queues");
     peers_ = cuda::allocate<peer_view>(processes, "memory for the table of processes");
+    communicator_tables_ = cuda::allocate<communicator_table>(ranks, "memory for communicators");
+    member_lists_ = cuda::allocate<std::uint32_t>(ranks * exchange_.list_words + all_ranks, "memory for communicators");
     waits_ = cuda::allocate<wait_record>(ranks, "memory for the watchdog");
     collective_barriers_ = cuda::allocate<collective_barrier>(collective::count, "memory for barriers");
     slots_ = cuda::allocate<window_slot>(windows, "memory for the table of windows");
@@ -113,8 +116,6 @@ device_state::device_state(bootstrap::control& control, const settings& with, st
     fields_.first_rank = static_cast<std::uint32_t>(first_rank());
     fields_.process_index = static_cast<std::uint32_t>(control_.index());
     fields_.process_count = static_cast<std::uint32_t>(processes);
-    fields_.communicators[static_cast<std::size_t>(world)] = {fields_.world_size, 0, fields_.process_count};
-    fields_.communicators[static_cast<std::size_t>(device)] = {fields_.ranks_per_device, fields_.first_rank, 1};
     fields_.tags = static_cast<std::uint32_t>(settings_.tags);
     fields_.max_windows = static_cast<std::uint32_t>(settings_.max_windows);
     fields_.counter_start = settings_.counter_start;
@@ -126,6 +127,9 @@ device_state::device_state(bootstrap::control& control, const settings& with, st
     fields_.connections = connections_.get();
     fields_.connection_index = connection_index_.get();
     fields_.far_queues = far_queues_.get();
+    fields_.communicator_tables = communicator_tables_.get();
+    fields_.communicators[static_cast<std::size_t>(world)] = {fields_.world_size, 0, fields_.process_count};
+    fields_.communicators[static_cast<std::size_t>(device)] = {fields_.ranks_per_device, fields_.first_rank, 1};
     fields_.waits = waits_.get();
     fields_.collective_barriers = collective_barriers_.get();
     fields_.windows = slots_.get();
@@ -135,6 +139,7 @@ device_state::device_state(bootstrap::control& control, const settings& with, st
     fields_.aborted = words_.get() + 2 * line_words;
     fields_.ring = {ring_.get(), reinterpret_cast<std::uint64_t*>(words_.get() + 3 * line_words),
                     words_.get() + 4 * line_words};
+    describe_communicators();
     share_inbox();
 }
 
@@ -168,18 +173,88 @@ void device_state::agree_on_queues() {
 
     struct proposal {
         std::uint32_t partners, packets, queues;
-    } least{static_cast<std::uint32_t>(partners), packets, packets == 0 ? 0 : static_cast<std::uint32_t>(queues)};
+        std::uint64_t bytes;
+    } least{static_cast<std::uint32_t>(partners), packets, packets == 0 ? 0 : static_cast<std::uint32_t>(queues),
+            total_bytes};
     support::wire_writer message;
     message.put(least);
     for (const bootstrap::blob& blob : control_.allgather(message.bytes(), "agreeing on the mailboxes")) {
         const auto theirs = support::wire_reader(blob).get<proposal>();
         least = {std::min(least.partners, theirs.partners), std::min(least.packets, theirs.packets),
-                 std::min(least.queues, theirs.queues)};
+                 std::min(least.queues, theirs.queues), std::min(least.bytes, theirs.bytes)};
     }
     fields_.partner_limit = least.partners;
     fields_.index_slots = std::bit_ceil(2 * least.partners);
     fields_.queues = shape_queues(least.packets);
     fields_.queue_count = least.queues;
+    size_exchanges(least.bytes);
+}
+
+// How much memory ranks have for communicators: at most about 1/340 of the device's for the packets of all ranks and
+// 1/256 for lists; but enough for communicators of all ranks.
+void device_state::size_exchanges(std::size_t device_bytes) {
+#if DCUDA_BACKEND_CPU
+    device_bytes = std::min(device_bytes, std::size_t{4} << 30); // it is the host's memory
+#endif
+    constexpr std::size_t most_packets = 8192, most_block_packets = 512;
+    const auto ranks = static_cast<std::uint32_t>(ranks_), all_ranks = static_cast<std::uint32_t>(world_size());
+    exchange_shape all{};
+    all.devices = static_cast<std::uint32_t>(control_.count());
+    all.width = std::bit_ceil(ranks);
+    all.rows = (ranks + exchange_row - 1) / exchange_row;
+    const std::size_t least = 2 * unit_packets * std::max<std::size_t>(all.positions(), std::min(64u, all_ranks));
+    const std::size_t each = device_bytes / ranks / 1024 / sizeof(packet);
+    const auto even = [](std::size_t packets) { return static_cast<std::uint32_t>((packets + 3) / 4 * 4); };
+    exchange_memory& memory = exchange_;
+    memory.fixed_packets = even(std::clamp(each / fixed_communicators, least, std::max(least, most_packets)));
+    const std::size_t least_block = (least + pool_blocks / 8 - 1) / (pool_blocks / 8);
+    memory.block_packets =
+        even(std::clamp(2 * each / pool_blocks, least_block, std::max(least_block, most_block_packets)));
+    // Of communicators of all ranks in any order, and of plans.
+    constexpr std::size_t least_list = 4096, plan_words = 40 * sizeof(exchange_target) / sizeof(std::uint32_t);
+    const std::size_t usual_list = 2 * std::size_t(all_ranks) + max_communicators * plan_words;
+    const std::size_t list_bytes = device_bytes / ranks / 256;
+    memory.list_words = static_cast<std::uint32_t>(
+        std::clamp(list_bytes / sizeof(std::uint32_t), least_list, std::max(least_list, usual_list)) / 2 * 2);
+    const inbox_layout at = layout();
+    memory.entries = static_cast<std::uint32_t>(at.entries - at.barriers);
+    memory.slots = static_cast<std::uint32_t>(at.slots - at.barriers);
+    memory.pool = static_cast<std::uint32_t>(at.pool - at.slots);
+}
+
+// What all ranks know of the communicators that exist in every run.
+void device_state::describe_communicators() {
+    std::vector<int> near{control_.index()};
+    for (int process = 0; process < control_.count(); ++process)
+        if (is_near_[static_cast<std::size_t>(process)]) near.push_back(process);
+    std::sort(near.begin(), near.end());
+    const auto before = std::find(near.begin(), near.end(), control_.index()) - near.begin();
+    const bool is_regular = near.back() - near.front() + 1 == static_cast<int>(near.size());
+    const auto describe = [&](communicator comm, std::uint32_t size, std::uint32_t number, std::uint32_t first) {
+        communicator_record& record = fixed_[static_cast<std::size_t>(comm)];
+        record.size = size;
+        record.number = number;
+        record.first_rank = first;
+        record.stride = 1;
+        record.processes = size / fields_.ranks_per_device;
+        record.slots = static_cast<std::uint32_t>(comm) * fields_.ranks_per_device * exchange_.fixed_packets;
+        record.slots_stride = record.slots_packets = exchange_.fixed_packets;
+        record.sequence = settings_.counter_start;
+    };
+    const std::uint32_t ranks = fields_.ranks_per_device;
+    describe(world, fields_.world_size, fields_.first_rank, 0);
+    describe(device, ranks, 0, fields_.first_rank);
+    describe(node, static_cast<std::uint32_t>(near.size()) * ranks, static_cast<std::uint32_t>(before) * ranks,
+             static_cast<std::uint32_t>(near.front()) * ranks);
+    if (is_regular) return;
+    std::vector<std::uint32_t> members;
+    for (const int process : near)
+        for (std::uint32_t rank = 0; rank < ranks; ++rank)
+            members.push_back(static_cast<std::uint32_t>(process) * ranks + rank);
+    std::uint32_t* const list = member_lists_.get() + std::size_t(ranks) * exchange_.list_words;
+    upload(list, members.data(), members.size());
+    communicator_record& record = fixed_[static_cast<std::size_t>(node)];
+    record.members = record.by_process = list;
 }
 
 device_state::inbox_layout device_state::layout() const {
@@ -193,8 +268,40 @@ device_state::inbox_layout device_state::layout() const {
     at.credits = at.claimed + line_words * sizeof(std::uint32_t) / sizeof(packet);
     at.counters = at.credits + partner_words;
     at.queues = at.counters + packets_of(counter_count(), sizeof(std::uint32_t));
-    at.end = at.queues + std::size_t(fields_.queue_count) * fields_.queues.size();
+    at.entries = at.queues + std::size_t(fields_.queue_count) * fields_.queues.size();
+    at.slots = at.entries + packets_of(static_cast<std::size_t>(world_size()), sizeof(split_entry));
+    at.pool = at.slots + ranks * fixed_communicators * exchange_.fixed_packets;
+    at.end = at.pool + ranks * pool_blocks * exchange_.block_packets;
     return at;
+}
+
+// As they are at the start of a run: ranks are in no others, and nothing has been exchanged.
+void device_state::open_communicators() {
+    const inbox_layout at = layout();
+    cuda::check(cudaMemset(inbox_.get() + at.slots, 0, (at.pool - at.slots) * sizeof(packet)),
+                "clearing the slots of communicators"); // those in the pool split clears
+    clear(communicator_tables_, static_cast<std::size_t>(ranks_));
+    struct rank_part { // of each table, from its fixed communicators, or from its last words on
+        communicator_record fixed[fixed_communicators];
+        exchange_memory memory;
+        std::uint32_t* lists;
+    };
+    std::vector<rank_part> parts(static_cast<std::size_t>(ranks_));
+    for (std::size_t rank = 0; rank < parts.size(); ++rank) {
+        std::copy(std::begin(fixed_), std::end(fixed_), parts[rank].fixed);
+        for (communicator_record& record : parts[rank].fixed) record.number += static_cast<std::uint32_t>(rank);
+        parts[rank].memory = exchange_;
+        parts[rank].lists = member_lists_.get() + rank * exchange_.list_words;
+    }
+    const auto write = [&](std::size_t offset, const void* source, std::size_t bytes) {
+        cuda::check(cudaMemcpy2D(reinterpret_cast<std::byte*>(communicator_tables_.get()) + offset,
+                                 sizeof(communicator_table), source, sizeof(rank_part), bytes, parts.size(),
+                                 cudaMemcpyHostToDevice),
+                    "writing the communicators of all runs");
+    };
+    write(offsetof(communicator_table, records), &parts[0].fixed, sizeof parts[0].fixed);
+    write(offsetof(communicator_table, memory), &parts[0].memory, sizeof parts[0].memory);
+    write(offsetof(communicator_table, lists), &parts[0].lists, sizeof parts[0].lists);
 }
 
 void device_state::share_inbox() {
@@ -260,7 +367,7 @@ void device_state::start_from(std::uint32_t start) {
     upload(reinterpret_cast<std::uint64_t*>(inbox_.get() + at.barriers), barriers.data(), barriers.size());
     const std::vector<mailbox_status> status(static_cast<std::size_t>(ranks_), mailbox_status{0, 0, start, start});
     upload(reinterpret_cast<mailbox_status*>(inbox_.get() + at.status), status.data(), status.size());
-    std::vector<std::uint32_t> words((at.end - at.credits) * 4, start); // no packet has that number at first
+    std::vector<std::uint32_t> words((at.entries - at.credits) * 4, start); // no packet has that number at first
     std::fill_n(words.begin(), (at.counters - at.credits) * 4, (start & 0xffff) * 0x10001); // both halves of credits
     upload(reinterpret_cast<std::uint32_t*>(inbox_.get() + at.credits), words.data(), words.size());
     const std::vector<tag_record> tags(counter_count(), {start, start});
@@ -300,6 +407,7 @@ void device_state::reset(void* user_data, const std::vector<host_window>& window
     clear(inbox_, at.queues + std::size_t(std::min(claimed, fields_.queue_count)) * fields_.queues.size());
     clear(connection_index_, static_cast<std::size_t>(ranks_) * fields_.index_slots);
     clear(tag_records_, counter_count());
+    open_communicators();
     clear(waits_, static_cast<std::size_t>(ranks_));
     clear(collective_barriers_, collective::count);
     clear(words_, 5 * line_words);

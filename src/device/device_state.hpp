@@ -18,8 +18,9 @@ class device_state {
 public:
     // Collective over the processes: maps everybody's inbox into every process, but for those that are remote.
     // `has_network`: some pair of processes of the job is reached over a network only.
-    device_state(bootstrap::control& control, const settings& with, std::vector<bool> is_remote, bool has_network,
-                 int ranks_per_device);
+    // `is_near`: by process: another one of this host.
+    device_state(bootstrap::control& control, const settings& with, std::vector<bool> is_remote,
+                 std::vector<bool> is_near, bool has_network, int ranks_per_device);
 
     // Sets everything to its state before a run, in which there are these windows already. No kernel may be running
     // that uses it, here or elsewhere.
@@ -54,11 +55,14 @@ public:
 private:
     // Where the parts of an inbox lie, in packets.
     struct inbox_layout {
-        std::size_t barriers, status, places, claimed, credits, counters, queues, end;
+        std::size_t barriers, status, places, claimed, credits, counters, queues, entries, slots, pool, end;
     };
     inbox_layout layout() const;
     std::size_t counter_count() const { return std::size_t(ranks_) * static_cast<std::size_t>(settings_.tags); }
     void agree_on_queues();
+    void size_exchanges(std::size_t device_bytes);
+    void describe_communicators();
+    void open_communicators();
     void share_inbox();
     void open_windows(const std::vector<host_window>& windows);
     void fill_barriers(std::uint32_t fills, std::vector<std::uint64_t>& words) const;
@@ -66,7 +70,7 @@ private:
 
     bootstrap::control& control_;
     settings settings_;
-    std::vector<bool> is_remote_; // by process
+    std::vector<bool> is_remote_, is_near_; // by process
     int ranks_;
     detail::peer_view own_inbox_{};
     cuda::device_array<detail::packet> inbox_; // see peer_view
@@ -75,6 +79,10 @@ private:
     cuda::device_array<detail::connection_slot> connection_index_;
     cuda::device_array<detail::inbound_queue> far_queues_;
     cuda::device_array<detail::peer_view> peers_;
+    cuda::device_array<detail::communicator_table> communicator_tables_;
+    cuda::device_array<std::uint32_t> member_lists_; // of communicators; last those of `node`
+    detail::exchange_memory exchange_{};
+    detail::communicator_record fixed_[detail::fixed_communicators]{}; // `number`: of the device's first rank
     cuda::device_array<detail::wait_record> waits_;
     cuda::device_array<detail::collective_barrier> collective_barriers_;
     cuda::device_array<detail::window_slot> slots_;

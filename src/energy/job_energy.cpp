@@ -37,9 +37,9 @@ void job_energy::end_run() {
     if (meter_) last_ = meter_->stop();
 }
 
-void job_energy::add_up(bootstrap::control& control, int node, int nodes) {
+void job_energy::add_up(bootstrap::control& control, int node_index, int nodes) {
     support::wire_writer own;
-    own.put(process_energy{last_.device.value_or(-1), last_.cpu.value_or(-1), node});
+    own.put(process_energy{last_.device.value_or(-1), last_.cpu.value_or(-1), node_index});
     double devices = 0;
     bool devices_known = true;
     std::vector<double> by_node(static_cast<std::size_t>(nodes), -1);
@@ -57,8 +57,8 @@ void job_energy::add_up(bootstrap::control& control, int node, int nodes) {
 }
 
 const std::vector<power_sample>& job_energy::power_samples() const {
-    static const std::vector<power_sample> none;
-    return meter_ ? meter_->power_samples() : none;
+    static const std::vector<power_sample> no_samples;
+    return meter_ ? meter_->power_samples() : no_samples;
 }
 
 } // namespace dcuda

@@ -91,9 +91,9 @@ device_paths find_device_paths(bootstrap::control& control, const bootstrap::job
         const auto other = support::wire_reader(all[static_cast<std::size_t>(process)]).get<process_place>();
         support::require(other.check == own.check && other.check_seed == own.check_seed, error_code::invalid_argument,
                          "processes {} and {} disagree on DCUDA_CHECK or DCUDA_CHECK_SEED", job.index, process);
-        const auto node = std::find(nodes.begin(), nodes.end(), other.host);
-        if (process == job.index) paths.node_index = static_cast<int>(node - nodes.begin());
-        if (node == nodes.end()) nodes.emplace_back(other.host); // a new one
+        const auto place = std::find(nodes.begin(), nodes.end(), other.host);
+        if (process == job.index) paths.node_index = static_cast<int>(place - nodes.begin());
+        if (place == nodes.end()) nodes.emplace_back(other.host); // a new one
         if (process == job.index) continue;
         const auto index = static_cast<std::size_t>(process);
         paths.is_near[index] = std::string_view(own.host) == other.host;

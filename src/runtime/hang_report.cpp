@@ -70,6 +70,7 @@ hang_report::hang_report(std::uint32_t world_size, std::uint32_t ranks_per_devic
         const wait_record& wait = waits_[rank];
         std::uint32_t partner = nobody;
         if (wait_kind(rank) == waiting::delivery) partner = wait.detail;
+        if (wait_kind(rank) == waiting::member) partner = wait.expected;
         if (wait_kind(rank) == waiting::notifications && wait.source != unknown_source) partner = wait.source - 1;
         if (partner < world_size) partners_[rank].push_back(partner);
         if (!meets(rank)) continue;
@@ -154,6 +155,10 @@ std::string hang_report::describe(std::uint32_t rank, bool with_partner) const {
     case waiting::other_devices:
         return fmt::format("in {}{}", name_of(collective_of(wait)),
                            with_partner ? name_missing(rank) : ", for other ranks");
+    case waiting::member:
+        return fmt::format("in {} on {}, for {}", traits_of(wait.where).name, name_of_communicator(wait.detail),
+                           with_partner && wait.expected != nobody ? fmt::format("rank {}", wait.expected)
+                                                                   : std::string("other members"));
     case waiting::host_reply:
         return "in create_window, for its host and the ranks of other processes";
     case waiting::flush:
@@ -264,15 +269,16 @@ hang_report::dependants hang_report::find_dependants(std::uint32_t first, std::u
 template <class Predicate>
 hang_report::graph hang_report::build_graph(const Predicate& has_next) const {
     const auto world_size = static_cast<std::uint32_t>(waits_.size());
-    std::map<meeting, std::uint32_t> nodes;
-    for (const auto& each : missing_) nodes.emplace(each.first, world_size + static_cast<std::uint32_t>(nodes.size()));
-    graph result{std::vector<ranks>(world_size + nodes.size()), std::vector<ranks>(world_size + nodes.size())};
+    std::map<meeting, std::uint32_t> vertices;
+    for (const auto& each : missing_)
+        vertices.emplace(each.first, world_size + static_cast<std::uint32_t>(vertices.size()));
+    graph result{std::vector<ranks>(world_size + vertices.size()), std::vector<ranks>(world_size + vertices.size())};
     for (std::uint32_t rank = 0; rank < world_size; ++rank)
         if (waits(rank) && has_next(rank))
-            result.next[rank] = meets(rank) ? ranks{nodes.at(meeting_of(rank))} : partners_[rank];
-    for (const auto& [key, node] : nodes) result.next[node] = missing_.at(key);
-    for (std::uint32_t node = 0; node < result.next.size(); ++node)
-        for (const std::uint32_t target : result.next[node]) result.before[target].push_back(node);
+            result.next[rank] = meets(rank) ? ranks{vertices.at(meeting_of(rank))} : partners_[rank];
+    for (const auto& [key, vertex] : vertices) result.next[vertex] = missing_.at(key);
+    for (std::uint32_t vertex = 0; vertex < result.next.size(); ++vertex)
+        for (const std::uint32_t target : result.next[vertex]) result.before[target].push_back(vertex);
     return result;
 }
 
@@ -287,31 +293,31 @@ hang_report::ranks hang_report::find_cycle(std::uint32_t least_age_ms) const {
     // Takes away all from which no cycle can be reached.
     std::vector<std::size_t> left(next.size());
     std::deque<std::uint32_t> ends;
-    for (std::uint32_t node = 0; node < next.size(); ++node)
-        if ((left[node] = next[node].size()) == 0) ends.push_back(node);
+    for (std::uint32_t vertex = 0; vertex < next.size(); ++vertex)
+        if ((left[vertex] = next[vertex].size()) == 0) ends.push_back(vertex);
     for (; !ends.empty(); ends.pop_front())
-        for (const std::uint32_t node : before[ends.front()])
-            if (--left[node] == 0) ends.push_back(node);
-    const auto is_left = [&](std::uint32_t node) { return left[node] != 0; };
+        for (const std::uint32_t vertex : before[ends.front()])
+            if (--left[vertex] == 0) ends.push_back(vertex);
+    const auto is_left = [&](std::uint32_t vertex) { return left[vertex] != 0; };
 
-    // The shortest cycle through a node from which there is one.
+    // The shortest cycle through a vertex from which there is one.
     const auto shortest_through = [&](std::uint32_t start) {
         std::vector<std::uint32_t> from(next.size(), nobody);
         std::deque<std::uint32_t> reached{start};
         while (from[start] == nobody) {
-            for (const std::uint32_t node : next[reached.front()])
-                if (is_left(node) && from[node] == nobody) {
-                    from[node] = reached.front();
-                    reached.push_back(node);
+            for (const std::uint32_t vertex : next[reached.front()])
+                if (is_left(vertex) && from[vertex] == nobody) {
+                    from[vertex] = reached.front();
+                    reached.push_back(vertex);
                 }
             reached.pop_front();
         }
         ranks cycle;
-        std::uint32_t node = start;
+        std::uint32_t vertex = start;
         do {
-            if (node < world_size) cycle.push_back(node);
-            node = from[node];
-        } while (node != start);
+            if (vertex < world_size) cycle.push_back(vertex);
+            vertex = from[vertex];
+        } while (vertex != start);
         std::reverse(cycle.begin(), cycle.end());
         return cycle;
     };
@@ -338,6 +344,9 @@ std::string hang_report::describe_step(std::uint32_t from, std::uint32_t to) con
     const wait_record& wait = waits_[from];
     if (wait_kind(from) == waiting::notifications)
         return fmt::format("waits for notifications with {}, last sent by rank {}", name_tags(wait), to);
+    if (wait_kind(from) == waiting::member)
+        return fmt::format("waits in {} on {} for rank {}", traits_of(wait.where).name,
+                           name_of_communicator(wait.detail), to);
     if (wait_kind(from) == waiting::delivery)
         return fmt::format("waits in {} for rank {} to take what it has put there", traits_of(wait.where).name, to);
     const collective where =
@@ -365,11 +374,11 @@ std::size_t hang_report::count_dependants(const ranks& on) const {
     while (!open.empty()) {
         const std::uint32_t at = open.back();
         open.pop_back();
-        for (const std::uint32_t node : all.before[at]) {
-            if (reached[node]) continue;
-            reached[node] = true;
-            open.push_back(node);
-            if (node < waits_.size()) ++count;
+        for (const std::uint32_t vertex : all.before[at]) {
+            if (reached[vertex]) continue;
+            reached[vertex] = true;
+            open.push_back(vertex);
+            if (vertex < waits_.size()) ++count;
         }
     }
     return count;

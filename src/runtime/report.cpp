@@ -30,6 +30,10 @@ std::string describe_timeout(const std::string& who, operation where, waiting ki
     case waiting::other_devices:
         return fmt::format("{}: not all ranks came to {}", who,
                            name_of(collective{where, static_cast<communicator>(detail)}));
+    case waiting::member:
+        if (expected == UINT32_MAX)
+            return fmt::format("{} on {}: not all that members sent came", who, name_of_communicator(detail));
+        return fmt::format("{} on {}: rank {} did not come", who, name_of_communicator(detail), expected);
     case waiting::delivery:
         return fmt::format("{}: rank {} did not take what this rank has put there", who, detail);
     case waiting::flush:
@@ -78,8 +82,44 @@ error describe_fault(const command& fault_command, std::uint32_t first_rank, std
         return device_fault(fmt::format(" for tag {} with count {}: expected 0 or more", at.target,
                                         static_cast<std::int32_t>(at.offset)));
     case fault::communicator:
+        return device_fault(fmt::format(" on {}: the rank is in no such communicator (any more): it was freed, is "
+                                        "another rank's, or belongs to another run",
+                                        name_of_communicator(at.target)));
+    case fault::window_communicator:
+        return device_fault(fmt::format(" on {}: windows are of world or device; open one there, and find its members "
+                                        "by translate()",
+                                        name_of_communicator(at.target)));
+    case fault::fixed_communicator:
         return device_fault(
-            fmt::format(" on communicator {}: expected world (0) or device (1)", static_cast<std::int32_t>(at.target)));
+            fmt::format(" on {}: it is always there; free those that split has made", name_of_communicator(at.target)));
+    case fault::communicators:
+        return device_fault(fmt::format(" of {} into a communicator of {} ranks: there is no room for another one of "
+                                        "that kind beside the {} that the rank is in; free those that are not needed "
+                                        "(a rank may be in {})",
+                                        name_of_communicator(at.target), at.offset, at.bytes, at.limit));
+    case fault::root:
+        return device_fault(fmt::format(" with root {}: the communicator has ranks 0 to {}",
+                                        static_cast<std::int32_t>(at.target), at.offset - 1));
+    case fault::too_many_members:
+        return device_fault(fmt::format(" with by_rank on a communicator of {} ranks: it serves at most {}; without it "
+                                        "results depend on the number of devices",
+                                        at.offset, at.limit));
+    case fault::other_collective: {
+        const operation theirs = operation_of_digest(static_cast<std::uint32_t>(at.bytes));
+        return device_fault(fmt::format(
+            " on {} meets {} of rank {}: all members must make the same collective calls, with the same type, "
+            "operator, root and number of values",
+            name_of_communicator(at.window), theirs == at.where ? "a different one" : traits_of(theirs).name,
+            at.target));
+    }
+    case fault::remote_members:
+        return device_fault(fmt::format(": rank {} is reached over a network only, where there are no collectives but "
+                                        "barriers of world, and windows: use device or node, or notified puts",
+                                        at.target));
+    case fault::overlap:
+        return device_fault(fmt::format(" of {} B into memory at {:#x}, which overlaps its input: both must be the "
+                                        "same, or apart",
+                                        at.bytes, at.offset));
     case fault::memory:
         if (at.offset == 0)
             return device_fault(
@@ -93,7 +133,7 @@ error describe_fault(const command& fault_command, std::uint32_t first_rank, std
     case fault::local_memory:
         return device_fault(
             fmt::format(" into memory at {:#x}, which is one thread's own: all threads of the rank read "
-                        "the tags there, so it must be shared or global memory",
+                        "the result there, so it must be shared or global memory",
                         at.offset));
     case fault::timeout:
         return error(error_code::wait_timeout,

@@ -347,7 +347,8 @@ private:
         if (!state_ || state_->ranks() != ranks_) {
             state_.reset();
             control_.barrier("changing the number of ranks"); // nobody maps what is freed
-            state_ = std::make_unique<device_state>(control_, settings_, paths_.is_remote, network_ != nullptr, ranks_);
+            state_ = std::make_unique<device_state>(control_, settings_, paths_.is_remote, paths_.is_near,
+                                                    network_ != nullptr, ranks_);
         }
         timings.clear();
         active_run& run = *(active_ = std::make_unique<active_run>(*this, kernel, config, stream));

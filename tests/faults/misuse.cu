@@ -48,6 +48,13 @@ enum class wrong : int {
     wait_for_negative_count,
     shared_memory,
     null_window,
+    freed_communicator,
+    split_of_none,
+    window_of_node,
+    world_freed,
+    root,
+    overlap,
+    own_memory,
 };
 
 __global__ void contract(dcuda::context context, unsigned char* memory, wrong what, int culprit) {
@@ -58,6 +65,8 @@ __global__ void contract(dcuda::context context, unsigned char* memory, wrong wh
     const dcuda::window win = self.create_window(dcuda::world, memory, window_bytes);
     const dcuda::window gone = self.create_window(dcuda::world, memory, window_bytes);
     self.free_window(gone);
+    const dcuda::communicator freed = self.split(dcuda::world, 0, 0);
+    self.free_communicator(freed);
     const int ranks = self.size(), other = (self.id() + 1) % ranks;
     if (self.id() == culprit) switch (what) {
         case wrong::offset:
@@ -106,7 +115,7 @@ __global__ void contract(dcuda::context context, unsigned char* memory, wrong wh
             self.flush(dcuda::window{});
             break;
         case wrong::communicator:
-            self.notify(other, static_cast<dcuda::communicator>(2), 0);
+            self.notify(other, static_cast<dcuda::communicator>(5), 0);
             break;
         case wrong::barrier_communicator:
             self.barrier(static_cast<dcuda::communicator>(-1));
@@ -137,6 +146,29 @@ __global__ void contract(dcuda::context context, unsigned char* memory, wrong wh
         case wrong::shared_memory:
             self.create_window(dcuda::device, shared, sizeof shared);
             break;
+        case wrong::freed_communicator:
+            self.barrier(freed);
+            break;
+        case wrong::split_of_none:
+            self.split(dcuda::none, 0, 0);
+            break;
+        case wrong::window_of_node:
+            self.create_window(dcuda::node, memory, window_bytes);
+            break;
+        case wrong::world_freed:
+            self.free_communicator(dcuda::world);
+            break;
+        case wrong::root:
+            self.broadcast(dcuda::node, 1, -3);
+            break;
+        case wrong::overlap:
+            self.allreduce(dcuda::device, memory + 4, memory, 8, dcuda::sum{});
+            break;
+        case wrong::own_memory: {
+            int value = 1;
+            self.allreduce(dcuda::device, &value, &value, 1, dcuda::sum{});
+            break;
+        }
         case wrong::null_window:
             self.create_window(dcuda::world, nullptr, 64);
             break;
@@ -169,6 +201,36 @@ __global__ void different_barriers(dcuda::context context) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
     self.barrier(self.id(dcuda::device) == 0 ? dcuda::device : dcuda::world);
+}
+
+// One member reduces, the others broadcast.
+__global__ void different_collectives(dcuda::context context) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const dcuda::communicator all = self.split(dcuda::world, 0, 0);
+    if (self.id() == 0)
+        self.allreduce(all, 1, dcuda::sum{});
+    else
+        self.broadcast(all, 1, 0);
+}
+
+// The same operation with different operators.
+__global__ void different_operators(dcuda::context context) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    if (self.id() == 0)
+        self.allreduce(dcuda::world, 1, dcuda::sum{});
+    else
+        self.allreduce(dcuda::world, 1, dcuda::maximum{});
+}
+
+// One member never comes.
+__global__ void one_reduces_too_little(dcuda::context context) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const dcuda::communicator all = self.split(dcuda::world, 0, 0);
+    self.allreduce(all, 1, dcuda::sum{});
+    if (self.id() != 0) self.allreduce(all, 1, dcuda::sum{});
 }
 
 __global__ void one_creates_a_window(dcuda::context context, unsigned char* memory) {
@@ -377,6 +439,13 @@ const std::map<std::string, wrong> contracts = {
     {"wait_for_negative_count", wrong::wait_for_negative_count},
     {"shared_memory", wrong::shared_memory},
     {"null_window", wrong::null_window},
+    {"freed_communicator", wrong::freed_communicator},
+    {"split_of_none", wrong::split_of_none},
+    {"window_of_node", wrong::window_of_node},
+    {"world_freed", wrong::world_freed},
+    {"root", wrong::root},
+    {"overlap", wrong::overlap},
+    {"own_memory", wrong::own_memory},
 };
 
 #if DCUDA_BACKEND_CPU
@@ -405,6 +474,12 @@ void run(const std::string& which, dcuda::runtime& job) {
         job.run(missing_notification, shape(), job.plan(missing_notification, shape()).rank_count - 1);
     } else if (which == "different_barriers") {
         job.run(different_barriers, shape());
+    } else if (which == "different_collectives") {
+        job.run(different_collectives, shape());
+    } else if (which == "different_operators") {
+        job.run(different_operators, shape());
+    } else if (which == "one_reduces_too_little") {
+        job.run(one_reduces_too_little, shape());
     } else if (which == "one_creates_a_window") {
         job.run(one_creates_a_window, shape(), device_memory<unsigned char>(window_bytes, 0));
     } else if (which == "any_that_never_comes") {

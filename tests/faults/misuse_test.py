@@ -23,6 +23,8 @@ BOUND = 20 * (4 if os.environ.get("TSAN_OPTIONS") else 1)  # seconds until every
 TAGS = "there are tags 0 to 255 (DCUDA_TAGS=256)"
 NONE = "on a window that is none: it was never created, or create_window failed"
 GONE = "on window 1, which does not exist (any more): it was freed, or belongs to another run"
+NO_MEMBER = (": the rank is in no such communicator (any more): it was freed, is another rank's, or belongs to "
+             "another run")
 IN_WINDOW = "there are ranks 0 to {L} in window 0's communicator"
 CONTRACTS = {
     "offset": "put of 0 B at offset 1025 exceeds window 0 of rank 0 (1024 B)",
@@ -40,8 +42,14 @@ CONTRACTS = {
     "freed_twice": "free_window " + GONE,
     "no_window": "put_notify " + NONE,
     "flush_no_window": "flush " + NONE,
-    "communicator": "notify on communicator 2: expected world (0) or device (1)",
-    "barrier_communicator": "barrier on communicator -1: expected world (0) or device (1)",
+    "communicator": "notify on communicator 5" + NO_MEMBER,
+    "barrier_communicator": "barrier on the communicator none" + NO_MEMBER,
+    "freed_communicator": "barrier on communicator 3" + NO_MEMBER,
+    "split_of_none": "split on the communicator none" + NO_MEMBER,
+    "window_of_node": "create_window on node: windows are of world or device; open one there, and find its members by "
+                      "translate()",
+    "world_freed": "free_communicator on world: it is always there; free those that split has made",
+    "root": "broadcast with root -3: the communicator has ranks 0 to {L}",
     "null_window": "create_window over 64 B at a null pointer: give it memory from cudaMalloc (did that fail?), or 0 bytes "
                    "for a rank that receives nothing",
     "negative_count": "wait_notifications for tag 3 with count -2: expected 0 or more",
@@ -112,7 +120,7 @@ class MisuseTest(unittest.TestCase):
 
     def test_results_in_memory_of_one_thread(self):
         self.expect(1, "some_to_own_memory", "rank 1 (process 0, block 1): wait_some into memory at 0x",
-                    ", which is one thread's own: all threads of the rank read the tags there, so it must be shared or "
+                    ", which is one thread's own: all threads of the rank read the result there, so it must be shared or "
                     "global memory")
 
     @unittest.skipUnless(backend == "cuda", "on the CPU backend all memory of the process is global")
@@ -206,6 +214,33 @@ class MisuseTest(unittest.TestCase):
                 rf"  rank 0 \(process 0, block 0\) in barrier\(device\), for rank 1{AGE}",
                 rf"  .* in barrier\(world\), for (rank 0|2 ranks \(0, 2\)){AGE}",
                 r"cycle: rank 0 waits in barrier\(device\) for rank 1, which waits in barrier\(world\) for rank 0")
+
+    def test_members_in_different_collectives(self):
+        meets = (r"device_fault: rank \d \(.*\): {} on {} meets {} of rank \d: all members must make the same collective "
+                 r"calls, with the same type, operator, root and number of values")
+        for processes in (1, 2):
+            self.expect_lines(processes, "different_collectives",
+                              meets.format("(allreduce|broadcast)", "communicator 3", "(allreduce|broadcast)"))
+            self.expect_lines(processes, "different_operators", meets.format("allreduce", "world", "a different one"))
+
+    def test_member_that_does_not_come(self):
+        for processes in (1, 2):
+            self.expect_deadlock(
+                processes, "one_reduces_too_little", rf"  .* in allreduce on communicator 3, for (rank|other).*{AGE}",
+                r"origin: .* waits? in allreduce on communicator 3 for rank 0, which has reached the end of the kernel.*")
+        self.expect_lines(
+            1, "one_reduces_too_little",
+            r"wait_timeout: rank 1 \(.*\): allreduce on communicator 3: rank 0 did not come within 1 s \(wait timeout\)",
+            DCUDA_WAIT_TIMEOUT=1, DCUDA_WATCHDOG_INTERVAL=0)
+
+    def test_memory_of_collectives(self):
+        for processes in (1, 2):
+            self.expect_lines(
+                processes, "overlap", r"device_fault: rank \d \(.*\): allreduce of 8 B into memory at 0x[0-9a-f]+, which "
+                r"overlaps its input: both must be the same, or apart")
+            self.expect_lines(
+                processes, "own_memory", r"device_fault: rank \d \(.*\): allreduce into memory at 0x[0-9a-f]+, which is one "
+                r"thread's own: all threads of the rank read the result there, so it must be shared or global memory")
 
     def test_one_rank_in_create_window(self):
         for processes in (1, 2):

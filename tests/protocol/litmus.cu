@@ -108,6 +108,23 @@ __global__ void barriers(dcuda::context context, findings* found, unsigned* valu
     }
 }
 
+// exchange_publish, exchange_observe: the same with barriers of a communicator that split has made, and with reductions
+// between them: their slots are used again and again.
+__global__ void member_barriers(dcuda::context context, findings* found, unsigned* values, int rounds) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int ranks = self.size(dcuda::device);
+    const dcuda::communicator all = self.split(dcuda::device, 0, -self.id());
+    for (int round = 0; round < rounds; ++round) {
+        by_one_thread([&] { values[self.id(dcuda::device)] = static_cast<unsigned>(round); });
+        self.barrier(all);
+        for (int rank = 0; rank < ranks; ++rank) EXPECT_SAME(values[rank], round);
+        EXPECT_SAME(self.allreduce(all, round + self.id(dcuda::device), dcuda::sum{}),
+                    ranks * round + ranks * (ranks - 1) / 2);
+        self.barrier(all);
+    }
+}
+
 // device_arrive, device_observe, over processes: puts without notification, read after the barrier of the world.
 __global__ void world_barriers(dcuda::context context, findings* found, unsigned* memory, int rounds) {
     __shared__ dcuda::state state;
@@ -214,6 +231,7 @@ constexpr litmus_case cases[] = {
     {"barrier", barriers, 2, 1000},
     {"rows", barriers, 5, 300, 1024, "DCUDA_BARRIER_ROW", "2"}, // the last row is short
     {"columns", barriers, 4, 300, 1024, "DCUDA_BARRIER_ROW", "1"},
+    {"members", member_barriers, 5, 300},
     {"commands", commands, 2, 20000},
     {"devices", world_barriers, 2, 1000},
     {"reply", windows, 2, 50},

@@ -45,7 +45,7 @@ FEW_REGISTERS = 64
 SPILLED_BYTES = 136
 SHARED_BYTES = 5120  # of each rank: dcuda::state
 # Of each thread: functions that are called rarely save there the registers that they use (exec::far).
-STACK_BYTES = 960
+STACK_BYTES = 1472
 
 
 def measure(nvcc, include, source, architecture, *options):

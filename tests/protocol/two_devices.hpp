@@ -24,12 +24,14 @@ inline constexpr unsigned ranks_per_device = 2;
 class small_device {
 public:
     small_device(unsigned process, unsigned processes)
-        : counters_(counter_count), barriers_(2 * collective::barriers * shape.words() * barrier_line),
+        : counters_(counter_count),
+          barriers_(barrier_packets + entry_packets + slot_packets + ranks_per_device * pool_blocks * block_packets),
           status_(ranks_per_device), packets_(std::size_t(ranks_per_device) * partners * queues.size()), claimed_(1),
           places_(ranks_per_device * partners), credits_(ranks_per_device * partners), tag_records_(counter_count),
           connections_(ranks_per_device * partners), connection_index_(ranks_per_device * 2 * partners),
-          waits_(ranks_per_device), collective_barriers_(collective::count), slots_(2), exports_(ranks_per_device),
-          words_(5 * 32), ring_(std::size_t(ring_capacity) * packets_per_command), peers_(processes),
+          tables_(ranks_per_device), lists_(ranks_per_device * list_words), waits_(ranks_per_device),
+          collective_barriers_(collective::count), slots_(2), exports_(ranks_per_device), words_(5 * 32),
+          ring_(std::size_t(ring_capacity) * packets_per_command), peers_(processes),
           entries_(slots_.size() * processes * ranks_per_device) {
         fields_.world_size = processes * ranks_per_device;
         fields_.ranks_per_device = ranks_per_device;
@@ -38,6 +40,30 @@ public:
         fields_.process_count = processes;
         fields_.communicators[static_cast<std::size_t>(dcuda::world)] = {fields_.world_size, 0, processes};
         fields_.communicators[static_cast<std::size_t>(dcuda::device)] = {ranks_per_device, fields_.first_rank, 1};
+        const auto describe = [&](dcuda::communicator comm, std::uint32_t size, std::uint32_t number) {
+            communicator_record record{};
+            record.size = size;
+            record.number = number;
+            record.first_rank = fields_.first_rank - number;
+            record.stride = 1;
+            record.processes = size / ranks_per_device;
+            record.slots = static_cast<std::uint32_t>(comm) * ranks_per_device * fixed_packets;
+            record.slots_stride = record.slots_packets = fixed_packets;
+            for (communicator_table& table : tables_) {
+                table.records[static_cast<std::size_t>(comm)] = record;
+                ++record.number;
+            }
+        };
+        describe(dcuda::world, fields_.world_size, fields_.first_rank);
+        describe(dcuda::device, ranks_per_device, 0);
+        describe(dcuda::node, fields_.world_size, fields_.first_rank);
+        for (std::size_t rank = 0; rank < tables_.size(); ++rank) {
+            tables_[rank].memory = {barrier_packets, barrier_packets + entry_packets,
+                                    slot_packets,    fixed_packets,
+                                    block_packets,   list_words};
+            tables_[rank].lists = lists_.data() + rank * list_words;
+        }
+        fields_.communicator_tables = tables_.data();
         fields_.tags = tags;
         fields_.max_windows = static_cast<std::uint32_t>(slots_.size());
         fields_.queues = queues;
@@ -62,8 +88,10 @@ public:
     }
 
     void knows(unsigned process, small_device& peer) {
-        peers_[process] = {peer.counters_.data(), peer.barriers_.data(), peer.status_.data(), peer.packets_.data(),
-                           peer.claimed_.data(),  peer.places_.data(),   peer.credits_.data()};
+        peers_[process] = {peer.counters_.data(), reinterpret_cast<std::uint64_t*>(peer.barriers_.data()),
+                           peer.status_.data(),   peer.packets_.data(),
+                           peer.claimed_.data(),  peer.places_.data(),
+                           peer.credits_.data()};
     }
 
     dcuda::context context() const { return {&fields_}; }
@@ -89,14 +117,19 @@ private:
     static constexpr queue_shape queues{8, 8};
     static constexpr std::size_t counter_count = ranks_per_device * tags;
     static constexpr barrier_shape shape{ranks_per_device, 1, ranks_per_device}; // each rank is a row
+    static constexpr std::uint32_t fixed_packets = 64, block_packets = 16, list_words = 256, entry_packets = 64;
+    static constexpr std::uint32_t slot_packets = fixed_communicators * ranks_per_device * fixed_packets;
+    static constexpr std::uint32_t barrier_packets = 2 * collective::barriers * shape.words() * barrier_line / 2;
     std::vector<std::uint32_t> counters_;
-    std::vector<std::uint64_t> barriers_;
+    std::vector<packet> barriers_; // and behind them what communicators need
     std::vector<mailbox_status> status_;
     std::vector<packet> packets_;
     std::vector<std::uint32_t> claimed_, places_, credits_;
     std::vector<tag_record> tag_records_;
     std::vector<rank_connection> connections_;
     std::vector<connection_slot> connection_index_;
+    std::vector<communicator_table> tables_;
+    std::vector<std::uint32_t> lists_;
     std::vector<wait_record> waits_;
     std::vector<collective_barrier> collective_barriers_;
     std::vector<window_slot> slots_;

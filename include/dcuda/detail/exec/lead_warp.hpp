@@ -49,11 +49,13 @@ DCUDA_DEVICE std::uint32_t shift_up(const lone_thread&, std::uint32_t value, uns
 // Orders what they do before and after.
 DCUDA_DEVICE void sync(const lone_thread&) {}
 
-// Number of the lowest bit that is set; how many are set.
+// Number of the lowest bit that is set, and of the highest; how many are set.
 #if defined(__CUDACC__)
+DCUDA_DEVICE unsigned highest(unsigned bits) { return 31 - static_cast<unsigned>(__clz(static_cast<int>(bits))); }
 DCUDA_DEVICE unsigned lowest(unsigned bits) { return static_cast<unsigned>(__ffs(static_cast<int>(bits))) - 1; }
 DCUDA_DEVICE unsigned bits_in(unsigned bits) { return static_cast<unsigned>(__popc(bits)); }
 #else
+inline unsigned highest(unsigned bits) { return 31 - static_cast<unsigned>(std::countl_zero(bits)); }
 inline unsigned lowest(unsigned bits) { return static_cast<unsigned>(std::countr_zero(bits)); }
 inline unsigned bits_in(unsigned bits) { return static_cast<unsigned>(std::popcount(bits)); }
 #endif

@@ -6,6 +6,8 @@
 
 #include "dcuda/detail/ops/rank_state.hpp"
 
+#include <type_traits>
+
 #if DCUDA_BACKEND_CPU
 
 namespace dcuda::detail::check {
@@ -23,6 +25,19 @@ void begin(rank_state& state);
 void enter(rank_state& state, collective where);
 void enter_free(rank_state& state, window win);
 void leave(rank_state& state);
+// Between these the library's own way of the operation, `act`.
+template <class Act>
+auto collectively(rank_state& state, collective where, const Act& act) {
+    enter(state, where);
+    if constexpr (std::is_void_v<decltype(act())>) {
+        act();
+        leave(state);
+    } else {
+        const auto result = act();
+        leave(state);
+        return result;
+    }
+}
 // In place of leave(), for the window that was created.
 void leave(rank_state& state, window made, const void* base, std::size_t bytes);
 

@@ -3,24 +3,17 @@
 // profiler and the checker step between a program and the library.
 #pragma once
 
-#include "dcuda/detail/ops/collectives.hpp"
+#include "dcuda/detail/ops/collectives/communicators.hpp"
+#include "dcuda/detail/ops/collectives/reduce.hpp"
+#include "dcuda/detail/ops/collectives/windows.hpp"
 #include "dcuda/detail/ops/device_log.hpp"
 #include "dcuda/detail/ops/put.hpp"
 #include "dcuda/detail/ops/waits/wait.hpp"
 #include "dcuda/detail/ops/waits/wait_tags.hpp"
-#include "dcuda/detail/ops/windows.hpp"
 
 #include <type_traits>
 
 namespace dcuda::detail {
-
-DCUDA_DEVICE int comm_rank(const rank_state& state, communicator comm) {
-    return static_cast<int>(state.device.record_of(comm).rank_of(state.world_rank));
-}
-
-DCUDA_DEVICE int comm_size(const rank_state& state, communicator comm) {
-    return static_cast<int>(state.device.record_of(comm).size);
-}
 
 DCUDA_DEVICE void* user_data(const rank_state& state) { return state.device.user_data; }
 
@@ -51,7 +44,7 @@ struct create_window_operation {
     }
 #if DCUDA_BACKEND_CPU
     static window check(rank_state& state, communicator comm, void* base, std::size_t bytes, window_kind kind) {
-        check_communicator(state, comm, operation::create_window);
+        check_window_communicator(state, comm);
         check_window_memory(state, base, bytes);
         check::enter(state, {operation::create_window, comm});
         const window made = create_window(state, comm, base, bytes, kind);
@@ -70,6 +63,123 @@ struct free_window_operation {
         check::enter_free(state, win);
         free_window(state, win);
         check::leave(state);
+    }
+#endif
+};
+
+struct split_operation {
+    static constexpr operation kind = operation::split;
+    DCUDA_DEVICE static void end(rank_state& state, communicator, communicator parent, int, int) {
+        end_operation<kind>(state, {.tag = static_cast<int>(parent)});
+    }
+    DCUDA_DEVICE static communicator run(rank_state& state, communicator parent, int color, int key) {
+        return exec::far(split)(state, parent, color, key);
+    }
+#if DCUDA_BACKEND_CPU
+    static communicator check(rank_state& state, communicator parent, int color, int key) {
+        check_communicator(state, parent, kind);
+        return check::collectively(state, {kind, parent}, [&] { return split(state, parent, color, key); });
+    }
+#endif
+};
+
+struct free_communicator_operation {
+    static constexpr operation kind = operation::free_communicator;
+    DCUDA_DEVICE static event_fields event(communicator comm) { return {.tag = static_cast<int>(comm)}; }
+    DCUDA_DEVICE static void run(rank_state& state, communicator comm) { exec::far(free_communicator)(state, comm); }
+#if DCUDA_BACKEND_CPU
+    static void check(rank_state& state, communicator comm) {
+        check_communicator(state, comm, kind);
+        check::collectively(state, {kind, comm}, [&] { free_communicator(state, comm); });
+    }
+#endif
+};
+
+// What the reductions and broadcasts have in common.
+template <operation Kind>
+struct exchange_operation {
+    static constexpr operation kind = Kind;
+#if DCUDA_BACKEND_CPU
+    template <class Act>
+    static auto checked(rank_state& state, communicator comm, const Act& act) {
+        check_communicator(state, comm, Kind);
+        return check::collectively(state, {Kind, comm}, act);
+    }
+#endif
+};
+
+template <class T, class Op>
+struct allreduce_value_operation : exchange_operation<operation::allreduce> {
+    DCUDA_DEVICE static void end(rank_state& state, const T&, communicator comm, const T&, const Op&) {
+        end_operation<kind>(state, {.tag = static_cast<int>(comm), .bytes = sizeof(T)});
+    }
+    DCUDA_DEVICE static T run(rank_state& state, communicator comm, T value, Op op) {
+        return allreduce_value(state, comm, value, op);
+    }
+#if DCUDA_BACKEND_CPU
+    static T check(rank_state& state, communicator comm, T value, Op op) {
+        return checked(state, comm, [&] { return run(state, comm, value, op); });
+    }
+#endif
+};
+
+template <class T, class Op>
+struct allreduce_array_operation : exchange_operation<operation::allreduce> {
+    DCUDA_DEVICE static event_fields event(communicator comm, T*, const T*, std::size_t count, const Op&) {
+        return {.tag = static_cast<int>(comm), .bytes = count * sizeof(T)};
+    }
+    DCUDA_DEVICE static void run(rank_state& state, communicator comm, T* out, const T* in, std::size_t count, Op op) {
+        allreduce_array(state, comm, out, in, count, op);
+    }
+#if DCUDA_BACKEND_CPU
+    static void check(rank_state& state, communicator comm, T* out, const T* in, std::size_t count, Op op) {
+        checked(state, comm, [&] { run(state, comm, out, in, count, op); });
+    }
+#endif
+};
+
+template <class T, class Op>
+struct reduce_operation : exchange_operation<operation::reduce> {
+    DCUDA_DEVICE static event_fields event(communicator comm, T*, const T*, std::size_t count, const Op&, int) {
+        return {.tag = static_cast<int>(comm), .bytes = count * sizeof(T)};
+    }
+    DCUDA_DEVICE static void run(rank_state& state, communicator comm, T* out, const T* in, std::size_t count, Op op,
+                                 int root) {
+        reduce_array(state, comm, out, in, count, op, root);
+    }
+#if DCUDA_BACKEND_CPU
+    static void check(rank_state& state, communicator comm, T* out, const T* in, std::size_t count, Op op, int root) {
+        checked(state, comm, [&] { run(state, comm, out, in, count, op, root); });
+    }
+#endif
+};
+
+template <class T>
+struct broadcast_value_operation : exchange_operation<operation::broadcast> {
+    DCUDA_DEVICE static void end(rank_state& state, const T&, communicator comm, const T&, int) {
+        end_operation<kind>(state, {.tag = static_cast<int>(comm), .bytes = sizeof(T)});
+    }
+    DCUDA_DEVICE static T run(rank_state& state, communicator comm, T value, int root) {
+        return broadcast_value(state, comm, value, root);
+    }
+#if DCUDA_BACKEND_CPU
+    static T check(rank_state& state, communicator comm, T value, int root) {
+        return checked(state, comm, [&] { return run(state, comm, value, root); });
+    }
+#endif
+};
+
+template <class T>
+struct broadcast_array_operation : exchange_operation<operation::broadcast> {
+    DCUDA_DEVICE static event_fields event(communicator comm, T*, std::size_t count, int) {
+        return {.tag = static_cast<int>(comm), .bytes = count * sizeof(T)};
+    }
+    DCUDA_DEVICE static void run(rank_state& state, communicator comm, T* data, std::size_t count, int root) {
+        broadcast_array(state, comm, data, count, root);
+    }
+#if DCUDA_BACKEND_CPU
+    static void check(rank_state& state, communicator comm, T* data, std::size_t count, int root) {
+        checked(state, comm, [&] { run(state, comm, data, count, root); });
     }
 #endif
 };

@@ -59,14 +59,13 @@ DCUDA_DEVICE window_slot find_window(const rank_state& state, window win) {
 }
 
 // What is wrong with a request; fault::none if nothing is. `limit`: what would be right.
-DCUDA_DEVICE fault find_fault(const rank_state& state, const send_request& request, const window_slot& slot,
+DCUDA_DEVICE fault find_fault(rank_state& state, const send_request& request, const window_slot& slot,
                               std::uint64_t& limit) {
     limit = state.device.tags;
     if (request.notifies() && request.tag >= state.device.tags) return fault::tag;
     if (request.is_notification()) {
-        const std::uint32_t comm = request.window - notify_key;
-        if (comm >= communicator_count) return fault::communicator;
-        limit = state.device.communicators[comm].size;
+        limit = size_of(state, communicator_of(request.window));
+        if (limit == 0) return fault::communicator;
         return request.rank >= limit ? fault::rank : fault::none;
     }
     limit = slot.rank_count;
@@ -84,7 +83,11 @@ DCUDA_COLD void report_request(lone_thread leader, shared_state shared, fault ki
     if (kind == fault::tag)
         return report_fault(leader, state, kind, request.kind, 0, request.rank, request.tag, 0, limit);
     if (kind == fault::communicator)
-        return report_fault(leader, state, kind, request.kind, 0, static_cast<std::uint32_t>(request.offset), 0, 0, 0);
+        return report_fault(leader, state, kind, request.kind, 0,
+                            request.window == notify_unknown
+                                ? static_cast<std::uint32_t>(request.offset)
+                                : static_cast<std::uint32_t>(communicator_of(request.window)),
+                            0, 0, 0);
     report_fault(leader, state, kind, request.kind, notifies ? 0 : request.window, request.rank, request.offset,
                  request.bytes, limit);
 }
@@ -103,8 +106,9 @@ DCUDA_COLD unsigned load_target(lead_warp warp, shared_state shared, const send_
     }
 #endif
     const std::uint64_t key = target_key(request.window, request.rank);
-    const std::uint32_t comm = request.is_notification() ? request.window - notify_key : slot.comm;
-    const std::uint32_t world_rank = state.device.communicators[comm].world_rank_of(request.rank);
+    const communicator comm =
+        request.is_notification() ? communicator_of(request.window) : static_cast<communicator>(slot.comm);
+    const std::uint32_t world_rank = world_rank_of(state, comm, request.rank);
     const unsigned near = find_connection(warp, state, world_rank);
     const rank_connection& path = own.connections[near];
     unsigned place = find_key<cached_targets>(warp, key, [&](unsigned entry) { return own.targets[entry].key; });
@@ -147,7 +151,8 @@ DCUDA_COLD unsigned choose_route(lead_warp warp, shared_state shared, const send
     endpoint& own = state.own.of(warp);
     target_entry found;
     unsigned target = find_near_target(warp, own, target_key(request.window, request.rank), found);
-    if (target == cached_targets || !is_allowed(state, found, request)) target = load_target(warp, state, request);
+    if (target == cached_targets || !is_allowed(state, found, request))
+        target = exec::far(load_target)(warp, state, request);
     if (target == cached_targets) return static_cast<unsigned>(route::ended);
     sync(warp);
     if (warp.leads()) {
@@ -323,10 +328,10 @@ DCUDA_DEVICE void put_notify(const caller& by, window win, int target, std::size
 
 // `kind`: notify; or notify_relaxed, whose message leaves without releasing anything. The slow path has none such.
 DCUDA_DEVICE void notify(const caller& by, operation kind, int target, communicator comm, int tag) {
-    const auto number = static_cast<std::uint32_t>(comm);
-    const bool exists = number <= static_cast<std::uint32_t>(device);
-    send_notified<false>(by, {exists ? notify_window(comm) : notify_unknown, static_cast<std::uint32_t>(target),
-                              exists ? 0 : number, 0, nullptr, kind, static_cast<std::uint32_t>(tag)});
+    const std::uint32_t window = notify_window(comm);
+    send_notified<false>(by, {window, static_cast<std::uint32_t>(target),
+                              window == notify_unknown ? static_cast<std::uint32_t>(comm) : 0, 0, nullptr, kind,
+                              static_cast<std::uint32_t>(tag)});
 }
 
 // All that this rank has put is complete on return, to the window or to any other. False if the run ended. The lead

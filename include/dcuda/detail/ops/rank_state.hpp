@@ -28,18 +28,23 @@ struct alignas(16) target_entry {
     std::uint32_t world_rank; // of the target
     std::uint32_t is_remote;  // 1: the target is reached over the network
 };
-// What a target is looked for by: the window's id, or this in place of one for notifications alone, and the rank in the
-// communicator.
-inline constexpr std::uint32_t notify_key = 0xffff'fff0, notify_unknown = UINT32_MAX;
+// What a target is looked for by: the window's id, and the rank in its communicator. For notifications alone the number
+// of the communicator stands in the upper half in place of the id; no window has such a lower half.
+inline constexpr std::uint32_t notify_key = 0xffff, notify_unknown = UINT32_MAX;
 DCUDA_DEVICE std::uint64_t target_key(std::uint32_t window, std::uint32_t rank) {
     return static_cast<std::uint64_t>(window) << 32 | rank;
 }
-inline constexpr std::uint64_t no_target = 0xffff'ffff'ffff; // no window has such an id
+inline constexpr std::uint64_t no_target = 0xffff'fffe'ffff'ffff; // no window has such an id
 // Where a target is, and the connection to it. PERF: both, so that they are loaded at the same time.
 DCUDA_DEVICE std::uint16_t target_hint(unsigned target, std::uint32_t connection) {
     return static_cast<std::uint16_t>(target | connection << 8);
 }
-DCUDA_DEVICE std::uint32_t notify_window(communicator comm) { return notify_key + static_cast<std::uint32_t>(comm); }
+DCUDA_DEVICE std::uint32_t notify_window(communicator comm) {
+    const auto number = static_cast<std::uint32_t>(comm);
+    return number <= max_communicators * communicator_uses ? number << 16 | notify_key : notify_unknown;
+}
+DCUDA_DEVICE bool is_notify_window(std::uint32_t window) { return (window & 0xffff) == notify_key; }
+DCUDA_DEVICE communicator communicator_of(std::uint32_t notify) { return static_cast<communicator>(notify >> 16); }
 
 inline constexpr std::uint32_t no_rank = UINT32_MAX;
 
@@ -147,6 +152,17 @@ struct posted_put {
     std::uint32_t rank;     // the target's, in the world
 };
 
+// A value, or several that are not large, in the words of the packets that it travels in.
+struct alignas(8) value_unit {
+    std::uint32_t words[unit_bytes / 4];
+};
+
+// One of both: no operation posts both.
+union posted_content {
+    posted_put put;
+    value_unit value; // the result of an operation, for all threads
+};
+
 // A message whose payload all threads place, posted by the lead warp.
 struct posted_message {
     mailbox_header header;
@@ -187,8 +203,11 @@ struct rank_state {
 
     std::uint32_t ended;    // 1: the run has ended for this rank; its threads leave the kernel
     std::uint32_t finished; // 1: finish() is over
-    std::uint32_t decision; // CPU backend: see exec::decide
-    posted_put puts[2];     // in turn, so that the next may be posted while a slow thread still reads this one
+    union {
+        std::uint32_t decision;        // CPU backend: see exec::decide
+        std::uint32_t finished_shares; // on a GPU: of an array that all warps exchange
+    };
+    posted_content puts[2]; // in turn, so that the next may be posted while a slow thread still reads this one
     posted_message messages[posted_batch];
     std::uint32_t answers[2]; // of operations that return a number: in turn, too
     lead_only<endpoint> own;
@@ -212,12 +231,27 @@ DCUDA_DEVICE unsigned post_in_turn(const lead_warp& warp, Content (&places)[2], 
     return turn;
 }
 DCUDA_DEVICE unsigned post(const lead_warp& warp, rank_state& state, const posted_put& put) {
-    return post_in_turn(warp, state.puts, state.own.of(warp).posted_turn, put);
+    return post_in_turn(warp, state.puts, state.own.of(warp).posted_turn, posted_content{.put = put});
 }
-DCUDA_DEVICE posted_put posted(const rank_state& state, unsigned turn) { return state.puts[turn]; }
+DCUDA_DEVICE posted_put posted(const rank_state& state, unsigned turn) { return state.puts[turn].put; }
+
+DCUDA_DEVICE unsigned post_value(const lead_warp& warp, rank_state& state, const value_unit& value) {
+    return post_in_turn(warp, state.puts, state.own.of(warp).posted_turn, posted_content{.value = value});
+}
 
 DCUDA_DEVICE unsigned post_answer(const lead_warp& warp, rank_state& state, std::uint32_t number) {
     return post_in_turn(warp, state.answers, state.own.of(warp).answer_turn, number);
+}
+
+DCUDA_DEVICE communicator_table& communicators_of(const rank_state& state) { return *state.device.communicator_tables; }
+
+// The communicator, as this rank sees it; null: there is none such, or the rank is no member. Any single thread.
+DCUDA_DEVICE communicator_record* find_communicator(const rank_state& state, communicator comm) {
+    const auto number = static_cast<std::uint32_t>(comm);
+    if (number >= max_communicators * communicator_uses) return nullptr;
+    communicator_record& found = communicators_of(state).records[slot_of_communicator(number)];
+    const bool is_open = found.size != 0 && communicator_number(slot_of_communicator(number), found.uses) == number;
+    return is_open ? &found : nullptr;
 }
 
 // Whether this run is traced or counted.
@@ -293,6 +327,26 @@ private:
     rank_state* state_;
 #endif
 };
+
+// Its size, 0 if there is none such; and a member's world rank. Any single thread.
+// PERF: of the world and the device both are near; what others need is called by exec::far.
+DCUDA_COLD std::uint32_t find_size(shared_state shared, communicator comm) {
+    const communicator_record* const found = find_communicator(shared.get(), comm);
+    return found != nullptr ? found->size : 0;
+}
+DCUDA_COLD std::uint32_t find_world_rank(shared_state shared, communicator comm, std::uint32_t rank) {
+    return find_communicator(shared.get(), comm)->world_rank_of(rank);
+}
+DCUDA_DEVICE std::uint32_t size_of(rank_state& state, communicator comm) {
+    if (static_cast<std::uint32_t>(comm) < communicator_count)
+        return state.device.communicators[static_cast<std::uint32_t>(comm)].size;
+    return exec::far(find_size)(state, comm);
+}
+DCUDA_DEVICE std::uint32_t world_rank_of(rank_state& state, communicator comm, std::uint32_t rank) {
+    if (static_cast<std::uint32_t>(comm) < communicator_count)
+        return state.device.communicators[static_cast<std::uint32_t>(comm)].world_rank_of(rank);
+    return exec::far(find_world_rank)(state, comm, rank);
+}
 
 // --- Waiting -------------------------------------------------------------------------------------------------------
 

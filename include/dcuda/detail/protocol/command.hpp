@@ -51,6 +51,14 @@ enum class fault : std::uint32_t {
     host_window,
     count,
     communicator,
+    window_communicator, // a window is of the world, or of a device
+    fixed_communicator,  // those are never freed
+    communicators,       // a rank is in as many as it can be in
+    too_many_members,    // for by_rank; offset: members
+    overlap,             // offset: where the results go
+    root,                // target: that is none; offset: members
+    other_collective,    // of a member: target: its world rank, window: the communicator, bytes: its operation
+    remote_members,      // target: world rank of one that is reached over a network only
     memory,
     local_memory, // offset: its address
     timeout,

@@ -57,6 +57,8 @@ enum class order_tag : int {
     queue_reuse,        // source rank: credit seen -> new packets there, or a put over what the old ones wrote
     write_publish,      // host: what it wrote for another process of this host -> the write's number
     write_observe,      // host: number seen -> what was written
+    exchange_publish,   // member: payload of a packet -> its number; and in a barrier what the member did before
+    exchange_observe,   // member: number seen -> payload, and what the other did before a barrier
 };
 
 // Variables that shall not take registers. Nothing is ordered by that.
@@ -67,7 +69,6 @@ using in_memory = volatile T;
 
 // --- GPU ------------------------------------------------------------------------------------------------------------
 // PTX instead of cuda::atomic_ref: it fixes the instruction (red, not atom) and needs no further header.
-
 template <order_tag Tag>
 __device__ __forceinline__ std::uint32_t load_acquire(scope s, const std::uint32_t* word) {
     std::uint32_t value;
@@ -203,11 +204,15 @@ __device__ __forceinline__ std::uint32_t fetch_add_relaxed_system(std::uint32_t*
     return before;
 }
 
-// In shared or global memory.
+// In shared or global memory, like add_in_block below.
 __device__ __forceinline__ std::uint32_t exchange_relaxed(std::uint32_t* word, std::uint32_t value) {
     std::uint32_t before;
     asm volatile("atom.relaxed.gpu.exch.b32 %0, [%1], %2;" : "=r"(before) : "l"(word), "r"(value) : "memory");
     return before;
+}
+
+__device__ __forceinline__ void add_in_block(std::uint32_t* word, std::uint32_t value) {
+    asm volatile("red.relaxed.gpu.add.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
 }
 
 // All earlier writes of the thread, and those it has seen, are performed at their targets on return: for flush, and for
@@ -515,7 +520,7 @@ struct alignas(16) packet {
 
 // One thread. ORDER command-publish, message-publish: on the GPU one 128-bit store, single-copy atomic, carries payload
 // and number, so nothing needs to be ordered between them; what the payload refers to was completed before
-// (collectives.hpp, mailbox.hpp). On the CPU the number is stored with release.
+// (barrier.hpp, mailbox.hpp). On the CPU the number is stored with release.
 template <order_tag Tag>
 DCUDA_HOST_DEVICE void store_packet(packet* target, std::uint32_t a, std::uint32_t b, std::uint32_t c,
                                     std::uint32_t sequence) {

@@ -28,6 +28,11 @@ enum class operation : std::uint32_t {
     barrier,
     create_window,
     free_window,
+    split,
+    free_communicator,
+    allreduce,
+    reduce,
+    broadcast,
     start_timer,
     stop_timer,
     count,
@@ -74,6 +79,11 @@ inline constexpr operation_traits operation_table[] = {
     {"barrier", activity::collective, operand::communicator},
     {"create_window", activity::collective, operand::bytes | operand::communicator},
     {"free_window", activity::collective, operand::window},
+    {"split", activity::collective, operand::communicator},
+    {"free_communicator", activity::collective, operand::communicator},
+    {"allreduce", activity::collective, operand::bytes | operand::communicator},
+    {"reduce", activity::collective, operand::bytes | operand::communicator},
+    {"broadcast", activity::collective, operand::bytes | operand::communicator},
     {"start_timer", activity::collective, 0},
     {"stop_timer", activity::collective, 0},
 };
@@ -103,12 +113,12 @@ inline constexpr bool is_test = Kind == operation::test_notifications || Kind ==
 template <operation Kind>
 inline constexpr bool has_window = (operation_table[static_cast<std::size_t>(Kind)].operands & operand::window) != 0;
 
-inline constexpr std::uint32_t communicator_count = 2; // world and device
+inline constexpr std::uint32_t communicator_count = 2; // that have words for barriers: world and device
 
-// Where ranks meet: in an operation that all ranks of a communicator call. Each place has its own words, so that ranks
-// that meet in different ones wait (and the watchdog names both) instead of taking each other for partners. The start
-// and the end of the kernel, barriers and free_window are barriers; the others are of the device's ranks, whatever
-// communicator a window has.
+// Where the ranks of the world, or of a device, meet: in an operation that all of them call. Each place has its own
+// words, so that ranks that meet in different ones wait (and the watchdog names both) instead of taking each other for
+// partners. The start and the end of the kernel, barriers and free_window are barriers; the others are of the device's
+// ranks, whatever communicator a window has.
 struct collective {
     operation kind;
     communicator comm;
@@ -150,6 +160,12 @@ inline const char* name_of(const collective& where) {
     default:
         return traits_of(where.kind).name;
     }
+}
+
+// Whether its members meet by exchanging packets: waits in it know for whom. For the host.
+inline bool is_exchange(operation kind) {
+    return kind == operation::split || kind == operation::free_communicator || kind == operation::allreduce ||
+           kind == operation::reduce || kind == operation::broadcast;
 }
 
 } // namespace dcuda::detail

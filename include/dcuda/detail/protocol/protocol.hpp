@@ -9,6 +9,7 @@
 
 #include "dcuda/detail/exec/launch.hpp"
 #include "dcuda/detail/protocol/command.hpp"
+#include "dcuda/detail/protocol/communicator.hpp"
 #include "dcuda/detail/protocol/memory.hpp"
 #include "dcuda/detail/protocol/operation.hpp"
 
@@ -55,17 +56,6 @@ struct window_slot {
     std::uint32_t uses;
 };
 
-// A group of ranks, as this device sees it: an entry of a table whose index is the group's number for programs. Its
-// members have consecutive world ranks. Where they meet: collective. home: the context.
-struct communicator_record {
-    std::uint32_t size;       // ranks in it
-    std::uint32_t first_rank; // world rank of its first
-    std::uint32_t processes;  // that its ranks belong to
-
-    DCUDA_HOST_DEVICE std::uint32_t rank_of(std::uint32_t world_rank) const { return world_rank - first_rank; }
-    DCUDA_HOST_DEVICE std::uint32_t world_rank_of(std::uint32_t rank) const { return first_rank + rank; }
-};
-
 // Meeting point of a device's ranks. home: device memory, a cache line each.
 struct alignas(128) collective_barrier {
     std::uint32_t arrived;    // writers: all ranks of the device, by atomic addition; the last resets it
@@ -84,7 +74,7 @@ struct barrier_shape {
     std::uint32_t ranks; // of the device
     std::uint32_t row_size;
     std::uint32_t rows;
-    DCUDA_HOST_DEVICE std::uint32_t words() const { return 2 * rows + row_size + 1; }
+    DCUDA_HOST_DEVICE constexpr std::uint32_t words() const { return 2 * rows + row_size + 1; }
 };
 inline constexpr std::uint32_t barrier_line = 32;
 DCUDA_HOST_DEVICE constexpr std::uint64_t barrier_word(std::uint32_t arrivals, std::uint32_t unread) {
@@ -167,7 +157,8 @@ struct mailbox_header {
 struct peer_view {
     std::uint32_t* counters; // [local rank * tags + tag]; notifications that did not come as messages. writers: local
                              // and peer ranks, by atomic addition; reader: the rank
-    std::uint64_t* barriers; // [collective][turn][barrier_shape]
+    std::uint64_t* barriers; // [collective][turn][barrier_shape]; behind them, at the same distance on all devices,
+                             // what exchange_memory says
     mailbox_status* status;  // [local rank]
     packet* queues;          // [place][queue_shape]; writer: the queue's source; readers: the rank, and the source what
                              // it has written itself
@@ -230,6 +221,7 @@ enum class waiting : std::uint32_t {
     notifications,
     collective,
     other_devices,
+    member, // that another member of a communicator comes to a collective operation
     host_reply,
     flush, // that its puts have arrived over the network
     ring_space,
@@ -241,7 +233,7 @@ struct alignas(8) wait_record {
     waiting kind;
     operation where;         // the operation that waits
     std::uint32_t detail;    // tag, or the communicator of a collective operation, or the world rank waited for
-    std::uint32_t expected;  // notifications waited for
+    std::uint32_t expected;  // notifications waited for; or the world rank of the member
     std::uint32_t tags;      // any of so many, from `detail` on
     std::uint32_t seen;      // of these, arrived
     std::uint32_t epoch;     // number of long waits so far
@@ -368,7 +360,7 @@ struct device_context {
     std::uint32_t first_rank;       // world rank of block 0
     std::uint32_t process_index;
     std::uint32_t process_count;
-    communicator_record communicators[communicator_count];
+    near_communicator communicators[communicator_count]; // world, device
     std::uint32_t tags;
     std::uint32_t max_windows;
     std::uint32_t counter_start;   // what all numbers that wrap around start from: tests of that set it
@@ -386,6 +378,7 @@ struct device_context {
     rank_connection* connections;            // [local rank][partner_limit]
     connection_slot* connection_index;       // [local rank][index_slots]
     inbound_queue* far_queues;               // [local rank][far_limit()]
+    communicator_table* communicator_tables; // [local rank]; in a rank's own copy of this: its table
     wait_record* waits;                      // [local rank]
     collective_barrier* collective_barriers; // [collective]
     window_slot* windows;                    // [max_windows]
@@ -399,9 +392,6 @@ struct device_context {
     // Queues that a mailbox can have beside the near ones.
     DCUDA_HOST_DEVICE std::uint32_t far_limit() const {
         return partner_limit > near_queues ? partner_limit - near_queues : 0;
-    }
-    DCUDA_HOST_DEVICE const communicator_record& record_of(communicator comm) const {
-        return communicators[static_cast<std::uint32_t>(comm)];
     }
 #if DCUDA_BACKEND_CPU
     check::session* checker; // the process's own; null: this run is not checked
@@ -420,7 +410,8 @@ inline constexpr std::uint64_t fingerprint = fingerprint_of(
      sizeof(queue_shape),     sizeof(mailbox_status),      sizeof(mailbox_header),     sizeof(peer_view),
      sizeof(rank_connection), sizeof(inbound_queue),       sizeof(tag_record),         sizeof(wait_record),
      sizeof(command),         sizeof(command_ring),        sizeof(delivery_task),      sizeof(network_view),
-     sizeof(trace_event),     sizeof(rank_counters),       sizeof(profiler_view),      sizeof(device_context)});
+     sizeof(trace_event),     sizeof(rank_counters),       sizeof(profiler_view),      sizeof(device_context),
+     sizeof(split_entry),     sizeof(exchange_memory),     sizeof(communicator_table)});
 
 // The library defines it for the fingerprint of its own headers: a program that was compiled with others does not link,
 // instead of hanging when it runs. Programs refer to it in device.hpp.

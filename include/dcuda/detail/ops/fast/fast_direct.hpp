@@ -45,7 +45,7 @@ DCUDA_DEVICE unsigned prepare_direct(const full_warp& warp, rank_state& state, c
                      1};
         if (!in_place) {
             exec::complete_copies(state.staging); // ORDER bulk-then-words
-            state.puts[turn].target = target;
+            state.puts[turn].put.target = target;
             own.posted_turn = 1 - turn;
         }
     }

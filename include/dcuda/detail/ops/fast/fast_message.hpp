@@ -17,7 +17,7 @@ struct send_request {
     operation kind; // put, put_notify, notify or notify_relaxed
     std::uint32_t tag;
 
-    DCUDA_DEVICE bool is_notification() const { return window >= notify_key; }
+    DCUDA_DEVICE bool is_notification() const { return is_notify_window(window); }
     DCUDA_DEVICE bool notifies() const { return kind != operation::put; }
 };
 

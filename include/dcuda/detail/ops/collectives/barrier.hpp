@@ -318,7 +318,8 @@ DCUDA_COLD bool barrier_round(lead_warp warp, shared_state shared, std::uint32_t
     rank_state& state = shared.get();
     // PERF: with one process there is nothing to look up; and the other function's registers need not be every
     // kernel's.
-    if (state.device.process_count > 1 && state.device.record_of(collective::at(meeting).comm).processes > 1)
+    if (state.device.process_count > 1 &&
+        state.device.communicators[static_cast<std::uint32_t>(collective::at(meeting).comm)].processes > 1)
         return exec::far(world_round)(warp, state, meeting);
     sync(warp);
     return any(warp, warp.leads() && device_round<Seldom>(exec::lead_access::alone(), state, meeting));
@@ -359,6 +360,7 @@ DCUDA_COLD void start_rank(lone_thread leader, rank_state& state, context from_h
     state.ended = state.finished = state.decision = 0;
     // ORDER notify-observe: the narrowest scope that includes every possible source.
     state.notification_scope = state.device.process_count == 1 ? scope::device : scope::system;
+    state.device.communicator_tables += state.device_rank;
     const auto [ranks, row_size, rows] = state.device.barriers;
     const std::uint32_t row = state.device_rank / row_size;
     state.row = {row, state.device_rank % row_size, row + 1 == rows ? ranks - row * row_size : row_size};
@@ -459,16 +461,11 @@ DCUDA_COLD void finish(shared_state shared) {
 // A communicator that does not exist ends the run. All threads of the rank.
 DCUDA_DEVICE void check_communicator(rank_state& state, communicator comm, operation where) {
 #if DCUDA_CHECKS
-    if (static_cast<std::uint32_t>(comm) < communicator_count) return;
+    if (find_communicator(state, comm) != nullptr) return;
     report_and_leave(state, fault::communicator, where, 0, static_cast<std::uint32_t>(comm), 0, 0);
 #else
     (void)state, (void)comm, (void)where;
 #endif
-}
-
-DCUDA_DEVICE void barrier(rank_state& state, communicator comm) {
-    check_communicator(state, comm, operation::barrier);
-    cross_barrier(state, collective{operation::barrier, comm}.index());
 }
 
 } // namespace dcuda::detail

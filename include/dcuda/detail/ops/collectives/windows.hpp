@@ -2,7 +2,7 @@
 // Windows: memory that ranks open for puts. And the device's timers, which are collective like them.
 #pragma once
 
-#include "dcuda/detail/ops/collectives.hpp"
+#include "dcuda/detail/ops/collectives/barrier.hpp"
 
 namespace dcuda::detail {
 
@@ -14,7 +14,7 @@ DCUDA_DEVICE std::uint32_t take_window_slot(rank_state& state, communicator comm
         if (slot.id != 0) continue;
         ++slot.uses;
         slot.comm = static_cast<std::uint32_t>(comm);
-        slot.rank_count = state.device.record_of(comm).size;
+        slot.rank_count = state.device.communicators[static_cast<std::uint32_t>(comm)].size;
         return index;
     }
     return slots;
@@ -48,7 +48,8 @@ DCUDA_COLD bool open_window(lone_thread leader, shared_state shared, communicato
     // must see them too, so they are completed to the system before the command is sent.
     complete_writes();
     index = take_window_slot(state, comm);
-    const bool ask_host = device.record_of(comm).processes > 1, full = index == device.max_windows;
+    const bool ask_host = device.communicators[static_cast<std::uint32_t>(comm)].processes > 1,
+               full = index == device.max_windows;
     bool opened = !full;
     // All processes ask, also those without a free slot: all get the window, or none does.
     if (ask_host && !open_on_host(leader, state, index, opened)) return false;
@@ -65,6 +66,18 @@ DCUDA_COLD bool open_window(lone_thread leader, shared_state shared, communicato
     return true;
 }
 
+// Only the world and devices have windows. All threads of the rank.
+DCUDA_DEVICE void check_window_communicator(rank_state& state, communicator comm) {
+#if DCUDA_CHECKS
+    if (static_cast<std::uint32_t>(comm) < communicator_count) return;
+    check_communicator(state, comm, operation::create_window);
+    report_and_leave(state, fault::window_communicator, operation::create_window, 0, static_cast<std::uint32_t>(comm),
+                     0, 0);
+#else
+    (void)state, (void)comm;
+#endif
+}
+
 // Whether the memory may be a window: other ranks must reach it. All threads of the rank.
 DCUDA_DEVICE void check_window_memory(rank_state& state, const void* base, std::size_t bytes) {
 #if DCUDA_CHECKS
@@ -79,7 +92,7 @@ DCUDA_DEVICE void check_window_memory(rank_state& state, const void* base, std::
 DCUDA_COLD window create_window(shared_state shared, communicator comm, void* base, std::size_t bytes,
                                 window_kind kind) {
     rank_state& state = shared.get();
-    check_communicator(state, comm, operation::create_window);
+    check_window_communicator(state, comm);
     check_window_memory(state, base, bytes);
     const device_context& device = state.device;
     exec::leader_then_sync(state.group(), [&](lone_thread) {

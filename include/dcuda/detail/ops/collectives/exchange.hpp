@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Members of a communicator exchange values, and each combines those of all: what collective operations are made of.
+//
+// Values travel in packets, each with the number of the exchange (protocol/communicator.hpp). A member stores its value
+// into the slots of others, and reads its own slot until all have come. That takes no fence and, for up to
+// exchange_row members, the time that one packet takes.
+//
+// ORDER exchange-publish -> exchange-observe: payload and number of a packet arrive at once (on a GPU one store of 128
+// bits; on the CPU the number is released and acquired), so whoever sees the number has the payload. Nothing else is
+// ordered, but in an ordered exchange, which barriers are made of: there each thread that sends releases before what
+// the rank did (the block's barrier orders that before the thread's fence), and each thread that has received acquires.
+// The next stage's release passes on what was acquired: causality is transitive.
+//
+// Slots are used in turn by exchanges with even and odd numbers. Exchange e + 1 overwrites what e - 1 has left: a
+// member begins e + 1 when it has finished e, so it has heard, maybe through others, from all members in e. Those had
+// then begun e, and so finished e - 1: a member finishes an exchange when it has read all that is meant for it, and
+// does not begin the next one before. A read is finished when its value is there: the member has looked at it. On the
+// CPU that is order again: what a member has read is released with the packets of the next exchange that it sends.
+#pragma once
+
+#include "dcuda/detail/ops/collectives/plan.hpp"
+
+#include <type_traits>
+
+namespace dcuda::detail {
+
+// An exchange, as the members know it before.
+struct exchange_request {
+    operation where;
+    communicator comm;
+    std::uint32_t digest; // of exchange_word; equal on all members
+    bool by_number;       // one stage, in which a member's position is its number
+    std::size_t units;
+};
+
+// Half of this rank's own slot, of which nobody else knows anything now. The lead warp.
+DCUDA_DEVICE void clear_slot(const lead_warp& warp, packet* own, std::uint32_t packets) {
+    for (std::uint32_t i = warp.index; i < packets; i += warp.count)
+        store_packet<order_tag::exchange_publish>(own + i, 0, 0, 0, 0);
+}
+
+// --- The exchange ---------------------------------------------------------------------------------------------------
+
+// A value, if there is one. Combining is pairwise: what has no partner goes on alone.
+struct maybe_value {
+    value_unit value;
+    bool is_there;
+};
+template <class Values>
+DCUDA_DEVICE void combine_pair(maybe_value& a, const maybe_value& b, const Values& values) {
+    if (a.is_there && b.is_there)
+        a.value = values.combine(a.value, b.value);
+    else if (b.is_there)
+        a.value = b.value;
+    a.is_there = a.is_there || b.is_there;
+}
+
+// Values of many positions of a thread, which it combines in a tree: pairs of neighbours, pairs of these, and so on.
+template <class Values>
+class value_tree {
+public:
+    DCUDA_DEVICE explicit value_tree(const Values& values) : values_(values) {}
+    DCUDA_DEVICE void add(maybe_value value) {
+        unsigned level = 0;
+        for (; (count_ >> level & 1) != 0; ++level) {
+            maybe_value before = partial_[level];
+            combine_pair(before, value, values_);
+            value = before;
+        }
+        partial_[level] = value;
+        ++count_;
+    }
+    // When as many have been added as a power of two says.
+    DCUDA_DEVICE const maybe_value& result() const { return partial_[lowest(count_)]; }
+
+private:
+    const Values& values_;
+    maybe_value partial_[10]; // a thread alone has at most 512: rows of a device
+    unsigned count_ = 0;
+};
+
+// The threads of a warp, in teams. Each team exchanges another unit; positions are spread over its threads.
+struct exchange_team {
+    unsigned width;  // threads of a team, a power of two
+    unsigned teams;  // some threads may be in none
+    unsigned number; // of this thread's team
+    unsigned thread; // in it
+    DCUDA_DEVICE exchange_team(unsigned index, unsigned count, std::uint32_t positions) {
+        const unsigned all = highest(count), wanted = positions <= 1 ? 0 : 1 + highest(positions - 1);
+        const unsigned shift = wanted < all ? wanted : all;
+        width = 1u << shift;
+        teams = 1u << (all - shift);
+        number = index >> shift;
+        thread = index & (width - 1);
+    }
+};
+
+// Sends a team's unit in one stage. `place`: of the unit at this rank's position, in packets from the begin of a slot.
+template <unsigned Packets>
+DCUDA_DEVICE void send_unit(const exchange_plan& plan, const exchange_plan::part& part, const exchange_team& team,
+                            std::uint32_t place, const value_unit& value, std::uint32_t word) {
+    DCUDA_NO_UNROLL
+    for (std::uint32_t k = part.begin + team.thread; k < part.end; k += team.width) {
+        packet* const slot = plan.targets[k].slot + place;
+        DCUDA_UNROLL
+        for (unsigned i = 0; i < Packets; ++i)
+            store_packet<order_tag::exchange_publish>(slot + i, value.words[3 * i], value.words[3 * i + 1],
+                                                      value.words[3 * i + 2], word);
+        if (DCUDA_BACKEND_CPU) ring_doorbell(plan.targets[k].doorbell);
+    }
+}
+
+// What a team waits for in one stage: its unit at all positions.
+struct awaited_unit {
+    const exchange_request& request;
+    exchange_team team;
+    const packet* slot;     // of the unit at the first position
+    std::uint64_t present;  // bit by position
+    std::uint32_t distance; // between positions
+    std::uint32_t positions;
+    std::uint32_t position; // of this rank: its own value stands there
+    std::uint32_t word;     // that packets have
+    std::uint32_t stage;
+    std::uint32_t has_unit;   // 1: the team has one
+    std::uint32_t has_waited; // 1: for long
+};
+
+// Whom an exchange waits for, and whether the run may go on: it may not if a member is in another operation. `waits`:
+// the thread waits for that position. The lead warp, after many polls.
+DCUDA_COLD bool keep_exchanging(lead_warp warp, shared_state shared, awaited_unit& unit, std::uint32_t position,
+                                bool waits) {
+    rank_state& state = shared.get();
+    const communicator_record& comm = *find_communicator(state, unit.request.comm);
+    const bool is_first = unit.has_waited == 0;
+    unit.has_waited = 1;
+    std::uint32_t world_rank = 0, seen = 0;
+    if (waits) {
+        const exchange_stage stage = exchange_stage::make(comm, unit.request.by_number, unit.stage);
+        world_rank = stage.world_rank(comm, stage.source(state, comm, position));
+        seen = load_packet<order_tag::none>(unit.slot + position * unit.distance, no_exchange_word).sequence;
+    }
+    const unsigned waiting_threads = vote(warp, waits);
+    const unsigned wrong =
+        vote(warp, waits && seen != unit.word && is_of_exchange(seen, unit.word >> exchange_digest_bits));
+    const unsigned shown = wrong != 0 ? lowest(wrong) : waiting_threads != 0 ? lowest(waiting_threads) : 0;
+    const std::uint32_t who = broadcast(warp, world_rank, shown), it_has = broadcast(warp, seen, shown);
+    bool going = false;
+    if (warp.leads()) {
+        const lone_thread leader = exec::lead_access::alone();
+        endpoint& own = state.own.of(leader);
+        const auto number = static_cast<std::uint32_t>(unit.request.comm);
+        if (wrong != 0) {
+            report_fault(leader, state, fault::other_collective, unit.request.where, number, who, 0,
+                         it_has & ((1u << exchange_digest_bits) - 1), 0);
+        } else {
+            if (is_first) begin_wait(own, waiting::member, unit.request.where, number);
+            if (own.wait.expected != who && !is_first) count_as_new_wait(leader, state);
+            own.wait.expected = who;
+            going = keep_waiting(leader, state, 0);
+        }
+    }
+    return any(warp, going);
+}
+
+// Waits for the value of a position. False if the run has ended. All threads of a warp, each for its own position.
+// Another warp than the lead warp does not say whom it waits for: the lead warp does, as the warps of a member begin
+// together. What ends the run such a warp sees by itself.
+template <unsigned Packets, class Group>
+DCUDA_DEVICE bool receive_position(const Group& warp, rank_state& state, awaited_unit& unit, std::uint32_t position,
+                                   maybe_value& result) {
+    const std::uint32_t word = unit.word;
+    const packet* const slot = unit.slot + position * unit.distance;
+    const bool is_sent = position >= 64 || (unit.present >> position & 1) != 0;
+    result.is_there = (unit.has_unit != 0) & (position < unit.positions) & is_sent;
+    bool waits = result.is_there & (position != unit.position);
+    return poll_until(
+        [&](unsigned) {
+            if (waits) {
+                packet found[Packets];
+                DCUDA_UNROLL
+                for (unsigned i = 0; i < Packets; ++i)
+                    found[i] = load_packet<order_tag::exchange_observe>(slot + i, word);
+                waits = found[0].sequence != word || found[Packets - 1].sequence != word;
+                if (!waits) {
+                    DCUDA_UNROLL
+                    for (unsigned i = 0; i < 3 * Packets; ++i) result.value.words[i] = found[i / 3].payload[i % 3];
+                }
+            }
+            return any(warp, waits) ? poll_result::nothing : poll_result::all;
+        },
+        [&] {
+            if constexpr (std::is_same_v<Group, lead_warp>)
+                return keep_exchanging(warp, state, unit, position, waits);
+            else
+                return !any(warp, load_relaxed(state.device.aborted) != 0);
+        },
+        &state.status->doorbell);
+}
+
+// PERF: a function of its own, of which one with a loop around it needs fewer registers.
+template <unsigned Packets, class Group>
+DCUDA_COLD bool await_position(Group warp, shared_state shared, awaited_unit& unit, std::uint32_t position,
+                               maybe_value& result) {
+    return receive_position<Packets>(warp, shared.get(), unit, position, result);
+}
+
+// The same for several positions of each thread, which it combines.
+template <unsigned Packets, class Group, class Values>
+DCUDA_COLD bool receive_many(Group warp, shared_state shared, awaited_unit& unit, std::uint32_t each,
+                             const value_unit& own, const Values& values, maybe_value& result) {
+    value_tree<Values> tree(values);
+    const std::uint32_t begin = unit.team.thread * each;
+    DCUDA_NO_UNROLL
+    for (std::uint32_t position = begin; position < begin + each; ++position) {
+        maybe_value one{own, false};
+        if (!exec::far(await_position<Packets, Group>)(warp, shared, unit, position, one)) return false;
+        tree.add(one);
+    }
+    result = tree.result();
+    return true;
+}
+
+// Receives a team's unit from all positions, and combines these with its own, `value`. False if the run has ended. All
+// threads of the warp.
+// PERF: called by exec::far, so that kernels need not have its registers.
+template <unsigned Packets, class Group, class Values>
+DCUDA_COLD bool receive_unit(Group warp, shared_state shared, awaited_unit& unit, value_unit& value,
+                             const Values& values) {
+    const unsigned width = unit.team.width, thread = unit.team.thread;
+    const std::uint32_t most = (unit.positions + width - 1) >> highest(width);
+    maybe_value result{value, false};
+    if (!(most <= 1 ? receive_position<Packets>(warp, shared.get(), unit, thread, result)
+                    : receive_many<Packets>(warp, shared, unit, power_above(most), value, values, result)))
+        return false;
+    // Then those of the team's threads.
+    DCUDA_NO_UNROLL
+    for (unsigned step = 1; step < width; step *= 2) {
+        const unsigned partner = warp.index ^ step, from = partner < warp.count ? partner : warp.index;
+        maybe_value other{};
+        DCUDA_UNROLL
+        for (unsigned i = 0; i < 3 * Packets; ++i) other.value.words[i] = broadcast(warp, result.value.words[i], from);
+        other.is_there = broadcast(warp, result.is_there ? 1 : 0, from) != 0;
+        const bool is_second = (thread & step) != 0;
+        const maybe_value second = is_second ? result : other;
+        if (is_second) result = other;
+        combine_pair(result, second, values);
+    }
+    value = result.value;
+    if constexpr (std::is_same_v<Group, lead_warp>) {
+        if (unit.has_waited != 0 && warp.leads()) end_wait(exec::lead_access::alone(), shared.get());
+        unit.has_waited = 0;
+    }
+    return true;
+}
+
+// What is awaited in a stage, but for the place and whether there is a unit. `thread` of so many of a warp.
+DCUDA_DEVICE void await_stage(awaited_unit& unit, const exchange_plan& plan, unsigned number, unsigned thread,
+                              unsigned threads) {
+    const exchange_plan::part part = plan.parts[number];
+    unit.team = exchange_team(thread, threads, part.positions);
+    unit.present = plan.stages > 1 ? ~std::uint64_t{0} : plan.present;
+    unit.positions = part.positions;
+    unit.position = part.position;
+    unit.stage = number;
+}
+
+// Exchanges one unit, and combines those of all members: a pairwise tree in the order of positions. False if the run
+// has ended. The lead warp, after the block's barrier.
+template <unsigned Packets, bool IsOrdered, class Values>
+DCUDA_DEVICE bool exchange_one(const lead_warp& warp, rank_state& state, communicator_record& comm,
+                               const exchange_request& request, value_unit& value, const Values& values) {
+    const exchange_plan& plan = comm.plans[request.by_number ? 1 : 0];
+    const scope reach = comm.processes > 1 ? scope::system : scope::device;
+    const std::uint32_t sequence = comm.sequence + 1, turn = sequence % 2 * plan.half, stages = plan.stages;
+    sync(warp); // all have read the number that now changes
+    if (warp.leads()) comm.sequence = sequence;
+    if (sequence % exchanges_until_clear < 2) {
+        clear_slot(warp, plan.slot + (plan.half - turn), plan.half);
+        fence_release<order_tag::exchange_publish>(scope::system);
+        sync(warp);
+    }
+    const std::uint32_t distance = plan.units * unit_packets;
+    awaited_unit unit{request, exchange_team(warp.index, warp.count, 1), nullptr, 0, distance, 0,
+                      0,       exchange_word(sequence, request.digest),  0,       0, 0};
+    bool going = true;
+    DCUDA_NO_UNROLL
+    for (unsigned number = 0; going && number < stages; ++number) {
+        await_stage(unit, plan, number, warp.index, warp.count);
+        unit.has_unit = unit.team.number == 0 ? 1 : 0; // the first team has it
+        unit.slot = plan.slot + turn + plan.parts[number].first * distance;
+        if (IsOrdered) fence_release<order_tag::exchange_publish>(reach);
+        if (unit.has_unit != 0)
+            send_unit<Packets>(plan, plan.parts[number], unit.team,
+                               turn + (plan.parts[number].first + unit.position) * distance, value, unit.word);
+        going = exec::far(receive_unit<Packets, lead_warp, Values>)(warp, state, unit, value, values);
+        if (IsOrdered) {
+            acquire_packet<order_tag::exchange_observe>(reach);
+            sync(warp);
+        }
+        DCUDA_UNROLL
+        for (unsigned i = 0; i < 3 * Packets; ++i) value.words[i] = broadcast(warp, value.words[i], 0);
+    }
+    return going;
+}
+
+// Warps of a rank that exchange an array together: this is one of them.
+struct exchange_share {
+    unsigned warp, warps;
+};
+
+// Exchanges values.load(unit) of all members, for each of the request's units that are this warp's; values.store(unit,
+// value, team) gets the combined ones. `sequence`: of the last exchange before. False if the run has ended.
+template <class Group, class Values>
+DCUDA_DEVICE bool exchange_many(const Group& warp, const exchange_share& share, rank_state& state,
+                                const exchange_plan& plan, const exchange_request& request, std::uint32_t sequence,
+                                Values& values) {
+    std::uint32_t most = 0;
+    for (unsigned number = 0; number < plan.stages; ++number)
+        most = most < plan.parts[number].positions ? plan.parts[number].positions : most;
+    const exchange_team team(warp.index, warp.count, most);
+    const std::uint32_t teams = team.teams * share.warps, distance = plan.units * unit_packets;
+    awaited_unit wait{request, team, nullptr, 0, distance, 0, 0, 0, 0, 0, 0};
+    bool going = true;
+    for (std::size_t first = 0; going && first < request.units; first += plan.units) {
+        const std::size_t left = request.units - first;
+        const auto count = left < plan.units ? static_cast<std::uint32_t>(left) : plan.units;
+        const std::uint32_t turn = ++sequence % 2 * plan.half;
+        wait.word = exchange_word(sequence, request.digest);
+        // Of a unit at a position of a stage.
+        const auto place = [&](unsigned number, std::uint32_t position, std::uint32_t unit) {
+            return turn + (plan.parts[number].first + position) * distance + unit * unit_packets;
+        };
+        const std::uint32_t begin = share.warp * team.teams;
+        DCUDA_NO_UNROLL
+        for (std::uint32_t unit = begin + team.number; team.number < team.teams && unit < count; unit += teams)
+            send_unit<unit_packets>(plan, plan.parts[0], team, place(0, plan.parts[0].position, unit),
+                                    values.load(first + unit), wait.word);
+        DCUDA_NO_UNROLL
+        for (std::uint32_t pass = begin; going && pass < count; pass += teams) {
+            const std::uint32_t unit = pass + team.number;
+            wait.has_unit = team.number < team.teams && unit < count ? 1 : 0;
+            value_unit value{};
+            if (wait.has_unit != 0) value = values.load(first + unit);
+            DCUDA_NO_UNROLL
+            for (unsigned number = 0; going && number < plan.stages; ++number) {
+                await_stage(wait, plan, number, warp.index, warp.count);
+                wait.team = team;
+                wait.slot = plan.slot + place(number, 0, unit);
+                if (number != 0 && wait.has_unit != 0)
+                    send_unit<unit_packets>(plan, plan.parts[number], team, place(number, wait.position, unit), value,
+                                            wait.word);
+                going = exec::far(receive_unit<unit_packets, Group, Values>)(warp, state, wait, value, values);
+            }
+            if (going && wait.has_unit != 0) values.store(first + unit, value, team);
+        }
+    }
+    return going;
+}
+
+// Whether members can exchange values there; else the run ends. The lead warp.
+DCUDA_COLD bool prepare_exchange(lead_warp warp, shared_state shared, communicator number, operation where,
+                                 bool by_number) {
+    rank_state& state = shared.get();
+    communicator_record* const comm = find_communicator(state, number);
+    if (comm != nullptr && comm->plans[by_number ? 1 : 0].stages != 0) return true;
+    sync(warp);
+    bool is_ready = false;
+    if (warp.leads()) {
+        const lone_thread leader = exec::lead_access::alone();
+        const auto report = [&](fault kind, std::uint32_t target, std::uint32_t size, std::uint32_t limit) {
+            report_fault(leader, state, kind, where, 0, target, size, 0, limit);
+        };
+        const std::uint32_t remote = comm == nullptr          ? no_rank
+                                     : comm->shape.units != 0 ? no_rank
+                                                              : find_shape(leader, state, *comm);
+        if (comm == nullptr)
+            report(fault::communicator, static_cast<std::uint32_t>(number), 0, 0);
+        else if (remote != no_rank)
+            report(fault::remote_members, remote, 0, 0);
+        else if (by_number && comm->size > most_by_number)
+            report(fault::too_many_members, 0, comm->size, most_by_number);
+        else if (!make_plan(leader, state, *comm, by_number))
+            report(fault::communicators, static_cast<std::uint32_t>(number), comm->size, max_communicators);
+        else
+            is_ready = true;
+    }
+    sync(warp);
+    return any(warp, is_ready);
+}
+
+} // namespace dcuda::detail

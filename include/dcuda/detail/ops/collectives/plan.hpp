@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The shape of a communicator's exchanges, and what a rank does in them, worked out in advance: exchange.hpp.
+#pragma once
+
+#include "dcuda/detail/ops/rank_state.hpp"
+
+namespace dcuda::detail {
+
+DCUDA_DEVICE unsigned lowest_of(std::uint64_t bits) {
+    const auto low = static_cast<unsigned>(bits);
+    return low != 0 ? lowest(low) : 32 + lowest(static_cast<unsigned>(bits >> 32));
+}
+
+// The smallest power of two that is not smaller.
+DCUDA_DEVICE unsigned power_above(unsigned number) { return number <= 1 ? 1 : 2u << highest(number - 1); }
+
+// A communicator may have so many members for an exchange by number.
+inline constexpr std::uint32_t most_by_number = 64;
+
+// --- Shapes ---------------------------------------------------------------------------------------------------------
+
+// For how many positions a slot needs room, in exchanges by number as well.
+DCUDA_DEVICE std::uint32_t slot_positions(const exchange_shape& shape, std::uint32_t size) {
+    const std::uint32_t positions = shape.positions();
+    return size <= most_by_number && size > positions ? size : positions;
+}
+
+// Works out the communicator's shape for this rank. The world rank of a member that cannot be reached without a
+// network, or no_rank. The leader.
+DCUDA_COLD std::uint32_t find_shape(lone_thread, const rank_state& state, communicator_record& comm) {
+    const std::uint32_t ranks = state.device.ranks_per_device;
+    exchange_shape shape{};
+    std::uint32_t begin = 0, most = 0, least = UINT32_MAX;
+    for (std::uint32_t process = 0; process < state.device.process_count; ++process) {
+        const std::uint32_t end = comm.members_before(process + 1, ranks), count = end - begin;
+        if (count != 0) {
+            if (process >= 64 || state.device.peers[process].counters == nullptr)
+                return comm.world_rank_by_process(begin);
+            if (process == state.device.process_index) {
+                shape.before = begin;
+                shape.members = count;
+                shape.device = shape.devices;
+                if (comm.by_process == nullptr)
+                    shape.member = (state.world_rank - comm.first_rank) / comm.stride - begin;
+                else
+                    while (comm.by_process[begin + shape.member] != state.world_rank) ++shape.member;
+            }
+            shape.processes |= std::uint64_t{1} << process;
+            ++shape.devices;
+            most = most < count ? count : most;
+            least = least < count ? least : count;
+        }
+        begin = end;
+    }
+    shape.is_even = most == least ? 1 : 0;
+    shape.width = power_above(most);
+    shape.rows = (most + exchange_row - 1) / exchange_row;
+    shape.units = comm.slots_packets / (2 * unit_packets * slot_positions(shape, comm.size));
+    comm.shape = shape;
+    return no_rank;
+}
+
+// Members, as numbers in the order of processes: every `step`-th of those from `first` to `end`.
+struct member_range {
+    std::uint32_t first, end, step;
+};
+
+// One stage of an exchange, as one member sees it.
+struct exchange_stage {
+    enum class of { members, rows, devices, numbers } kind;
+    std::uint32_t first;     // of its positions in the slots
+    std::uint32_t positions; // that come to this member
+    std::uint32_t position;  // of this member
+
+    DCUDA_DEVICE static exchange_stage make(const communicator_record& comm, bool by_number, unsigned number) {
+        const exchange_shape& shape = comm.shape;
+        if (by_number) return {of::numbers, 0, comm.size, comm.number};
+        if (shape.is_flat())
+            return {of::members, 0, shape.devices * shape.width, shape.device * shape.width + shape.member};
+        if (number == 0)
+            return {of::members, 0, row_members(shape, shape.member / exchange_row), shape.member % exchange_row};
+        if (number == 1 && shape.rows > 1)
+            return {of::rows, shape.row_positions(), rows_of_device(shape), shape.member / exchange_row};
+        return {of::devices, shape.row_positions() + shape.column_positions(), shape.devices, shape.device};
+    }
+    DCUDA_DEVICE static unsigned stages(const exchange_shape& shape, bool by_number) {
+        if (by_number || shape.is_flat()) return 1;
+        return 1 + (shape.rows > 1 ? 1 : 0) + (shape.devices > 1 ? 1 : 0);
+    }
+    DCUDA_DEVICE static std::uint32_t rows_of_device(const exchange_shape& shape) {
+        return (shape.members + exchange_row - 1) / exchange_row;
+    }
+    DCUDA_DEVICE static std::uint32_t row_members(const exchange_shape& shape, std::uint32_t row) {
+        const std::uint32_t left = shape.members - row * exchange_row;
+        return left < exchange_row ? left : exchange_row;
+    }
+
+    // The members of a device.
+    DCUDA_DEVICE static member_range of_device(const rank_state& state, const communicator_record& comm,
+                                               std::uint32_t device) {
+        const exchange_shape& shape = comm.shape;
+        if (device == shape.device) return {shape.before, shape.before + shape.members, 1};
+        if (shape.is_even != 0) return {device * shape.members, (device + 1) * shape.members, 1};
+        std::uint64_t left = shape.processes;
+        for (std::uint32_t before = device; before != 0; --before) left &= left - 1;
+        const std::uint32_t process = lowest_of(left), ranks = state.device.ranks_per_device;
+        return {comm.members_before(process, ranks), comm.members_before(process + 1, ranks), 1};
+    }
+
+    // To whom this member sends its value because of that position. Empty: to nobody.
+    DCUDA_DEVICE member_range targets(const rank_state& state, const communicator_record& comm,
+                                      std::uint32_t other) const {
+        const exchange_shape& shape = comm.shape;
+        if (kind == of::numbers) return {other, other + 1, 1};
+        if (kind == of::rows) {
+            const std::uint32_t row = shape.before + other * exchange_row;
+            return {row + shape.member % exchange_row, row + row_members(shape, other),
+                    row_members(shape, shape.member / exchange_row)};
+        }
+        if (kind == of::devices) {
+            const member_range all = of_device(state, comm, other);
+            return {all.first + shape.member, all.end, shape.members};
+        }
+        if (!shape.is_flat()) {
+            const std::uint32_t member = shape.before + shape.member / exchange_row * exchange_row + other;
+            return {member, member + 1, 1};
+        }
+        const member_range all = of_device(state, comm, other / shape.width);
+        const std::uint32_t member = all.first + other % shape.width;
+        return {member, member < all.end ? member + 1 : member, 1};
+    }
+
+    // Who sends the value at that position to this member, if somebody does.
+    DCUDA_DEVICE std::uint32_t source(const rank_state& state, const communicator_record& comm,
+                                      std::uint32_t other) const {
+        const exchange_shape& shape = comm.shape;
+        if (kind == of::rows)
+            return shape.before + other * exchange_row + shape.member % exchange_row % row_members(shape, other);
+        if (kind != of::devices) return targets(state, comm, other).first;
+        const member_range all = of_device(state, comm, other);
+        return all.first + shape.member % (all.end - all.first);
+    }
+    DCUDA_DEVICE std::uint32_t world_rank(const communicator_record& comm, std::uint32_t member) const {
+        return kind == of::numbers ? comm.world_rank_of(member) : comm.world_rank_by_process(member);
+    }
+};
+
+// --- Plans ----------------------------------------------------------------------------------------------------------
+
+// Where the packets for a rank lie in this communicator.
+DCUDA_DEVICE packet* slot_of(const rank_state& state, const communicator_record& comm, std::uint32_t world_rank) {
+    const auto [process, rank] = locate(state, world_rank);
+    return reinterpret_cast<packet*>(state.device.peers[process].barriers) + communicators_of(state).memory.slots +
+           comm.slots + std::size_t(rank) * comm.slots_stride;
+}
+
+// A place for so many words in the rank's memory for lists: the first gap between others. False if there is none. The
+// leader.
+DCUDA_COLD bool find_list_place(const communicator_table& table, std::uint32_t words, list_range& found) {
+    std::uint32_t begin = 0;
+    for (bool moved = true; moved;) {
+        moved = false;
+        const auto avoid = [&](const list_range& other) {
+            if (other.begin >= begin + words || begin >= other.end) return;
+            begin = (other.end + 1) / 2 * 2; // pointers are aligned
+            moved = true;
+        };
+        for (const communicator_record& each : table.records) {
+            if (each.size == 0) continue;
+            avoid(each.list);
+            avoid(each.plan_lists[0]);
+            avoid(each.plan_lists[1]);
+        }
+    }
+    found = {begin, begin + words};
+    return begin + words <= table.memory.list_words;
+}
+
+// Works out the plan for exchanges of this communicator, whose shape is known. False if there is no room for it. The
+// leader.
+DCUDA_COLD bool make_plan(lone_thread, const rank_state& state, communicator_record& comm, bool by_number) {
+    const communicator_table& table = communicators_of(state);
+    exchange_plan plan{};
+    plan.slot = slot_of(state, comm, state.world_rank);
+    plan.half = comm.slots_packets / 2;
+    plan.units = comm.shape.units;
+    const unsigned stages = exchange_stage::stages(comm.shape, by_number);
+    // First how many targets there are, then which.
+    for (const bool is_known : {false, true}) {
+        std::uint32_t count = 0;
+        auto* const targets = const_cast<exchange_target*>(plan.targets);
+        for (unsigned number = 0; number < stages; ++number) {
+            const exchange_stage stage = exchange_stage::make(comm, by_number, number);
+            exchange_plan::part& part = plan.parts[number];
+            part = {stage.first, stage.positions, stage.position, count, count};
+            for (std::uint32_t other = 0; other < stage.positions; ++other) {
+                const member_range all = stage.targets(state, comm, other);
+                if (other < 64 && all.first < all.end) plan.present |= std::uint64_t{1} << other;
+                if (other == stage.position) continue;
+                for (std::uint32_t member = all.first; member < all.end; member += all.step, ++count)
+                    if (is_known) {
+                        const std::uint32_t world_rank = stage.world_rank(comm, member);
+                        const auto [process, rank] = locate(state, world_rank);
+                        targets[count] = {slot_of(state, comm, world_rank),
+                                          &state.device.peers[process].status[rank].doorbell};
+                    }
+            }
+            part.end = count;
+        }
+        if (is_known) break;
+        list_range& list = comm.plan_lists[by_number ? 1 : 0];
+        if (!find_list_place(table, count * sizeof(exchange_target) / sizeof(std::uint32_t), list)) {
+            list = {};
+            return false;
+        }
+        plan.targets = reinterpret_cast<const exchange_target*>(table.lists + list.begin);
+    }
+    plan.stages = stages;
+    comm.plans[by_number ? 1 : 0] = plan;
+    return true;
+}
+
+} // namespace dcuda::detail

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// @file
+/// What reductions combine values with. Any commutative function object serves as well that device code may call with
+/// two values of the type that is reduced.
+#pragma once
+
+#include "dcuda/config.hpp"
+
+namespace dcuda {
+
+/// a + b. Values of 16-bit floating point types are added as float, and rounded once.
+struct sum {
+    /// Any thread.
+    template <class T>
+    DCUDA_HOST_DEVICE constexpr T operator()(T a, T b) const {
+        return static_cast<T>(a + b);
+    }
+};
+/// a * b.
+struct product {
+    /// Any thread.
+    template <class T>
+    DCUDA_HOST_DEVICE constexpr T operator()(T a, T b) const {
+        return static_cast<T>(a * b);
+    }
+};
+/// The smaller one. Of equal ones, and beside something that is no number, the first.
+struct minimum {
+    /// Any thread.
+    template <class T>
+    DCUDA_HOST_DEVICE constexpr T operator()(T a, T b) const {
+        return b < a ? b : a;
+    }
+};
+/// The larger one. Of equal ones, and beside something that is no number, the first.
+struct maximum {
+    /// Any thread.
+    template <class T>
+    DCUDA_HOST_DEVICE constexpr T operator()(T a, T b) const {
+        return a < b ? b : a;
+    }
+};
+/// a & b, of integers.
+struct bit_and {
+    /// Any thread.
+    template <class T>
+    DCUDA_HOST_DEVICE constexpr T operator()(T a, T b) const {
+        return static_cast<T>(a & b);
+    }
+};
+/// a | b, of integers.
+struct bit_or {
+    /// Any thread.
+    template <class T>
+    DCUDA_HOST_DEVICE constexpr T operator()(T a, T b) const {
+        return static_cast<T>(a | b);
+    }
+};
+/// a ^ b, of integers.
+struct bit_xor {
+    /// Any thread.
+    template <class T>
+    DCUDA_HOST_DEVICE constexpr T operator()(T a, T b) const {
+        return static_cast<T>(a ^ b);
+    }
+};
+
+/// Has allreduce combine the values by one tree over all members in the order of their numbers, whatever devices they
+/// are on: the same bits for any number of devices. For at most 64 members.
+template <class Operator>
+struct by_rank {
+    Operator combine; ///< what combines two values
+    /// Any thread.
+    DCUDA_HOST_DEVICE constexpr explicit by_rank(Operator op) : combine(op) {}
+};
+
+} // namespace dcuda

@@ -30,9 +30,10 @@ struct subcommand {
     const char* name;
     void (*measure)(session&);
 };
-constexpr std::array<subcommand, 10> subcommands{{{"latency", measure_latency},
+constexpr std::array<subcommand, 11> subcommands{{{"latency", measure_latency},
                                                   {"bandwidth", measure_bandwidth},
                                                   {"barrier", measure_barrier},
+                                                  {"collectives", measure_collectives},
                                                   {"flush", measure_flush},
                                                   {"partners", measure_partners},
                                                   {"overlap", measure_overlap},

@@ -43,6 +43,8 @@ void set_defaults(options& chosen) {
     pick(chosen.bandwidth.sizes, sizes{64 << 10, 1 << 20, 16 << 20}, sizes{64 << 10, 1 << 20});
     pick(chosen.barrier.ranks, counts{1, 132, 1056, 2112}, counts{1, 4, 8});
     pick(chosen.barrier.world_ranks, counts{132, 1056}, counts{1, 4});
+    pick(chosen.collectives.ranks, counts{1, 8, 132, 1056, 2112}, counts{1, 4, 8});
+    pick(chosen.collectives.world_ranks, counts{132, 1056}, counts{4});
     pick(chosen.partners.partners, counts{1, 2, 8, 9, 16, 17, 26, 64, 500}, counts{1, 2, 9, 17});
     pick(chosen.overlap.ranks_per_multiprocessor, counts{1, 2, 4, 8, 12, 16}, counts{1, 2});
     pick(chosen.waiters.waiting, counts{0, 1, 132, 1900}, counts{0, 1, 8});
@@ -79,6 +81,12 @@ void add_subcommands(CLI::App& app, options& chosen) {
         ->delimiter(',')
         ->check(at_least_one);
     barrier->add_option("--threads", chosen.barrier.threads, "of a rank")->check(check_threads);
+    CLI::App* const collectives = app.add_subcommand("collectives", "reductions, broadcasts and barriers of groups");
+    collectives->add_option("--ranks", chosen.collectives.ranks, "of a device")->delimiter(',')->check(at_least_one);
+    collectives->add_option("--world-ranks", chosen.collectives.world_ranks, "of a device, with several devices")
+        ->delimiter(',')
+        ->check(at_least_one);
+    collectives->add_option("--threads", chosen.collectives.threads, "of a rank")->check(check_threads);
 
     CLI::App* const flush = app.add_subcommand("flush", "a put and its flush");
     flush->add_option("--size", chosen.flush.bytes, "bytes of the put")->check(check_size);

@@ -17,8 +17,9 @@ constexpr Value by_backend(Value gpu, Value cpu) {
     return DCUDA_BACKEND_CUDA ? gpu : cpu;
 }
 
-inline const std::vector<std::string> all_subcommands{"latency", "bandwidth", "barrier", "flush",   "partners",
-                                                      "overlap", "host",      "waiters", "network", "trace"};
+inline const std::vector<std::string> all_subcommands{"latency", "bandwidth", "barrier", "collectives",
+                                                      "flush",   "partners",  "overlap", "host",
+                                                      "waiters", "network",   "trace"};
 
 // Zero rounds or batches: as the benchmark has it.
 struct options {
@@ -41,6 +42,12 @@ struct options {
         std::vector<int> ranks, world_ranks;
         int threads = 32;
     } barrier;
+    struct {
+        std::vector<int> ranks, world_ranks;
+        int threads = by_backend(128, 32);
+        std::size_t column_count = 128;                                 // doubles of a rank: 1 KiB
+        std::size_t large_count = by_backend<std::size_t>(16384, 1000); // doubles of the one rank of a device
+    } collectives;
     struct {
         std::size_t bytes = 1024;
         int threads = by_backend(128, 32);

@@ -77,6 +77,7 @@ struct session {
 void measure_latency(session& with);
 void measure_bandwidth(session& with);
 void measure_barrier(session& with);
+void measure_collectives(session& with);
 void measure_flush(session& with);
 void measure_partners(session& with);
 void measure_overlap(session& with);

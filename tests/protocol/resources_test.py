@@ -34,7 +34,7 @@ REGISTERS = {
     "windows": 64,
     "timer": 64,
     "log_line": 64,
-    "halo_exchange": 64,
+    "halo_exchange": 66,  # beside a barrier of a communicator that is known only when it runs; alone 64
     "compute_alone": 74,
     "compute_and_exchange": 89,
 }
@@ -45,7 +45,7 @@ FEW_REGISTERS = 64
 SPILLED_BYTES = 136
 SHARED_BYTES = 5120  # of each rank: dcuda::state
 # Of each thread: functions that are called rarely save there the registers that they use (exec::far).
-STACK_BYTES = 1472
+STACK_BYTES = 1536
 
 
 def measure(nvcc, include, source, architecture, *options):

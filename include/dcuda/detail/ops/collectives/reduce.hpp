@@ -3,8 +3,7 @@
 // A broadcast is a reduction to which all but the root bring nothing.
 #pragma once
 
-#include "dcuda/detail/ops/collectives/exchange.hpp"
-#include "dcuda/detail/ops/put.hpp"
+#include "dcuda/detail/ops/collectives/communicators.hpp"
 #include "dcuda/operators.hpp"
 
 #include <type_traits>

@@ -75,18 +75,17 @@ void add_subcommands(CLI::App& app, options& chosen) {
         ->check(check_aligned_size);
     bandwidth->add_option("--threads", chosen.bandwidth.threads, "of a rank")->check(check_threads);
 
-    CLI::App* const barrier = app.add_subcommand("barrier", "barriers of a device and of all devices");
-    barrier->add_option("--ranks", chosen.barrier.ranks, "of a device")->delimiter(',')->check(at_least_one);
-    barrier->add_option("--world-ranks", chosen.barrier.world_ranks, "of a device, for the barrier of all devices")
-        ->delimiter(',')
-        ->check(at_least_one);
-    barrier->add_option("--threads", chosen.barrier.threads, "of a rank")->check(check_threads);
-    CLI::App* const collectives = app.add_subcommand("collectives", "reductions, broadcasts and barriers of groups");
-    collectives->add_option("--ranks", chosen.collectives.ranks, "of a device")->delimiter(',')->check(at_least_one);
-    collectives->add_option("--world-ranks", chosen.collectives.world_ranks, "of a device, with several devices")
-        ->delimiter(',')
-        ->check(at_least_one);
-    collectives->add_option("--threads", chosen.collectives.threads, "of a rank")->check(check_threads);
+    // Of a benchmark by ranks of one device, and by those of all devices.
+    const auto add_ranks = [&](const char* name, const char* description, auto& group) {
+        CLI::App* const ranks = app.add_subcommand(name, description);
+        ranks->add_option("--ranks", group.ranks, "of a device")->delimiter(',')->check(at_least_one);
+        ranks->add_option("--world-ranks", group.world_ranks, "of a device, where all devices take part")
+            ->delimiter(',')
+            ->check(at_least_one);
+        ranks->add_option("--threads", group.threads, "of a rank")->check(check_threads);
+    };
+    add_ranks("barrier", "barriers of a device and of all devices", chosen.barrier);
+    add_ranks("collectives", "reductions, broadcasts and barriers of groups", chosen.collectives);
 
     CLI::App* const flush = app.add_subcommand("flush", "a put and its flush");
     flush->add_option("--size", chosen.flush.bytes, "bytes of the put")->check(check_size);

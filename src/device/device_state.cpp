@@ -202,7 +202,8 @@ void device_state::size_exchanges(std::size_t device_bytes) {
     all.devices = static_cast<std::uint32_t>(control_.count());
     all.width = std::bit_ceil(ranks);
     all.rows = (ranks + exchange_row - 1) / exchange_row;
-    const std::size_t least = 2 * unit_packets * std::max<std::size_t>(all.positions(), std::min(64u, all_ranks));
+    const std::size_t least =
+        2 * unit_packets * std::max<std::size_t>(all.positions(), std::min(most_by_number, all_ranks));
     const std::size_t each = device_bytes / ranks / 1024 / sizeof(packet);
     const auto even = [](std::size_t packets) { return static_cast<std::uint32_t>((packets + 3) / 4 * 4); };
     exchange_memory& memory = exchange_;
@@ -236,7 +237,6 @@ void device_state::describe_communicators() {
         record.number = number;
         record.first_rank = first;
         record.stride = 1;
-        record.processes = size / fields_.ranks_per_device;
         record.slots = static_cast<std::uint32_t>(comm) * fields_.ranks_per_device * exchange_.fixed_packets;
         record.slots_stride = record.slots_packets = exchange_.fixed_packets;
         record.sequence = settings_.counter_start;

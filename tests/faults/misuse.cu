@@ -457,6 +457,19 @@ const std::map<std::string, partly> partly_called = {
 };
 #endif
 
+// Kernels that take nothing but the context.
+const std::map<std::string, void (*)(dcuda::context)> kernels = {
+    {"different_barriers", different_barriers},
+    {"different_collectives", different_collectives},
+    {"different_operators", different_operators},
+    {"one_reduces_too_little", one_reduces_too_little},
+    {"any_that_never_comes", any_that_never_comes},
+    {"all_wait_first", all_wait_first},
+    {"stops_early", stops_early},
+    {"other_tags_between", other_tags_between},
+    {"waits_for_ever", waits_for_ever},
+};
+
 void kill_yourself_soon() {
     std::thread([] {
         std::this_thread::sleep_for(std::chrono::milliseconds(500));
@@ -470,28 +483,12 @@ void run(const std::string& which, dcuda::runtime& job) {
         // The last rank of the world breaks the contract.
         const int culprit = job.plan(contract, shape()).rank_count - 1;
         job.run(contract, shape(), device_memory<unsigned char>(window_bytes, 0), found->second, culprit);
+    } else if (const auto alone = kernels.find(which); alone != kernels.end()) {
+        job.run(alone->second, shape());
     } else if (which == "missing_notification") {
         job.run(missing_notification, shape(), job.plan(missing_notification, shape()).rank_count - 1);
-    } else if (which == "different_barriers") {
-        job.run(different_barriers, shape());
-    } else if (which == "different_collectives") {
-        job.run(different_collectives, shape());
-    } else if (which == "different_operators") {
-        job.run(different_operators, shape());
-    } else if (which == "one_reduces_too_little") {
-        job.run(one_reduces_too_little, shape());
     } else if (which == "one_creates_a_window") {
         job.run(one_creates_a_window, shape(), device_memory<unsigned char>(window_bytes, 0));
-    } else if (which == "any_that_never_comes") {
-        job.run(any_that_never_comes, shape());
-    } else if (which == "all_wait_first") {
-        job.run(all_wait_first, shape());
-    } else if (which == "stops_early") {
-        job.run(stops_early, shape());
-    } else if (which == "other_tags_between") {
-        job.run(other_tags_between, shape());
-    } else if (which == "waits_for_ever") {
-        job.run(waits_for_ever, shape());
     } else if (which == "busy_target") {
         job.run(busy_target, shape(), device_memory<unsigned char>(window_bytes, 0));
     } else if (which == "killed") {

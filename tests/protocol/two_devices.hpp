@@ -46,7 +46,6 @@ public:
             record.number = number;
             record.first_rank = fields_.first_rank - number;
             record.stride = 1;
-            record.processes = size / ranks_per_device;
             record.slots = static_cast<std::uint32_t>(comm) * ranks_per_device * fixed_packets;
             record.slots_stride = record.slots_packets = fixed_packets;
             for (communicator_table& table : tables_) {

@@ -67,79 +67,59 @@ struct free_window_operation {
 #endif
 };
 
-struct split_operation {
-    static constexpr operation kind = operation::split;
+// What the members of a communicator do together, and in a checked run in the library's own way. The communicator is
+// the operation's first argument.
+template <class Operation, operation Kind>
+struct member_operation {
+    static constexpr operation kind = Kind;
+#if DCUDA_BACKEND_CPU
+    template <class... Arguments>
+    static auto check(rank_state& state, communicator comm, Arguments... arguments) {
+        check_communicator(state, comm, Kind);
+        return check::collectively(state, {Kind, comm}, [&] { return Operation::run(state, comm, arguments...); });
+    }
+#endif
+};
+
+struct split_operation : member_operation<split_operation, operation::split> {
     DCUDA_DEVICE static void end(rank_state& state, communicator, communicator parent, int, int) {
         end_operation<kind>(state, {.tag = static_cast<int>(parent)});
     }
     DCUDA_DEVICE static communicator run(rank_state& state, communicator parent, int color, int key) {
         return exec::far(split)(state, parent, color, key);
     }
-#if DCUDA_BACKEND_CPU
-    static communicator check(rank_state& state, communicator parent, int color, int key) {
-        check_communicator(state, parent, kind);
-        return check::collectively(state, {kind, parent}, [&] { return split(state, parent, color, key); });
-    }
-#endif
 };
 
-struct free_communicator_operation {
-    static constexpr operation kind = operation::free_communicator;
+struct free_communicator_operation : member_operation<free_communicator_operation, operation::free_communicator> {
     DCUDA_DEVICE static event_fields event(communicator comm) { return {.tag = static_cast<int>(comm)}; }
     DCUDA_DEVICE static void run(rank_state& state, communicator comm) { exec::far(free_communicator)(state, comm); }
-#if DCUDA_BACKEND_CPU
-    static void check(rank_state& state, communicator comm) {
-        check_communicator(state, comm, kind);
-        check::collectively(state, {kind, comm}, [&] { free_communicator(state, comm); });
-    }
-#endif
-};
-
-// What the reductions and broadcasts have in common.
-template <operation Kind>
-struct exchange_operation {
-    static constexpr operation kind = Kind;
-#if DCUDA_BACKEND_CPU
-    template <class Act>
-    static auto checked(rank_state& state, communicator comm, const Act& act) {
-        check_communicator(state, comm, Kind);
-        return check::collectively(state, {Kind, comm}, act);
-    }
-#endif
 };
 
 template <class T, class Op>
-struct allreduce_value_operation : exchange_operation<operation::allreduce> {
+struct allreduce_value_operation : member_operation<allreduce_value_operation<T, Op>, operation::allreduce> {
+    using allreduce_value_operation::member_operation::kind;
     DCUDA_DEVICE static void end(rank_state& state, const T&, communicator comm, const T&, const Op&) {
         end_operation<kind>(state, {.tag = static_cast<int>(comm), .bytes = sizeof(T)});
     }
     DCUDA_DEVICE static T run(rank_state& state, communicator comm, T value, Op op) {
         return allreduce_value(state, comm, value, op);
     }
-#if DCUDA_BACKEND_CPU
-    static T check(rank_state& state, communicator comm, T value, Op op) {
-        return checked(state, comm, [&] { return run(state, comm, value, op); });
-    }
-#endif
 };
 
 template <class T, class Op>
-struct allreduce_array_operation : exchange_operation<operation::allreduce> {
+struct allreduce_array_operation : member_operation<allreduce_array_operation<T, Op>, operation::allreduce> {
+    using allreduce_array_operation::member_operation::kind;
     DCUDA_DEVICE static event_fields event(communicator comm, T*, const T*, std::size_t count, const Op&) {
         return {.tag = static_cast<int>(comm), .bytes = count * sizeof(T)};
     }
     DCUDA_DEVICE static void run(rank_state& state, communicator comm, T* out, const T* in, std::size_t count, Op op) {
         allreduce_array(state, comm, out, in, count, op);
     }
-#if DCUDA_BACKEND_CPU
-    static void check(rank_state& state, communicator comm, T* out, const T* in, std::size_t count, Op op) {
-        checked(state, comm, [&] { run(state, comm, out, in, count, op); });
-    }
-#endif
 };
 
 template <class T, class Op>
-struct reduce_operation : exchange_operation<operation::reduce> {
+struct reduce_operation : member_operation<reduce_operation<T, Op>, operation::reduce> {
+    using reduce_operation::member_operation::kind;
     DCUDA_DEVICE static event_fields event(communicator comm, T*, const T*, std::size_t count, const Op&, int) {
         return {.tag = static_cast<int>(comm), .bytes = count * sizeof(T)};
     }
@@ -147,41 +127,28 @@ struct reduce_operation : exchange_operation<operation::reduce> {
                                  int root) {
         reduce_array(state, comm, out, in, count, op, root);
     }
-#if DCUDA_BACKEND_CPU
-    static void check(rank_state& state, communicator comm, T* out, const T* in, std::size_t count, Op op, int root) {
-        checked(state, comm, [&] { run(state, comm, out, in, count, op, root); });
-    }
-#endif
 };
 
 template <class T>
-struct broadcast_value_operation : exchange_operation<operation::broadcast> {
+struct broadcast_value_operation : member_operation<broadcast_value_operation<T>, operation::broadcast> {
+    using broadcast_value_operation::member_operation::kind;
     DCUDA_DEVICE static void end(rank_state& state, const T&, communicator comm, const T&, int) {
         end_operation<kind>(state, {.tag = static_cast<int>(comm), .bytes = sizeof(T)});
     }
     DCUDA_DEVICE static T run(rank_state& state, communicator comm, T value, int root) {
         return broadcast_value(state, comm, value, root);
     }
-#if DCUDA_BACKEND_CPU
-    static T check(rank_state& state, communicator comm, T value, int root) {
-        return checked(state, comm, [&] { return run(state, comm, value, root); });
-    }
-#endif
 };
 
 template <class T>
-struct broadcast_array_operation : exchange_operation<operation::broadcast> {
+struct broadcast_array_operation : member_operation<broadcast_array_operation<T>, operation::broadcast> {
+    using broadcast_array_operation::member_operation::kind;
     DCUDA_DEVICE static event_fields event(communicator comm, T*, std::size_t count, int) {
         return {.tag = static_cast<int>(comm), .bytes = count * sizeof(T)};
     }
     DCUDA_DEVICE static void run(rank_state& state, communicator comm, T* data, std::size_t count, int root) {
         broadcast_array(state, comm, data, count, root);
     }
-#if DCUDA_BACKEND_CPU
-    static void check(rank_state& state, communicator comm, T* data, std::size_t count, int root) {
-        checked(state, comm, [&] { run(state, comm, data, count, root); });
-    }
-#endif
 };
 
 struct put_operation {

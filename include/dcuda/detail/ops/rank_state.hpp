@@ -41,7 +41,7 @@ DCUDA_DEVICE std::uint16_t target_hint(unsigned target, std::uint32_t connection
 }
 DCUDA_DEVICE std::uint32_t notify_window(communicator comm) {
     const auto number = static_cast<std::uint32_t>(comm);
-    return number <= max_communicators * communicator_uses ? number << 16 | notify_key : notify_unknown;
+    return number < communicator_numbers ? number << 16 | notify_key : notify_unknown;
 }
 DCUDA_DEVICE bool is_notify_window(std::uint32_t window) { return (window & 0xffff) == notify_key; }
 DCUDA_DEVICE communicator communicator_of(std::uint32_t notify) { return static_cast<communicator>(notify >> 16); }
@@ -248,7 +248,7 @@ DCUDA_DEVICE communicator_table& communicators_of(const rank_state& state) { ret
 // The communicator, as this rank sees it; null: there is none such, or the rank is no member. Any single thread.
 DCUDA_DEVICE communicator_record* find_communicator(const rank_state& state, communicator comm) {
     const auto number = static_cast<std::uint32_t>(comm);
-    if (number >= max_communicators * communicator_uses) return nullptr;
+    if (number >= communicator_numbers) return nullptr;
     communicator_record& found = communicators_of(state).records[slot_of_communicator(number)];
     const bool is_open = found.size != 0 && communicator_number(slot_of_communicator(number), found.uses) == number;
     return is_open ? &found : nullptr;

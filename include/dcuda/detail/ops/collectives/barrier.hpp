@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What ranks do together: barriers, windows, timers.
+// How all ranks of the world or of a device meet: barriers, and the begin and the end of a rank.
 #pragma once
 
 #include "dcuda/detail/ops/check.hpp"

@@ -113,7 +113,7 @@ DCUDA_COLD bool publish_split(lead_warp warp, shared_state shared, communicator 
         if (process < 64 && (comm.shape.processes >> process & 1) != 0)
             split_entries(state, process)[state.world_rank] = entry;
     // What is written to other devices a barrier of the world has still to release.
-    if (warp.leads() && comm.processes > 1)
+    if (warp.leads() && comm.shape.devices > 1)
         state.own.of(warp).unreleased |= bit_of(scope::device) | bit_of(scope::system);
     sync(warp);
     return true;
@@ -228,11 +228,15 @@ DCUDA_COLD void list_members(lead_warp warp, const split_reader& reader, std::in
     reader.list(warp, color, members, by_process);
 }
 
+// Bits of so many blocks of a pool, from one on.
+DCUDA_DEVICE std::uint64_t bits_of_blocks(std::uint32_t first, std::uint32_t count) {
+    return (count == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << count) - 1) << first;
+}
+
 // So many blocks of a pool that are free, one after the other: the first, or pool_blocks.
 DCUDA_DEVICE std::uint32_t find_blocks(std::uint64_t used, std::uint32_t count) {
-    const std::uint64_t wanted = count == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << count) - 1;
     for (std::uint32_t first = 0; first + count <= pool_blocks; ++first)
-        if ((used & wanted << first) == 0) return first;
+        if ((used & bits_of_blocks(first, count)) == 0) return first;
     return pool_blocks;
 }
 
@@ -303,12 +307,10 @@ DCUDA_COLD unsigned make_communicator(lead_warp warp, shared_state shared, commu
         made.list = list;
         made.sequence = state.device.counter_start;
         fits = find_slots(exec::lead_access::alone(), state, made, found.blocks);
-        made.processes = made.shape.devices;
         if (fits) {
             record = made;
             table.slots |= std::uint64_t{1} << slot;
-            table.blocks |= (made.blocks == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << made.blocks) - 1)
-                            << made.first_block;
+            table.blocks |= bits_of_blocks(made.first_block, made.blocks);
         }
     }
     sync(warp);
@@ -352,8 +354,7 @@ DCUDA_COLD void free_communicator(shared_state shared, communicator comm) {
         communicator_table& table = communicators_of(state);
         communicator_record& record = *find_communicator(state, comm);
         table.slots &= ~(std::uint64_t{1} << slot_of_communicator(static_cast<std::uint32_t>(comm)));
-        table.blocks &= ~((record.blocks == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << record.blocks) - 1)
-                          << record.first_block);
+        table.blocks &= ~bits_of_blocks(record.first_block, record.blocks);
         record.size = 0;
         for (target_entry& target : state.own.of(leader).targets)
             if (target.key >> 32 == notify_window(comm)) target.key = no_target;

@@ -33,10 +33,18 @@ struct exchange_request {
     std::size_t units;
 };
 
-// Half of this rank's own slot, of which nobody else knows anything now. The lead warp.
+// This rank's own slot, or a half of it, of which nobody else knows anything now. The lead warp.
 DCUDA_DEVICE void clear_slot(const lead_warp& warp, packet* own, std::uint32_t packets) {
     for (std::uint32_t i = warp.index; i < packets; i += warp.count)
         store_packet<order_tag::exchange_publish>(own + i, 0, 0, 0, 0);
+}
+
+// Before an exchange with this number: if it is time, the half of the slot that the next one uses. The lead warp.
+DCUDA_DEVICE void clear_if_due(const lead_warp& warp, const exchange_plan& plan, std::uint32_t sequence) {
+    if (sequence % exchanges_until_clear >= 2) return;
+    clear_slot(warp, plan.slot + (sequence + 1) % 2 * plan.half, plan.half);
+    fence_release<order_tag::exchange_publish>(scope::system);
+    sync(warp);
 }
 
 // --- The exchange ---------------------------------------------------------------------------------------------------
@@ -253,11 +261,9 @@ DCUDA_COLD bool receive_unit(Group warp, shared_state shared, awaited_unit& unit
     return true;
 }
 
-// What is awaited in a stage, but for the place and whether there is a unit. `thread` of so many of a warp.
-DCUDA_DEVICE void await_stage(awaited_unit& unit, const exchange_plan& plan, unsigned number, unsigned thread,
-                              unsigned threads) {
+// What is awaited in a stage, but for the team, the place and whether there is a unit.
+DCUDA_DEVICE void await_stage(awaited_unit& unit, const exchange_plan& plan, unsigned number) {
     const exchange_plan::part part = plan.parts[number];
-    unit.team = exchange_team(thread, threads, part.positions);
     unit.present = plan.stages > 1 ? ~std::uint64_t{0} : plan.present;
     unit.positions = part.positions;
     unit.position = part.position;
@@ -270,22 +276,19 @@ template <unsigned Packets, bool IsOrdered, class Values>
 DCUDA_DEVICE bool exchange_one(const lead_warp& warp, rank_state& state, communicator_record& comm,
                                const exchange_request& request, value_unit& value, const Values& values) {
     const exchange_plan& plan = comm.plans[request.by_number ? 1 : 0];
-    const scope reach = comm.processes > 1 ? scope::system : scope::device;
+    const scope reach = comm.shape.devices > 1 ? scope::system : scope::device;
     const std::uint32_t sequence = comm.sequence + 1, turn = sequence % 2 * plan.half, stages = plan.stages;
     sync(warp); // all have read the number that now changes
     if (warp.leads()) comm.sequence = sequence;
-    if (sequence % exchanges_until_clear < 2) {
-        clear_slot(warp, plan.slot + (plan.half - turn), plan.half);
-        fence_release<order_tag::exchange_publish>(scope::system);
-        sync(warp);
-    }
+    clear_if_due(warp, plan, sequence);
     const std::uint32_t distance = plan.units * unit_packets;
     awaited_unit unit{request, exchange_team(warp.index, warp.count, 1), nullptr, 0, distance, 0,
                       0,       exchange_word(sequence, request.digest),  0,       0, 0};
     bool going = true;
     DCUDA_NO_UNROLL
     for (unsigned number = 0; going && number < stages; ++number) {
-        await_stage(unit, plan, number, warp.index, warp.count);
+        await_stage(unit, plan, number);
+        unit.team = exchange_team(warp.index, warp.count, unit.positions);
         unit.has_unit = unit.team.number == 0 ? 1 : 0; // the first team has it
         unit.slot = plan.slot + turn + plan.parts[number].first * distance;
         if (IsOrdered) fence_release<order_tag::exchange_publish>(reach);
@@ -343,8 +346,7 @@ DCUDA_DEVICE bool exchange_many(const Group& warp, const exchange_share& share, 
             if (wait.has_unit != 0) value = values.load(first + unit);
             DCUDA_NO_UNROLL
             for (unsigned number = 0; going && number < plan.stages; ++number) {
-                await_stage(wait, plan, number, warp.index, warp.count);
-                wait.team = team;
+                await_stage(wait, plan, number);
                 wait.slot = plan.slot + place(number, 0, unit);
                 if (number != 0 && wait.has_unit != 0)
                     send_unit<unit_packets>(plan, plan.parts[number], team, place(number, wait.position, unit), value,

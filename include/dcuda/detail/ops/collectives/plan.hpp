@@ -14,9 +14,6 @@ DCUDA_DEVICE unsigned lowest_of(std::uint64_t bits) {
 // The smallest power of two that is not smaller.
 DCUDA_DEVICE unsigned power_above(unsigned number) { return number <= 1 ? 1 : 2u << highest(number - 1); }
 
-// A communicator may have so many members for an exchange by number.
-inline constexpr std::uint32_t most_by_number = 64;
-
 // --- Shapes ---------------------------------------------------------------------------------------------------------
 
 // For how many positions a slot needs room, in exchanges by number as well.

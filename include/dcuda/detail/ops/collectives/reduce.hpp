@@ -210,11 +210,7 @@ DCUDA_COLD bool exchange_alone(lead_warp warp, shared_state shared, exchange_req
     bool going = true;
     for (std::size_t first = 0; going && first < units; first += plan.units) {
         request.units = units - first < plan.units ? units - first : plan.units;
-        if ((sequence + 1) % exchanges_until_clear < 2) {
-            clear_slot(warp, plan.slot + (sequence % 2) * plan.half, plan.half);
-            fence_release<order_tag::exchange_publish>(scope::system);
-            sync(warp);
-        }
+        clear_if_due(warp, plan, sequence + 1);
         going = exchange_many(warp, {0, 1}, state, plan, request, sequence++, values);
         values.skip(plan.units);
     }

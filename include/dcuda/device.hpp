@@ -76,9 +76,9 @@ public:
     ///
     /// Everything that takes a communicator takes the new one, but create_window: windows are of the world or a device,
     /// and translate() says where a member is there. A rank may be in 64 communicators at a time, `world`, `device` and
-    /// `node` among them; one too many ends the run (error_code::device_fault), as does a parent with ranks that are
-    /// reached over a network, and one for which a rank has no memory left: a communicator of thousands of ranks takes
-    /// up to an eighth of what a rank has, one of few members a fiftieth.
+    /// `node` among them; one too many ends the run (error_code::device_fault), as does one for which a rank has
+    /// no memory left: a communicator of thousands of ranks takes up to an eighth of what a rank has, one of few
+    /// members a fiftieth. Its ranks are in the first 64 processes.
     DCUDA_DEVICE communicator split(communicator parent, int color, int key) {
         return detail::perform<detail::split_operation>(self_, is_profiled(), parent, color, key);
     }

@@ -48,6 +48,10 @@ DCUDA_DEVICE std::uint32_t* counter_of(const delivery_task& task, std::uint32_t 
 // back. While nothing comes, only the next two commands are polled, then sixteen at once, two packets per lane. More
 // looks under way bring nothing: those of a warp to one line are answered one after the other (H200, 2026-11-22). A
 // fence takes 0.2 us, so notifications without payload do without.
+//
+// ORDER exchange-publish: a member of another process may have released, before it sent a packet, what a third one is
+// to see; its host and ours have passed that on. So the first packet of a look acquires at system scope and releases
+// for the device, and later ones release payload that is new.
 DCUDA_DEVICE void deliver_small(const delivery_task& task, delivery_state& state) {
     const warp_group all{threadIdx.x, 32};
     const unsigned lane = all.index;
@@ -67,6 +71,7 @@ DCUDA_DEVICE void deliver_small(const delivery_task& task, delivery_state& state
                     mine + 1);
         }
         unsigned copies = 0;
+        bool has_acquired = false;        // what commands of this look follow
         std::uint64_t begin = 0, end = 0; // of the copy with this lane's number
         lanes = idle_lanes;
         DCUDA_UNROLL
@@ -125,6 +130,16 @@ DCUDA_DEVICE void deliver_small(const delivery_task& task, delivery_state& state
                         unreleased = true;
                         sync(all); // of two puts to one place the later wins
                     }
+                } else if (kind == delivery_kind::packets) {
+                    send_notifications();
+                    if (!has_acquired) acquire_packet<order_tag::command_observe>(scope::system);
+                    if (unreleased || !has_acquired) fence_release<order_tag::exchange_publish>(scope::device);
+                    has_acquired = true;
+                    unreleased = false;
+                    const unsigned number = lane - first - 2; // of the unit's packet
+                    if (number < unit_packets)
+                        store_packet<order_tag::exchange_publish>(reinterpret_cast<packet*>(place) + number,
+                                                                  got.payload[0], got.payload[1], got.payload[2], tag);
                 } else if (kind == delivery_kind::reply) {
                     // ORDER reply-publish: after all before it.
                     send_notifications();

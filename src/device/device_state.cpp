@@ -308,31 +308,32 @@ void device_state::share_inbox() {
     struct exported_inbox {
         transport::exported_allocation memory;
         std::size_t offset; // of the inbox in its allocation, bytes
+        std::uint64_t* barriers;
     };
+    const inbox_layout at = layout();
     exported_inbox mine{};
+    mine.barriers = reinterpret_cast<std::uint64_t*>(inbox_.get() + at.barriers);
     if (is_mapped()) {
         const auto memory = transport::find_allocation(inbox_.get());
         support::require(memory.has_value(), error_code::cuda_failure,
                          "the driver does not know the notifications' memory");
-        mine = {transport::export_allocation(*memory),
-                static_cast<std::size_t>(reinterpret_cast<std::byte*>(inbox_.get()) - memory->base)};
+        mine.memory = transport::export_allocation(*memory);
+        mine.offset = static_cast<std::size_t>(reinterpret_cast<std::byte*>(inbox_.get()) - memory->base);
     }
     support::wire_writer message;
     message.put(mine);
     const auto exports = control_.allgather(message.bytes(), "sharing the memory for notifications");
 
     std::vector<peer_view> peers;
-    const inbox_layout at = layout();
     for (int process = 0; process < control_.count(); ++process) {
-        packet* inbox = inbox_.get();
+        const auto offer = support::wire_reader(exports[static_cast<std::size_t>(process)]).get<exported_inbox>();
         if (is_remote(process)) {
-            peers.push_back({});
+            peers.emplace_back().barriers = offer.barriers;
             continue;
         }
-        if (process != control_.index()) {
-            const auto offer = support::wire_reader(exports[static_cast<std::size_t>(process)]).get<exported_inbox>();
+        packet* inbox = inbox_.get();
+        if (process != control_.index())
             inbox = reinterpret_cast<packet*>(inboxes_.open(process, offer.memory) + offer.offset);
-        }
         const auto words = [&](std::size_t part) { return reinterpret_cast<std::uint32_t*>(inbox + part); };
         peers.push_back({words(at.counters), reinterpret_cast<std::uint64_t*>(inbox + at.barriers),
                          reinterpret_cast<mailbox_status*>(inbox + at.status), inbox + at.queues, words(at.claimed),

@@ -10,14 +10,15 @@
 #include "transport/peer.hpp"
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 namespace dcuda {
 
 class device_state {
 public:
-    // Collective over the processes: maps everybody's inbox into every process, but for those that are remote.
-    // `has_network`: some pair of processes of the job is reached over a network only.
+    // Collective over the processes: maps everybody's inbox into every process, but for those that are remote, of which
+    // it learns the addresses. `has_network`: some pair of processes of the job is reached over a network only.
     // `is_near`: by process: another one of this host.
     device_state(bootstrap::control& control, const settings& with, std::vector<bool> is_remote,
                  std::vector<bool> is_near, bool has_network, int ranks_per_device);
@@ -45,6 +46,16 @@ public:
 
     // Where notifications of this device's ranks arrive.
     const detail::peer_view& inbox() const { return own_inbox_; }
+
+    // Where other processes may write in exchanges and splits: exchange_memory.
+    std::span<const detail::packet> exchange_slots() const {
+        const inbox_layout at = layout();
+        return {inbox_.get() + at.slots, at.end - at.slots};
+    }
+    std::span<const detail::split_entry> split_entries() const {
+        return {reinterpret_cast<const detail::split_entry*>(inbox_.get() + layout().entries),
+                static_cast<std::size_t>(world_size())};
+    }
 
     // Device addresses and pinned memory, for the host's part of the protocol.
     const detail::device_context& fields() const { return fields_; }

@@ -81,6 +81,21 @@ bool device_delivery::put(std::uint64_t place, const std::byte* payload, std::si
     return true;
 }
 
+bool device_delivery::put_packets(std::uint64_t place, const std::byte* values, std::uint32_t rank,
+                                  std::uint32_t word) {
+    if (!has_room(1)) return false;
+    std::uint32_t words[command_words] = {static_cast<std::uint32_t>(delivery_kind::packets),
+                                          rank,
+                                          word,
+                                          unit_bytes,
+                                          static_cast<std::uint32_t>(place),
+                                          static_cast<std::uint32_t>(place >> 32)};
+    static_assert(unit_bytes == sizeof words - 6 * sizeof words[0]);
+    std::memcpy(words + 6, values, unit_bytes);
+    store(words, command_words);
+    return true;
+}
+
 std::uint64_t device_delivery::start_copy(std::uint64_t place, const std::byte* payload, std::size_t bytes) {
     if (copies_.is_full()) return 0;
     return copies_.start(reinterpret_cast<void*>(static_cast<std::uintptr_t>(place)), payload, bytes,
@@ -125,6 +140,19 @@ bool device_delivery::put(std::uint64_t place, const std::byte* payload, std::si
     add_release<order_tag::notify_publish>(scope::system,
                                            inbox.counters + std::size_t(rank) * state_.fields().tags + tag, 1u);
     ring_doorbell(&inbox.status[rank].doorbell);
+    return true;
+}
+
+bool device_delivery::put_packets(std::uint64_t place, const std::byte* values, std::uint32_t rank,
+                                  std::uint32_t word) {
+    ++issued_;
+    auto* const slot = reinterpret_cast<packet*>(static_cast<std::uintptr_t>(place));
+    for (unsigned i = 0; i < unit_packets; ++i) {
+        std::uint32_t words[3];
+        std::memcpy(words, values + i * sizeof words, sizeof words);
+        store_packet<order_tag::exchange_publish>(slot + i, words[0], words[1], words[2], word);
+    }
+    ring_doorbell(&state_.inbox().status[rank].doorbell);
     return true;
 }
 

@@ -25,6 +25,12 @@ public:
     virtual bool put(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t rank,
                      std::uint32_t tag) = 0;
 
+    // Stores a unit of an exchange (unit_bytes at `values`) in its packets, from `place` on, which this local rank may
+    // poll. `word`: the last one of both. False: no room now.
+    //
+    // ORDER exchange-publish: as if a member of the device had stored them, in an ordered exchange.
+    virtual bool put_packets(std::uint64_t place, const std::byte* values, std::uint32_t rank, std::uint32_t word) = 0;
+
     // Writes a word for which ranks poll. False: no room now. ORDER reply-publish: after all deliveries before it.
     virtual bool reply(std::uint32_t* device_word, std::uint32_t value) = 0;
 
@@ -60,6 +66,7 @@ public:
 
     bool put(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t rank,
              std::uint32_t tag) override;
+    bool put_packets(std::uint64_t place, const std::byte* values, std::uint32_t rank, std::uint32_t word) override;
     bool reply(std::uint32_t* device_word, std::uint32_t value) override;
     std::uint64_t start_copy(std::uint64_t place, const std::byte* payload, std::size_t bytes) override;
     bool is_copied(std::uint64_t copy) override;

@@ -7,6 +7,8 @@
 
 namespace dcuda {
 
+using namespace detail;
+
 foreign_arrival::foreign_arrival(const std::string& network, const std::string& finding)
     : error(error_code::process_lost,
             fmt::format(
@@ -14,14 +16,30 @@ foreign_arrival::foreign_arrival(const std::string& network, const std::string& 
                 "this memory (docs/guide/transports.md says who can), or a process has written over what it sends",
                 network, finding)) {}
 
-void inbound_check::begin_run(std::uint32_t ranks, std::uint32_t tags, std::uint32_t barrier_rounds) {
+namespace {
+
+// Whether so many elements lie there, one after the other.
+template <class Element>
+bool has_elements(std::span<const Element> memory, std::uint64_t place, std::size_t count) {
+    const auto base = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(memory.data()));
+    if (place < base || (place - base) % sizeof(Element) != 0) return false;
+    const std::uint64_t before = (place - base) / sizeof(Element);
+    return before <= memory.size() && count <= memory.size() - before;
+}
+
+} // namespace
+
+void inbound_check::begin_run(std::uint32_t ranks, std::uint32_t tags, std::uint32_t barrier_rounds,
+                              std::span<const packet> slots, std::span<const split_entry> entries) {
     ranks_ = ranks;
     tags_ = tags;
     rounds_ = barrier_rounds;
+    slots_ = slots;
+    entries_ = entries;
     windows_.clear();
 }
 
-void inbound_check::open_window(std::uint32_t slot, std::vector<detail::window_entry> exports) {
+void inbound_check::open_window(std::uint32_t slot, std::vector<window_entry> exports) {
     if (windows_.size() <= slot) windows_.resize(slot + std::size_t{1});
     windows_[slot] = std::move(exports);
 }
@@ -29,7 +47,7 @@ void inbound_check::open_window(std::uint32_t slot, std::vector<detail::window_e
 bool inbound_check::is_in_window(std::uint32_t rank, std::uint64_t place, std::uint64_t bytes) const {
     const auto holds = [&](std::size_t slot) {
         if (rank >= windows_[slot].size()) return false;
-        const detail::window_entry& window = windows_[slot][rank];
+        const window_entry& window = windows_[slot][rank];
         const auto base = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(window.base));
         return place >= base && place - base <= window.bytes() && bytes <= window.bytes() - (place - base);
     };
@@ -48,18 +66,27 @@ std::string inbound_check::find_fault(const message_header& message) const {
     case message_kind::put:
         if (message.target >= ranks_)
             return fmt::format("a put to rank {} of a device with {} ranks", message.target, ranks_);
-        if (message.tag != detail::no_tag && message.tag >= tags_)
+        if (message.tag != no_tag && message.tag >= tags_)
             return fmt::format("a notification with tag {} of {} tags", message.tag, tags_);
+        if (message.bytes == sizeof(split_entry) && message.tag == no_tag && has_elements(entries_, message.place, 1))
+            return {};
         if (message.bytes != 0 && !is_in_window(message.target, message.place, message.bytes))
             return fmt::format("a put of {} B to address {:#x}, where rank {} of the device has no window",
                                message.bytes, message.place, message.target);
         return {};
     case message_kind::barrier:
-        if (message.target >= detail::collective::barriers || message.tag >= rounds_ || message.bytes != 0)
+        if (message.target >= collective::barriers || message.tag >= rounds_ || message.bytes != 0)
             return fmt::format("round {} of barrier {} with {} B", message.tag, message.target, message.bytes);
         return {};
     case message_kind::answer:
         return message.bytes == 0 ? "" : fmt::format("a question for credit with {} B", message.bytes);
+    case message_kind::packets:
+        if (message.target >= ranks_)
+            return fmt::format("packets for rank {} of a device with {} ranks", message.target, ranks_);
+        if (message.bytes != unit_bytes || !has_elements(slots_, message.place, unit_packets))
+            return fmt::format("packets of {} B for address {:#x}, where no exchange has a place for them",
+                               message.bytes, message.place);
+        return {};
     }
     return fmt::format("a message of kind {}", static_cast<std::uint32_t>(message.kind));
 }

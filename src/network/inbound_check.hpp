@@ -7,6 +7,7 @@
 #include "dcuda/error.hpp"
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ enum class message_kind : std::uint32_t {
     put,     // bytes follow; then a notification, unless the tag is no_tag
     barrier, // target: collective::index(), tag: the round, place: 1 if messages were unread
     answer,  // asks for credit at once
+    packets, // a unit of an exchange follows, place: of its packets, tag: their last word
 };
 
 struct alignas(16) message_header { // payload behind it lies well for copies
@@ -44,7 +46,9 @@ public:
 // Messages for the ranks of this device, in one run.
 class inbound_check {
 public:
-    void begin_run(std::uint32_t ranks, std::uint32_t tags, std::uint32_t barrier_rounds);
+    // `slots`, `entries`: of exchanges and splits, in the device's memory (exchange_memory).
+    void begin_run(std::uint32_t ranks, std::uint32_t tags, std::uint32_t barrier_rounds,
+                   std::span<const detail::packet> slots, std::span<const detail::split_entry> entries);
 
     // The ranks of this device offer memory for the window in this slot, in the place of any window before. From now
     // on puts may come there: other processes know of it only after that.
@@ -57,6 +61,8 @@ private:
     bool is_in_window(std::uint32_t rank, std::uint64_t place, std::uint64_t bytes) const;
 
     std::uint32_t ranks_ = 0, tags_ = 0, rounds_ = 0;
+    std::span<const detail::packet> slots_;
+    std::span<const detail::split_entry> entries_;
     std::vector<std::vector<detail::window_entry>> windows_; // by slot, then by rank
     mutable std::size_t last_ = 0;                           // slot that the last put went to
 };

@@ -77,7 +77,8 @@ void network_path::begin(device_state& state, delivery& into, host_track& track,
     state_ = &state;
     delivery_ = &into;
     check_.begin_run(static_cast<std::uint32_t>(state.ranks()), state.fields().tags,
-                     static_cast<std::uint32_t>(barriers_.front().arrivals.size()));
+                     static_cast<std::uint32_t>(barriers_.front().arrivals.size()), state.exchange_slots(),
+                     state.split_entries());
     for (const host_window& each : windows)
         open_window(each.slot(),
                     std::vector<window_entry>(static_cast<std::size_t>(state.ranks()),
@@ -149,6 +150,8 @@ void network_path::take(const command& cmd, const std::byte* payload) {
     switch (cmd.code) {
     case opcode::send:
         return send(cmd.rank, fields_of<send_fields>(cmd), payload);
+    case opcode::exchange:
+        return send(cmd.rank, fields_of<exchange_fields>(cmd));
     case opcode::flush: {
         const std::uint64_t id = next_flush_++;
         pending_flush& flush = flushes_[id] = {cmd.rank, fields_of<flush_fields>(cmd).number, 1};
@@ -194,6 +197,15 @@ void network_path::send(std::uint32_t rank, const send_fields& put, const std::b
         track_->record(begin_ns, host_event_kind::network_put, rank, put.target / ranks, put.tag, bytes);
 }
 
+void network_path::send(std::uint32_t rank, const exchange_fields& unit) {
+    const std::uint64_t begin_ns = track_ != nullptr ? clock_ns() : 0;
+    const auto ranks = static_cast<std::uint32_t>(state_->ranks());
+    const std::uint32_t process = unit.target / ranks;
+    const message_header head{unit.address, unit_bytes, message_kind::packets, unit.target % ranks, unit.word};
+    connect(static_cast<int>(process)).send(head, reinterpret_cast<const std::byte*>(unit.values), rank);
+    if (track_ != nullptr) track_->record(begin_ns, host_event_kind::network_put, rank, process, no_tag, unit_bytes);
+}
+
 void network_path::flushed(std::uint64_t id) {
     const auto found = flushes_.find(id);
     if (--found->second.connections != 0) return;
@@ -235,13 +247,16 @@ void network_path::reply(std::uint32_t* word, std::uint32_t value) { replies_.em
 
 bool network_path::take(int from, const message_header& head, const std::byte* payload) {
     switch (head.kind) {
-    case message_kind::put: {
+    case message_kind::put:
+    case message_kind::packets: {
         const std::uint64_t begin_ns = track_ != nullptr ? clock_ns() : 0;
-        if (!delivery_->put(head.place, payload, head.bytes, head.target, head.tag)) return false;
-        if (track_ != nullptr)
-            track_->record(begin_ns, host_event_kind::delivery, head.target, static_cast<std::uint32_t>(from), head.tag,
-                           head.bytes);
-        return true;
+        const bool is_put = head.kind == message_kind::put;
+        const bool is_taken = is_put ? delivery_->put(head.place, payload, head.bytes, head.target, head.tag)
+                                     : delivery_->put_packets(head.place, payload, head.target, head.tag);
+        if (is_taken && track_ != nullptr)
+            track_->record(begin_ns, host_event_kind::delivery, head.target, static_cast<std::uint32_t>(from),
+                           is_put ? head.tag : no_tag, head.bytes);
+        return is_taken;
     }
     case message_kind::barrier:
         barriers_.at(head.target).arrivals.at(head.tag).push_back(head.place != 0);

@@ -36,7 +36,8 @@ public:
         check_.open_window(slot, std::move(exports));
     }
 
-    // Takes a command of a rank: send, flush or barrier. `payload`: those of its bytes that came through the ring.
+    // Takes a command of a rank: send, exchange, flush or barrier. `payload`: those of its bytes that came through the
+    // ring.
     void take(const detail::command& cmd, const std::byte* payload);
 
     // Whether it can take more of them: slow receivers slow their senders down.
@@ -75,6 +76,7 @@ private:
     };
 
     void send(std::uint32_t rank, const detail::send_fields& put, const std::byte* payload);
+    void send(std::uint32_t rank, const detail::exchange_fields& unit);
     bool take(int from, const message_header& head, const std::byte* payload) override;
     std::string find_fault(const message_header& head) const override { return check_.find_fault(head); }
     void flushed(std::uint64_t flush) override;

@@ -224,6 +224,7 @@ void progress::serve(const command& cmd, const std::byte* payload) {
         log_.take(cmd);
         break;
     case opcode::send:
+    case opcode::exchange:
     case opcode::flush:
     case opcode::barrier:
         if (!failure_) network_->take(cmd, payload);

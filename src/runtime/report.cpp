@@ -112,10 +112,10 @@ error describe_fault(const command& fault_command, std::uint32_t first_rank, std
             name_of_communicator(at.window), theirs == at.where ? "a different one" : traits_of(theirs).name,
             at.target));
     }
-    case fault::remote_members:
-        return device_fault(fmt::format(": rank {} is reached over a network only, where there are no collectives but "
-                                        "barriers of world, and windows: use device or node, or notified puts",
-                                        at.target));
+    case fault::late_process:
+        return device_fault(fmt::format(" on a communicator with rank {}: collective operations, but for barriers of "
+                                        "world, serve ranks of the first {} processes only",
+                                        at.target, at.limit));
     case fault::overlap:
         return device_fault(fmt::format(" of {} B into memory at {:#x}, which overlaps its input: both must be the "
                                         "same, or apart",

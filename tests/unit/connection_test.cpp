@@ -83,6 +83,9 @@ public:
         ++issued_;
         return true;
     }
+    bool put_packets(std::uint64_t place, const std::byte* values, std::uint32_t rank, std::uint32_t) override {
+        return put(place, values, detail::unit_bytes, rank, detail::no_tag);
+    }
     bool reply(std::uint32_t*, std::uint32_t) override { return true; }
     std::uint64_t start_copy(std::uint64_t place, const std::byte* payload, std::size_t bytes) override {
         if (copies_.size() > 3) return 0;
@@ -126,7 +129,7 @@ struct side : message_handler {
           to(0, over, into, link, *this, ring_bytes, 0), memory(ranks * region),
           expected(ranks, std::vector<std::byte>(region)), after_message(ranks), seen(ranks, 0), kept(64 << 10) {
         for (std::size_t i = 0; i < kept.size(); ++i) kept[i] = static_cast<std::byte>(rng());
-        inbound.begin_run(ranks, 256, 3);
+        inbound.begin_run(ranks, 256, 3, slots, entries);
         std::vector<detail::window_entry> windows;
         for (std::size_t rank = 0; rank < ranks; ++rank)
             windows.push_back({memory.data() + rank * region, region, nullptr});
@@ -134,6 +137,7 @@ struct side : message_handler {
     }
 
     bool take(int, const message_header& head, const std::byte* payload) override {
+        if (head.kind == message_kind::packets) return into->put_packets(head.place, payload, head.target, head.tag);
         return into->put(head.place, payload, head.bytes, head.target, head.tag);
     }
     std::string find_fault(const message_header& head) const override { return inbound.find_fault(head); }
@@ -196,6 +200,8 @@ struct side : message_handler {
     inbound_check inbound;
     connection to;
     std::vector<std::byte> memory;
+    std::vector<detail::packet> slots = std::vector<detail::packet>(8);
+    std::vector<detail::split_entry> entries = std::vector<detail::split_entry>(2 * ranks);
     images expected;                   // of each of the other side's regions, when all has arrived
     std::vector<images> after_message; // by rank: the same after each message with a notification
     std::vector<std::uint32_t> seen;   // notifications, by rank
@@ -264,6 +270,12 @@ struct victim {
     std::uint64_t window_of(std::size_t rank) const {
         return reinterpret_cast<std::uintptr_t>(ours.memory.data()) + rank * region;
     }
+    std::uint64_t slot(std::size_t number) const {
+        return reinterpret_cast<std::uintptr_t>(ours.slots.data() + number);
+    }
+    std::uint64_t entry(std::size_t number) const {
+        return reinterpret_cast<std::uintptr_t>(ours.entries.data() + number);
+    }
 
     // A fragment with these messages, at a place of the ring.
     void write(std::size_t place, const fragment_header& head, const std::vector<message_header>& messages) {
@@ -305,9 +317,13 @@ constexpr message_header nothing{0, 0, message_kind::put, 0, detail::no_tag};
 
 TEST(ForeignArrivals, WhatAPeerSendsIsTaken) {
     victim one;
-    one.write(0, {0, 0, 32 + 48 + 32 + 4096 + 32, 3},
-              {{one.window_of(1) + 8, 16, message_kind::put, 1, detail::no_tag},
-               {one.window_of(2), 4096, message_kind::put, 2, detail::no_tag},
+    constexpr auto put = message_kind::put, packets = message_kind::packets;
+    one.write(0, {0, 0, 32 + 48 + 32 + 4096 + 3 * 64 + 32, 6},
+              {{one.window_of(1) + 8, 16, put, 1, detail::no_tag},
+               {one.window_of(2), 4096, put, 2, detail::no_tag},
+               {one.slot(0), 24, packets, 1, 17},
+               {one.slot(6), 24, packets, ranks - 1, UINT32_MAX},
+               {one.entry(2 * ranks - 1), 32, put, 0, detail::no_tag},
                {0, 0, message_kind::answer, 0, 0}});
     EXPECT_EQ(one.finding(0), "taken");
 }
@@ -385,6 +401,34 @@ TEST(ForeignArrivals, Messages) {
             return header{of.window_of(1), UINT32_MAX, put, 1, 0};
         },
         "a message of 4294967295 B in a fragment of 128 B");
+    // Into the table of a split: whole entries alone.
+    using of = const victim&;
+    check([](of one) { return header{one.entry(0), 16, put, 1, detail::no_tag}; }, "a put of 16 B to address");
+    check([](of one) { return header{one.entry(0), 24, put, 1, detail::no_tag}; }, "a put of 24 B to address");
+    check([](of one) { return header{one.entry(0), 32, put, 1, 0}; }, "a put of 32 B to address");
+    check([](of one) { return header{one.entry(0) + 16, 32, put, 1, detail::no_tag}; }, "a put of 32 B to address");
+    check([](of one) { return header{one.entry(2 * ranks), 32, put, 1, detail::no_tag}; }, "a put of 32 B to address");
+    check([](of one) { return header{one.entry(0) - 32, 32, put, 1, detail::no_tag}; }, "a put of 32 B to address");
+    check([](of one) { return header{one.slot(0), 32, put, 1, detail::no_tag}; }, "a put of 32 B to address");
+    // Into the slots of exchanges: whole units alone.
+    constexpr auto packets = message_kind::packets;
+    check(
+        [](of one) {
+            return header{one.slot(0), 24, packets, ranks, 0};
+        },
+        "packets for rank 4 of a device with 4 ranks");
+    check([](of one) { return header{one.slot(0), 12, packets, 1, 0}; }, "packets of 12 B for address");
+    check([](of one) { return header{one.slot(0), 32, packets, 1, 0}; }, "packets of 32 B for address");
+    check([](of one) { return header{one.slot(0) + 8, 24, packets, 1, 0}; }, "packets of 24 B for address");
+    check([](of one) { return header{one.slot(7), 24, packets, 1, 0}; }, "packets of 24 B for address");
+    check([](of one) { return header{one.slot(8), 24, packets, 1, 0}; }, "packets of 24 B for address");
+    check([](of one) { return header{one.slot(0) - 16, 24, packets, 1, 0}; }, "packets of 24 B for address");
+    check([](of one) { return header{one.window_of(1), 24, packets, 1, 0}; }, "packets of 24 B for address");
+    check(
+        [](of) {
+            return header{UINT64_MAX - 15, 24, packets, 1, 0};
+        },
+        "packets of 24 B for address 0xfffffffffffffff0, where no exchange has a place for them");
     constexpr auto barrier = message_kind::barrier, answer = message_kind::answer;
     check(
         [&](const victim&) {

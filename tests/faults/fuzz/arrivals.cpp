@@ -31,11 +31,11 @@ public:
     bool poll(transport::network_event&) override { return false; }
 };
 
-// The device: each rank has a window, and there is nothing beside them.
+// The device: each rank has a window, and there is nothing beside them and the slots and entries of communicators.
 class device final : public delivery, public message_handler {
 public:
     device() {
-        inbound_.begin_run(ranks, tags, rounds);
+        inbound_.begin_run(ranks, tags, rounds, slots_, entries_);
         std::vector<detail::window_entry> exports;
         for (auto& each : windows_) {
             each = std::make_unique<std::byte[]>(window_bytes);
@@ -43,8 +43,12 @@ public:
         }
         inbound_.open_window(1, std::move(exports));
     }
-    std::uint64_t window(std::uint32_t rank) const {
-        return reinterpret_cast<std::uintptr_t>(windows_[rank % ranks].get());
+    // Of a rank's window; of slots and entries for numbers behind those.
+    std::uint64_t memory(std::uint32_t number) const {
+        const std::uint32_t kind = number % (ranks + 2);
+        if (kind == ranks) return reinterpret_cast<std::uintptr_t>(slots_);
+        if (kind == ranks + 1) return reinterpret_cast<std::uintptr_t>(entries_);
+        return reinterpret_cast<std::uintptr_t>(windows_[kind].get());
     }
 
     // The ring, in which every payload lies.
@@ -55,6 +59,14 @@ public:
              std::uint32_t tag) override {
         if (rank >= ranks || (tag != detail::no_tag && tag >= tags)) std::abort();
         if (bytes != 0) copy(place, payload, bytes);
+        ++issued_;
+        return true;
+    }
+    bool put_packets(std::uint64_t place, const std::byte* values, std::uint32_t rank, std::uint32_t word) override {
+        if (rank >= ranks || values < first || values + detail::unit_bytes > last) std::abort();
+        auto* const slot = reinterpret_cast<detail::packet*>(static_cast<std::uintptr_t>(place));
+        if (slot < slots_ || slot + detail::unit_packets > std::end(slots_)) std::abort();
+        for (unsigned i = 0; i < detail::unit_packets; ++i) slot[i].sequence = word;
         ++issued_;
         return true;
     }
@@ -70,6 +82,7 @@ public:
 
     bool take(int, const message_header& head, const std::byte* payload) override {
         if (head.kind == message_kind::put) return put(head.place, payload, head.bytes, head.target, head.tag);
+        if (head.kind == message_kind::packets) return put_packets(head.place, payload, head.target, head.tag);
         if (head.kind != message_kind::barrier || head.target >= detail::collective::barriers || head.tag >= rounds)
             std::abort();
         return true;
@@ -83,12 +96,17 @@ private:
             const auto base = reinterpret_cast<std::uintptr_t>(each.get());
             return place >= base && place - base <= window_bytes && bytes <= window_bytes - (place - base);
         });
-        if (!is_there || payload < first || payload + bytes > last) std::abort();
+        const bool is_entry = std::ranges::any_of(entries_, [&](const auto& each) {
+            return place == reinterpret_cast<std::uintptr_t>(&each) && bytes == sizeof each;
+        });
+        if ((!is_there && !is_entry) || payload < first || payload + bytes > last) std::abort();
         std::memcpy(reinterpret_cast<void*>(static_cast<std::uintptr_t>(place)), payload, bytes);
     }
 
     inbound_check inbound_;
     std::unique_ptr<std::byte[]> windows_[ranks];
+    detail::packet slots_[8]{};
+    detail::split_entry entries_[4]{};
     std::uint64_t issued_ = 0, copies_ = 0;
 };
 
@@ -149,8 +167,8 @@ void fragments(std::string_view input) {
             case 2: // a fragment with a message, both as they should be but for what the input adds
             case 3: {
                 const auto size = from.get<std::uint16_t>();
-                const message_header message{target.window(from.get<unsigned char>()) + from.get<std::int16_t>(), size,
-                                             static_cast<message_kind>(from.get<unsigned char>() % 4),
+                const message_header message{target.memory(from.get<unsigned char>()) + from.get<std::int16_t>(), size,
+                                             static_cast<message_kind>(from.get<unsigned char>() % 5),
                                              from.get<unsigned char>(), from.get<std::uint16_t>()};
                 fragment_header head{end + from.get<std::int8_t>(), from.get<std::uint16_t>(), 0, 1};
                 head.bytes = static_cast<std::uint32_t>(sizeof head + sizeof message + (size + 15) / 16 * 16 +

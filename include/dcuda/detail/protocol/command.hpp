@@ -19,6 +19,7 @@ enum class opcode : std::uint32_t {
     stop_timer,
     log,
     send,
+    exchange,
     flush,
     barrier,
     clock,
@@ -58,7 +59,7 @@ enum class fault : std::uint32_t {
     overlap,             // offset: where the results go
     root,                // target: that is none; offset: members
     other_collective,    // of a member: target: its world rank, window: the communicator, bytes: its operation
-    remote_members,      // target: world rank of one that is reached over a network only
+    late_process,        // target: world rank of a member whose process is none of the first exchange_processes
     memory,
     local_memory, // offset: its address
     timeout,
@@ -130,6 +131,16 @@ DCUDA_HOST_DEVICE constexpr std::uint32_t commands_for(std::uint32_t ring_bytes)
     if (ring_bytes > max_packet_bytes) return (ring_bytes + payload_slot_bytes - 1) / payload_slot_bytes;
     return ring_bytes <= first_ring_bytes ? 1 : 1 + (ring_bytes - first_ring_bytes + command_bytes - 1) / command_bytes;
 }
+
+// A unit of an exchange for a member that is reached over a network (communicator.hpp). The member's host stores its
+// two packets.
+struct exchange_fields {
+    static constexpr opcode code = opcode::exchange;
+    std::uint32_t target;  // world rank
+    std::uint32_t word;    // the last one of both packets
+    std::uint64_t address; // of the first, as the target addresses it
+    std::uint32_t values[6];
+};
 
 // To say when all that the rank has sent over the network has arrived.
 struct flush_fields {

@@ -38,6 +38,9 @@ inline std::string name_of_communicator(std::uint32_t number) {
 // PERF: one for each thread of a warp: with two a reduction by 132 ranks takes 6.2 us (H100, 2026-11-25).
 inline constexpr std::uint32_t exchange_row = 32;
 
+// Members of communicators are in so many processes, the first ones: exchange_shape has a bit for each.
+inline constexpr std::uint32_t exchange_processes = 64;
+
 // A communicator may have so many members for an exchange by number.
 inline constexpr std::uint32_t most_by_number = 64;
 
@@ -50,16 +53,17 @@ inline constexpr std::uint32_t most_by_number = 64;
 // last of the devices (if there are several): its positions are those of rows, and of devices. Where a row or a device
 // has fewer members than another, each of them stands for several.
 struct exchange_shape {
-    std::uint64_t processes; // bit by process: it has members
-    std::uint32_t devices;   // how many
-    std::uint32_t width;     // the most members of a device, rounded up to a power of two
-    std::uint32_t rows;      // of the device that has most
-    std::uint32_t is_even;   // 1: all of these devices have as many members
-    std::uint32_t members;   // of this rank's device
-    std::uint32_t before;    // of the devices before it
-    std::uint32_t member;    // this rank's number among those of its device
-    std::uint32_t device;    // the number of its device
-    std::uint32_t units;     // that a slot has room for at each position; 0: the shape is not known yet
+    std::uint64_t processes;    // bit by process: it has members
+    std::uint32_t devices;      // how many
+    std::uint32_t width;        // the most members of a device, rounded up to a power of two
+    std::uint32_t rows;         // of the device that has most
+    std::uint32_t is_even;      // 1: all of these devices have as many members
+    std::uint32_t is_networked; // 1: this rank reaches some members over a network only
+    std::uint32_t members;      // of this rank's device
+    std::uint32_t before;       // of the devices before it
+    std::uint32_t member;       // this rank's number among those of its device
+    std::uint32_t device;       // the number of its device
+    std::uint32_t units;        // that a slot has room for at each position; 0: the shape is not known yet
 
     DCUDA_HOST_DEVICE bool is_flat() const { return devices * width <= exchange_row; }
     // Positions of the first stage, of the second and of the last, which follow each other in a slot.
@@ -82,10 +86,10 @@ struct list_range {
     std::uint32_t begin, end; // words
 };
 
-// A slot of another member.
+// A slot of another member. Of one that is reached over a network: as its own process addresses it.
 struct exchange_target {
     packet* slot;
-    std::uint32_t* doorbell; // of the member; CPU backend
+    std::uint32_t world_rank;
 };
 
 // What a rank does in an exchange, worked out in advance. writer and reader: the rank; home: device memory.
@@ -100,7 +104,8 @@ struct exchange_plan {
         std::uint32_t first;      // of its positions in a slot
         std::uint32_t positions;  // from which values come
         std::uint32_t position;   // of this rank
-        std::uint32_t begin, end; // of the targets
+        std::uint32_t begin, end; // of the targets; behind those, to far_end, the ones that are reached over a network
+        std::uint32_t far_end;
     } parts[3];
 };
 

@@ -153,7 +153,8 @@ struct mailbox_header {
     }
 };
 
-// Where what arrives at a device arrives. home: the device's memory, mapped by peers ("the inbox").
+// Where what arrives at a device arrives. home: the device's memory, mapped by peers ("the inbox"). Of a device that is
+// reached over a network: only `barriers`, as its own process addresses them; all others are null.
 struct peer_view {
     std::uint32_t* counters; // [local rank * tags + tag]; notifications that did not come as messages. writers: local
                              // and peer ranks, by atomic addition; reader: the rank
@@ -259,8 +260,9 @@ struct command_ring {
 
 // What the delivery kernel on a GPU is to do, in the layout of commands: [0] kind, [1] local rank and [2] tag to
 // notify, or no_tag, [3] bytes, [4..5] where; then, for a put, the payload, which goes on in the commands that follow;
-// for a copy [6..7] the payload's address in host memory; for a reply [6] the value.
-enum class delivery_kind : std::uint32_t { none, put, copy, reply, stop };
+// for a copy [6..7] the payload's address in host memory; for a reply [6] the value; for a unit of an exchange [2] the
+// last word of its packets, [6..11] the others.
+enum class delivery_kind : std::uint32_t { none, put, copy, packets, reply, stop };
 inline constexpr std::uint32_t delivery_capacity = 4096; // commands; a power of two
 inline constexpr std::uint32_t first_delivery_bytes = 24;
 inline constexpr std::uint32_t max_delivery_bytes = first_delivery_bytes + 7 * command_bytes; // what one poll takes

@@ -96,10 +96,29 @@ DCUDA_COLD int translate(shared_state shared, communicator from, int number, com
 
 // --- Split ----------------------------------------------------------------------------------------------------------
 
-// The entries of all ranks, on this device or on another.
+// The entries of all ranks, on this device or on another: see slot_of.
 DCUDA_DEVICE split_entry* split_entries(const rank_state& state, std::uint32_t process) {
     auto* const base = reinterpret_cast<packet*>(state.device.peers[process].barriers);
     return reinterpret_cast<split_entry*>(base + communicators_of(state).memory.entries);
+}
+
+// Puts this rank's entry to the devices with members that are reached over a network. The lead warp.
+//
+// ORDER: as any put: the barrier that follows waits until it has arrived.
+DCUDA_COLD void put_entry(lead_warp warp, shared_state shared, const communicator_record& comm) {
+    rank_state& state = shared.get();
+    const std::uint32_t ranks = state.device.ranks_per_device;
+    const auto* const own = split_entries(state, state.device.process_index) + state.world_rank;
+    for (std::uint64_t left = comm.shape.processes; left != 0; left &= left - 1) {
+        const std::uint32_t process = lowest_of(left);
+        if (!is_remote(state, process)) continue;
+        const std::uint32_t member = comm.world_rank_by_process(comm.members_before(process, ranks));
+        const auto home = reinterpret_cast<std::uintptr_t>(split_entries(state, process) + state.world_rank);
+        store_commands(
+            warp, state,
+            {state.device_rank, member, no_tag, home, reinterpret_cast<const std::byte*>(own), sizeof *own, false},
+            false, 0);
+    }
 }
 
 // Tells what this rank brings to a split. False if the run ends. The lead warp.
@@ -110,12 +129,13 @@ DCUDA_COLD bool publish_split(lead_warp warp, shared_state shared, communicator 
     const communicator_table& table = communicators_of(state);
     const split_entry entry{color, key, comm.number, table.uses, table.slots, table.blocks};
     for (std::uint32_t process = warp.index; process < state.device.process_count; process += warp.count)
-        if (process < 64 && (comm.shape.processes >> process & 1) != 0)
+        if (process < exchange_processes && (comm.shape.processes >> process & 1) != 0 && !is_remote(state, process))
             split_entries(state, process)[state.world_rank] = entry;
     // What is written to other devices a barrier of the world has still to release.
     if (warp.leads() && comm.shape.devices > 1)
         state.own.of(warp).unreleased |= bit_of(scope::device) | bit_of(scope::system);
     sync(warp);
+    if (comm.shape.is_networked != 0) exec::far(put_entry)(warp, state, comm);
     return true;
 }
 

@@ -11,11 +11,18 @@
 // the rank did (the block's barrier orders that before the thread's fence), and each thread that has received acquires.
 // The next stage's release passes on what was acquired: causality is transitive.
 //
+// Over a network a member gives its host a command for each unit, and the host of the other member (on a GPU its
+// delivery kernel) stores the packets into the slot, in the same way: who polls it need not know. The network keeps the
+// order between the command and that (docs/design/network.md), and what the member has released before its command is
+// released again with the packets. So an ordered exchange orders what it did elsewhere, too: in memory that both reach
+// through others; what it has put over the network has arrived before it begins (meet_members).
+//
 // Slots are used in turn by exchanges with even and odd numbers. Exchange e + 1 overwrites what e - 1 has left: a
 // member begins e + 1 when it has finished e, so it has heard, maybe through others, from all members in e. Those had
 // then begun e, and so finished e - 1: a member finishes an exchange when it has read all that is meant for it, and
 // does not begin the next one before. A read is finished when its value is there: the member has looked at it. On the
-// CPU that is order again: what a member has read is released with the packets of the next exchange that it sends.
+// CPU that is order again: what a member has read is released with the packets of the next exchange that it sends. None
+// is on its way any more, over a network either: somebody waits for each.
 #pragma once
 
 #include "dcuda/detail/ops/collectives/plan.hpp"
@@ -103,10 +110,12 @@ struct exchange_team {
     }
 };
 
-// Sends a team's unit in one stage. `place`: of the unit at this rank's position, in packets from the begin of a slot.
+// Sends a team's unit in one stage, to members whose memory is mapped here. `place`: of the unit at this rank's
+// position, in packets from the begin of a slot.
 template <unsigned Packets>
-DCUDA_DEVICE void send_unit(const exchange_plan& plan, const exchange_plan::part& part, const exchange_team& team,
-                            std::uint32_t place, const value_unit& value, std::uint32_t word) {
+DCUDA_DEVICE void send_unit(const rank_state& state, const exchange_plan& plan, const exchange_plan::part& part,
+                            const exchange_team& team, std::uint32_t place, const value_unit& value,
+                            std::uint32_t word) {
     DCUDA_NO_UNROLL
     for (std::uint32_t k = part.begin + team.thread; k < part.end; k += team.width) {
         packet* const slot = plan.targets[k].slot + place;
@@ -114,24 +123,56 @@ DCUDA_DEVICE void send_unit(const exchange_plan& plan, const exchange_plan::part
         for (unsigned i = 0; i < Packets; ++i)
             store_packet<order_tag::exchange_publish>(slot + i, value.words[3 * i], value.words[3 * i + 1],
                                                       value.words[3 * i + 2], word);
-        if (DCUDA_BACKEND_CPU) ring_doorbell(plan.targets[k].doorbell);
+        if (DCUDA_BACKEND_CPU) {
+            const auto [process, rank] = locate(state, plan.targets[k].world_rank);
+            ring_doorbell(&state.device.peers[process].status[rank].doorbell);
+        }
     }
 }
 
 // What a team waits for in one stage: its unit at all positions.
 struct awaited_unit {
     const exchange_request& request;
+    const exchange_plan& plan;
     exchange_team team;
-    const packet* slot;     // of the unit at the first position
-    std::uint64_t present;  // bit by position
-    std::uint32_t distance; // between positions
-    std::uint32_t positions;
-    std::uint32_t position; // of this rank: its own value stands there
-    std::uint32_t word;     // that packets have
-    std::uint32_t stage;
-    std::uint32_t has_unit;   // 1: the team has one
-    std::uint32_t has_waited; // 1: for long
+    std::uint32_t distance;       // between positions
+    std::uint32_t word;           // that packets have
+    const packet* slot = nullptr; // of the unit at the first position
+    std::uint64_t present = 0;    // bit by position
+    std::uint32_t positions = 0;
+    std::uint32_t position = 0;    // of this rank: its own value stands there
+    std::uint32_t place = 0;       // of the unit there, in packets from the begin of a slot
+    std::uint32_t far_targets = 0; // members that are reached over a network, and do not have it yet
+    std::uint32_t stage = 0;
+    std::uint32_t has_unit = 0;   // 1: the team has one
+    std::uint32_t has_waited = 0; // 1: for long
 };
+
+// Sends the teams' units to the members that are reached over a network: a command for each of them. The lead warp.
+//
+// ORDER command-publish: the values come with the command. In an ordered exchange each thread has released before what
+// the rank did, and its commands come after.
+DCUDA_COLD void send_far(lead_warp warp, shared_state shared, const awaited_unit& unit, const value_unit& value) {
+    rank_state& state = shared.get();
+    const exchange_target* const targets = unit.plan.targets + unit.plan.parts[unit.stage].end;
+    exchange_fields fields{0, unit.word, 0, {}};
+    for (unsigned team = 0; team < unit.team.teams; ++team) {
+        const unsigned owner = team * unit.team.width;
+        if (broadcast(warp, unit.has_unit, owner) == 0) continue;
+        for (unsigned i = 0; i < 3 * unit_packets; ++i) fields.values[i] = broadcast(warp, value.words[i], owner);
+        const std::uint32_t place = broadcast(warp, unit.place, owner);
+        std::uint32_t ticket = 0;
+        bool going = true;
+        if (warp.leads()) going = take_tickets(exec::lead_access::alone(), state, unit.far_targets, ticket);
+        ticket = broadcast(warp, ticket, 0);
+        if (!any(warp, warp.leads() && going)) return; // who waits next sees that the run has ended
+        for (std::uint32_t i = warp.index; i < unit.far_targets; i += warp.count) {
+            fields.target = targets[i].world_rank;
+            fields.address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(targets[i].slot + place));
+            store_command(state, ticket + i, make_command(state.device_rank, fields));
+        }
+    }
+}
 
 // Whom an exchange waits for, and whether the run may go on: it may not if a member is in another operation. `waits`:
 // the thread waits for that position. The lead warp, after many polls.
@@ -228,12 +269,14 @@ DCUDA_COLD bool receive_many(Group warp, shared_state shared, awaited_unit& unit
     return true;
 }
 
-// Receives a team's unit from all positions, and combines these with its own, `value`. False if the run has ended. All
-// threads of the warp.
+// Receives a team's unit from all positions, and combines these with its own, `value`, which those get first that are
+// reached over a network. False if the run has ended. All threads of the warp.
 // PERF: called by exec::far, so that kernels need not have its registers.
 template <unsigned Packets, class Group, class Values>
 DCUDA_COLD bool receive_unit(Group warp, shared_state shared, awaited_unit& unit, value_unit& value,
                              const Values& values) {
+    if constexpr (std::is_same_v<Group, lead_warp>)
+        if (unit.far_targets != 0) send_far(warp, shared, unit, value);
     const unsigned width = unit.team.width, thread = unit.team.thread;
     const std::uint32_t most = (unit.positions + width - 1) >> highest(width);
     maybe_value result{value, false};
@@ -261,13 +304,14 @@ DCUDA_COLD bool receive_unit(Group warp, shared_state shared, awaited_unit& unit
     return true;
 }
 
-// What is awaited in a stage, but for the team, the place and whether there is a unit.
-DCUDA_DEVICE void await_stage(awaited_unit& unit, const exchange_plan& plan, unsigned number) {
-    const exchange_plan::part part = plan.parts[number];
-    unit.present = plan.stages > 1 ? ~std::uint64_t{0} : plan.present;
+// What is awaited in a stage, but for the team, the places and whether there is a unit.
+DCUDA_DEVICE void await_stage(awaited_unit& unit, unsigned number) {
+    const exchange_plan::part part = unit.plan.parts[number];
+    unit.present = unit.plan.stages > 1 ? ~std::uint64_t{0} : unit.plan.present;
     unit.positions = part.positions;
     unit.position = part.position;
     unit.stage = number;
+    unit.far_targets = part.far_end - part.end;
 }
 
 // Exchanges one unit, and combines those of all members: a pairwise tree in the order of positions. False if the run
@@ -282,19 +326,19 @@ DCUDA_DEVICE bool exchange_one(const lead_warp& warp, rank_state& state, communi
     if (warp.leads()) comm.sequence = sequence;
     clear_if_due(warp, plan, sequence);
     const std::uint32_t distance = plan.units * unit_packets;
-    awaited_unit unit{request, exchange_team(warp.index, warp.count, 1), nullptr, 0, distance, 0,
-                      0,       exchange_word(sequence, request.digest),  0,       0, 0};
+    awaited_unit unit{request, plan, exchange_team(warp.index, warp.count, 1), distance,
+                      exchange_word(sequence, request.digest)};
     bool going = true;
     DCUDA_NO_UNROLL
     for (unsigned number = 0; going && number < stages; ++number) {
-        await_stage(unit, plan, number);
+        await_stage(unit, number);
         unit.team = exchange_team(warp.index, warp.count, unit.positions);
         unit.has_unit = unit.team.number == 0 ? 1 : 0; // the first team has it
         unit.slot = plan.slot + turn + plan.parts[number].first * distance;
         if (IsOrdered) fence_release<order_tag::exchange_publish>(reach);
+        unit.place = turn + (plan.parts[number].first + unit.position) * distance;
         if (unit.has_unit != 0)
-            send_unit<Packets>(plan, plan.parts[number], unit.team,
-                               turn + (plan.parts[number].first + unit.position) * distance, value, unit.word);
+            send_unit<Packets>(state, plan, plan.parts[number], unit.team, unit.place, value, unit.word);
         going = exec::far(receive_unit<Packets, lead_warp, Values>)(warp, state, unit, value, values);
         if (IsOrdered) {
             acquire_packet<order_tag::exchange_observe>(reach);
@@ -311,6 +355,20 @@ struct exchange_share {
     unsigned warp, warps;
 };
 
+// Sends the units of a chunk in the first stage to the members that are reached over a network. `first`: the number of
+// the first unit, `place`: of that. The lead warp. PERF: called by exec::far, as most exchanges have no such members.
+template <class Values>
+DCUDA_COLD void send_chunk(lead_warp warp, shared_state shared, awaited_unit& unit, const Values& values,
+                           std::size_t first, std::uint32_t count, std::uint32_t place) {
+    await_stage(unit, 0);
+    for (std::uint32_t pass = 0; pass < count; pass += unit.team.teams) {
+        const std::uint32_t number = pass + unit.team.number;
+        unit.has_unit = unit.team.number < unit.team.teams && number < count ? 1 : 0;
+        unit.place = place + number * unit_packets;
+        send_far(warp, shared, unit, unit.has_unit != 0 ? values.load(first + number) : value_unit{});
+    }
+}
+
 // Exchanges values.load(unit) of all members, for each of the request's units that are this warp's; values.store(unit,
 // value, team) gets the combined ones. `sequence`: of the last exchange before. False if the run has ended.
 template <class Group, class Values>
@@ -322,7 +380,7 @@ DCUDA_DEVICE bool exchange_many(const Group& warp, const exchange_share& share, 
         most = most < plan.parts[number].positions ? plan.parts[number].positions : most;
     const exchange_team team(warp.index, warp.count, most);
     const std::uint32_t teams = team.teams * share.warps, distance = plan.units * unit_packets;
-    awaited_unit wait{request, team, nullptr, 0, distance, 0, 0, 0, 0, 0, 0};
+    awaited_unit wait{request, plan, team, distance, 0};
     bool going = true;
     for (std::size_t first = 0; going && first < request.units; first += plan.units) {
         const std::size_t left = request.units - first;
@@ -336,8 +394,12 @@ DCUDA_DEVICE bool exchange_many(const Group& warp, const exchange_share& share, 
         const std::uint32_t begin = share.warp * team.teams;
         DCUDA_NO_UNROLL
         for (std::uint32_t unit = begin + team.number; team.number < team.teams && unit < count; unit += teams)
-            send_unit<unit_packets>(plan, plan.parts[0], team, place(0, plan.parts[0].position, unit),
+            send_unit<unit_packets>(state, plan, plan.parts[0], team, place(0, plan.parts[0].position, unit),
                                     values.load(first + unit), wait.word);
+        if constexpr (std::is_same_v<Group, lead_warp>)
+            if (plan.parts[0].end != plan.parts[0].far_end)
+                exec::far(send_chunk<Values>)(warp, state, wait, values, first, count,
+                                              place(0, plan.parts[0].position, 0));
         DCUDA_NO_UNROLL
         for (std::uint32_t pass = begin; going && pass < count; pass += teams) {
             const std::uint32_t unit = pass + team.number;
@@ -346,11 +408,13 @@ DCUDA_DEVICE bool exchange_many(const Group& warp, const exchange_share& share, 
             if (wait.has_unit != 0) value = values.load(first + unit);
             DCUDA_NO_UNROLL
             for (unsigned number = 0; going && number < plan.stages; ++number) {
-                await_stage(wait, plan, number);
+                await_stage(wait, number);
                 wait.slot = plan.slot + place(number, 0, unit);
-                if (number != 0 && wait.has_unit != 0)
-                    send_unit<unit_packets>(plan, plan.parts[number], team, place(number, wait.position, unit), value,
-                                            wait.word);
+                wait.place = place(number, wait.position, unit);
+                if (number == 0)
+                    wait.far_targets = 0; // they have it
+                else if (wait.has_unit != 0)
+                    send_unit<unit_packets>(state, plan, plan.parts[number], team, wait.place, value, wait.word);
                 going = exec::far(receive_unit<unit_packets, Group, Values>)(warp, state, wait, value, values);
             }
             if (going && wait.has_unit != 0) values.store(first + unit, value, team);
@@ -372,13 +436,13 @@ DCUDA_COLD bool prepare_exchange(lead_warp warp, shared_state shared, communicat
         const auto report = [&](fault kind, std::uint32_t target, std::uint32_t size, std::uint32_t limit) {
             report_fault(leader, state, kind, where, 0, target, size, 0, limit);
         };
-        const std::uint32_t remote = comm == nullptr          ? no_rank
-                                     : comm->shape.units != 0 ? no_rank
-                                                              : find_shape(leader, state, *comm);
+        const std::uint32_t too_late = comm == nullptr          ? no_rank
+                                       : comm->shape.units != 0 ? no_rank
+                                                                : find_shape(leader, state, *comm);
         if (comm == nullptr)
             report(fault::communicator, static_cast<std::uint32_t>(number), 0, 0);
-        else if (remote != no_rank)
-            report(fault::remote_members, remote, 0, 0);
+        else if (too_late != no_rank)
+            report(fault::late_process, too_late, 0, exchange_processes);
         else if (by_number && comm->size > most_by_number)
             report(fault::too_many_members, 0, comm->size, most_by_number);
         else if (!make_plan(leader, state, *comm, by_number))

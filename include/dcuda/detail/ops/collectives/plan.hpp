@@ -22,8 +22,13 @@ DCUDA_DEVICE std::uint32_t slot_positions(const exchange_shape& shape, std::uint
     return size <= most_by_number && size > positions ? size : positions;
 }
 
-// Works out the communicator's shape for this rank. The world rank of a member that cannot be reached without a
-// network, or no_rank. The leader.
+// Whether the ranks of a process are reached over a network only.
+DCUDA_DEVICE bool is_remote(const rank_state& state, std::uint32_t process) {
+    return state.device.peers[process].counters == nullptr;
+}
+
+// Works out the communicator's shape for this rank. The world rank of a member whose process comes too late for that,
+// or no_rank. The leader.
 DCUDA_COLD std::uint32_t find_shape(lone_thread, const rank_state& state, communicator_record& comm) {
     const std::uint32_t ranks = state.device.ranks_per_device;
     exchange_shape shape{};
@@ -31,8 +36,8 @@ DCUDA_COLD std::uint32_t find_shape(lone_thread, const rank_state& state, commun
     for (std::uint32_t process = 0; process < state.device.process_count; ++process) {
         const std::uint32_t end = comm.members_before(process + 1, ranks), count = end - begin;
         if (count != 0) {
-            if (process >= 64 || state.device.peers[process].counters == nullptr)
-                return comm.world_rank_by_process(begin);
+            if (process >= exchange_processes) return comm.world_rank_by_process(begin);
+            if (is_remote(state, process)) shape.is_networked = 1;
             if (process == state.device.process_index) {
                 shape.before = begin;
                 shape.members = count;
@@ -144,7 +149,8 @@ struct exchange_stage {
 
 // --- Plans ----------------------------------------------------------------------------------------------------------
 
-// Where the packets for a rank lie in this communicator.
+// Where the packets for a rank lie in this communicator. For one that is reached over a network: as its own process
+// addresses them.
 DCUDA_DEVICE packet* slot_of(const rank_state& state, const communicator_record& comm, std::uint32_t world_rank) {
     const auto [process, rank] = locate(state, world_rank);
     return reinterpret_cast<packet*>(state.device.peers[process].barriers) + communicators_of(state).memory.slots +
@@ -189,20 +195,21 @@ DCUDA_COLD bool make_plan(lone_thread, const rank_state& state, communicator_rec
         for (unsigned number = 0; number < stages; ++number) {
             const exchange_stage stage = exchange_stage::make(comm, by_number, number);
             exchange_plan::part& part = plan.parts[number];
-            part = {stage.first, stage.positions, stage.position, count, count};
-            for (std::uint32_t other = 0; other < stage.positions; ++other) {
-                const member_range all = stage.targets(state, comm, other);
-                if (other < 64 && all.first < all.end) plan.present |= std::uint64_t{1} << other;
-                if (other == stage.position) continue;
-                for (std::uint32_t member = all.first; member < all.end; member += all.step, ++count)
-                    if (is_known) {
+            part = {stage.first, stage.positions, stage.position, count, count, count};
+            for (const bool is_far : {false, true}) {
+                for (std::uint32_t other = 0; other < stage.positions; ++other) {
+                    const member_range all = stage.targets(state, comm, other);
+                    if (other < 64 && all.first < all.end) plan.present |= std::uint64_t{1} << other;
+                    if (other == stage.position) continue;
+                    for (std::uint32_t member = all.first; member < all.end; member += all.step) {
                         const std::uint32_t world_rank = stage.world_rank(comm, member);
-                        const auto [process, rank] = locate(state, world_rank);
-                        targets[count] = {slot_of(state, comm, world_rank),
-                                          &state.device.peers[process].status[rank].doorbell};
+                        if (is_remote(state, locate(state, world_rank).process) != is_far) continue;
+                        if (is_known) targets[count] = {slot_of(state, comm, world_rank), world_rank};
+                        ++count;
                     }
+                }
+                (is_far ? part.far_end : part.end) = count;
             }
-            part.end = count;
         }
         if (is_known) break;
         list_range& list = comm.plan_lists[by_number ? 1 : 0];

@@ -176,7 +176,8 @@ inline constexpr unsigned by_lead_warp = 1, by_all_warps = 3; // and one of two 
 // run ends. The lead warp.
 //
 // With all warps no slot is cleared between exchanges: that takes that no other warp sends. So it is not when the
-// numbers of this array come past one that clears.
+// numbers of this array come past one that clears. Nor with members that are reached over a network: what their
+// commands need of the rank's books is the lead warp's.
 DCUDA_COLD unsigned begin_array(lead_warp warp, shared_state shared, operation where, communicator number,
                                 std::uint32_t root, bool by_number, std::size_t units) {
     rank_state& state = shared.get();
@@ -187,7 +188,8 @@ DCUDA_COLD unsigned begin_array(lead_warp warp, shared_state shared, operation w
     const std::size_t exchanges = (units + plan.units - 1) / plan.units;
     const std::uint32_t until_clear = exchanges_until_clear - 1 - sequence % exchanges_until_clear;
     const bool clears = sequence % exchanges_until_clear == 0 || exchanges > until_clear;
-    const bool by_all = DCUDA_BACKEND_CUDA && state.group().threads() >= 64 && !clears && units > 1;
+    const bool by_all =
+        DCUDA_BACKEND_CUDA && state.group().threads() >= 64 && !clears && units > 1 && comm.shape.is_networked == 0;
     sync(warp);
     if (by_all && warp.leads()) {
         comm.sequence = sequence + static_cast<std::uint32_t>(exchanges);

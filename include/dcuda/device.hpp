@@ -161,8 +161,8 @@ public:
     /// It orders nothing: what members wrote before need not be visible after, and what they read before must not be
     /// overwritten yet. All threads of the rank meet in it. While a rank waits for others it takes messages that come.
     /// Members of which one calls something else, or with another type, operator or root, end the run
-    /// (error_code::device_fault; 1 of 256 such differences is not seen), as do members that are reached over a
-    /// network.
+    /// (error_code::device_fault; 1 of 256 such differences is not seen), as do members in other than the first 64
+    /// processes.
     template <class T, class Op>
     DCUDA_DEVICE T allreduce(communicator comm, T value, Op op) {
         static_assert(detail::is_plain<T> && sizeof(T) <= detail::unit_bytes,

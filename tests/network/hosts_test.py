@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Programs over several hosts, which are network namespaces. Ends with 77 where they cannot be made.
-Usage: hosts_test.py FOLDER_OF_HOSTS_HELPERS PATH_OF_traffic STRESS PUT_NOTIFY STENCIL [MPIRUN...]
+Usage: hosts_test.py FOLDER_OF_HOSTS_HELPERS PATH_OF_traffic STRESS PUT_NOTIFY COLLECTIVE STENCIL [MPIRUN...]
 """
 import os
 import shutil
@@ -16,8 +16,10 @@ sys.path.append(sys.argv[1])
 from job import Job, JobTest  # noqa: E402
 from namespaces import Hosts, why_not  # noqa: E402
 
-traffic, stress, put_notify, stencil, *mpirun = sys.argv[2:]
+traffic, stress, put_notify, collective, stencil, *mpirun = sys.argv[2:]
+# Collective operations of few ranks per process, and reductions of many.
 PROGRAMS = {"stress": [stress], "put_notify": [put_notify],
+            "collective": [collective, "--gtest_filter=*/1:*Types.AllTypes*/2:*StridesAndNode*"],
             "stencil": [stencil, "--nx", "33", "--ny", "40", "--nz", "4", "--iterations", "30", "--ranks", "3",
                         "--verify"]}
 TIMEOUT = 100
@@ -56,7 +58,7 @@ class HostsTest(JobTest):
 
     def test_two_hosts(self):
         self.make_hosts(2)
-        self.run_programs(self.command, "ofi:tcp", "stress", "put_notify", "stencil")
+        self.run_programs(self.command, "ofi:tcp", "stress", "put_notify", "collective", "stencil")
 
     def test_four_hosts(self):
         self.make_hosts(4)
@@ -65,7 +67,7 @@ class HostsTest(JobTest):
     def test_transports_are_chosen(self):
         # Each host has peer access of its own, and a network to the other.
         self.make_hosts(2)
-        self.run_programs(self.command, "auto", "put_notify")
+        self.run_programs(self.command, "auto", "put_notify", "collective")
 
     @unittest.skipUnless(mpirun, "no MPI")
     def test_mpi(self):

@@ -202,6 +202,110 @@ public:
         detail::perform<detail::broadcast_array_operation<T>>(self_, is_profiled(), comm, data, count, root);
     }
 
+    /// Combines arrays of size(comm) times `count` values, each with those at the same place of the other members, and
+    /// gives each member its part of the results: the member with number i gets `count` values from number i * count
+    /// on, at `out`, which is `in`, or does not overlap it. All threads of all members call it, with the same count;
+    /// else as allreduce, with the same bits.
+    template <class T, class Op>
+    DCUDA_DEVICE void reduce_scatter(communicator comm, T* out, const std::type_identity_t<T>* in, std::size_t count,
+                                     Op op) {
+        static_assert(detail::is_plain<T> && sizeof(T) <= detail::unit_bytes,
+                      "values to reduce must be trivially copyable, and have at most 24 bytes");
+        detail::perform<detail::reduce_scatter_operation<T, Op>>(self_, is_profiled(), comm, out, in, count, op);
+    }
+    /// Combines the values of the members with numbers up to this rank's own, its own among them, and returns the
+    /// result to all threads of the rank. They are combined in pairs in the order of numbers, as by allreduce with
+    /// by_rank: the same bits in every run and for any number of devices. All threads of all members call it; types,
+    /// operators, guarantees and errors are those of allreduce.
+    template <class T, class Op>
+    DCUDA_DEVICE T scan(communicator comm, T value, Op op) {
+        static_assert(detail::is_plain<T> && sizeof(T) <= detail::unit_bytes,
+                      "values to scan must be trivially copyable, and have at most 24 bytes");
+        return detail::perform<detail::scan_operation<detail::operation::scan, T, Op>>(self_, is_profiled(), comm,
+                                                                                       value, op, value);
+    }
+    /// The same without the rank's own value: that of the members before it. Member 0 gets `identity`.
+    template <class T, class Op>
+    DCUDA_DEVICE T exclusive_scan(communicator comm, T value, Op op, std::type_identity_t<T> identity) {
+        static_assert(detail::is_plain<T> && sizeof(T) <= detail::unit_bytes,
+                      "values to scan must be trivially copyable, and have at most 24 bytes");
+        return detail::perform<detail::scan_operation<detail::operation::exclusive_scan, T, Op>>(
+            self_, is_profiled(), comm, value, op, identity);
+    }
+
+    /// Brings `count` values at `in` of each member to the one with number `root`: those of member i go to
+    /// out + i * count there; elsewhere `out` may be null. Where the root's own values lie there already (`in` is
+    /// out + root * count) they stay; else `in` and `out` do not overlap. Neither needs a window. All threads of all
+    /// members call it, with the same count and root. On return all threads of the root read the values, and `in` may
+    /// be changed. It orders nothing else. Members of which one calls something else, or with another count, type or
+    /// root, end the run (error_code::device_fault; 1 of 256 such differences is not seen), as does a root that is
+    /// none.
+    template <class T>
+    DCUDA_DEVICE void gather(communicator comm, T* out, const std::type_identity_t<T>* in, std::size_t count,
+                             int root) {
+        static_assert(detail::is_plain<T>, "values to gather must be trivially copyable, and not const");
+        detail::perform<detail::move_operation<detail::operation::gather, T>>(self_, is_profiled(), comm, out, in,
+                                                                              count, root);
+    }
+    /// gather to all members.
+    template <class T>
+    DCUDA_DEVICE void all_gather(communicator comm, T* out, const std::type_identity_t<T>* in, std::size_t count) {
+        static_assert(detail::is_plain<T>, "values to gather must be trivially copyable, and not const");
+        detail::perform<detail::move_operation<detail::operation::all_gather, T>>(self_, is_profiled(), comm, out, in,
+                                                                                  count, 0);
+    }
+    /// The other way: the member with number `root` has `count` values for each member at `in`, those for member i at
+    /// in + i * count, and each gets its own at `out`. `in` may be null elsewhere. As gather otherwise.
+    template <class T>
+    DCUDA_DEVICE void scatter(communicator comm, T* out, const std::type_identity_t<T>* in, std::size_t count,
+                              int root) {
+        static_assert(detail::is_plain<T>, "values to scatter must be trivially copyable, and not const");
+        detail::perform<detail::move_operation<detail::operation::scatter, T>>(self_, is_profiled(), comm, out, in,
+                                                                               count, root);
+    }
+    /// Each member has `count` values for each member at `in`, those for member i at in + i * count, and gets as many
+    /// from each at `out`, in the same order. `in` and `out` do not overlap. As gather otherwise.
+    template <class T>
+    DCUDA_DEVICE void all_to_all(communicator comm, T* out, const std::type_identity_t<T>* in, std::size_t count) {
+        static_assert(detail::is_plain<T>, "values to exchange must be trivially copyable, and not const");
+        detail::perform<detail::move_operation<detail::operation::all_to_all, T>>(self_, is_profiled(), comm, out, in,
+                                                                                  count, 0);
+    }
+    /// gather with another number of values from each member: counts[i] from member i, which go to
+    /// out + displacements[i]. Both arrays are read at the root alone. `count` is what this member brings; the run ends
+    /// if the root expects another number (error_code::device_fault). All threads of the rank may read the arrays, and
+    /// nobody changes them meanwhile.
+    template <class T>
+    DCUDA_DEVICE void gather_v(communicator comm, T* out, const std::size_t* counts, const std::size_t* displacements,
+                               const std::type_identity_t<T>* in, std::size_t count, int root) {
+        static_assert(detail::is_plain<T>, "values to gather must be trivially copyable, and not const");
+        detail::perform<detail::move_differing_operation<detail::operation::gather, T>>(
+            self_, is_profiled(), comm, root, out, in,
+            detail::differing_pieces{count, counts, displacements, nullptr, nullptr});
+    }
+    /// gather_v to all members, which all have the arrays.
+    template <class T>
+    DCUDA_DEVICE void all_gather_v(communicator comm, T* out, const std::size_t* counts,
+                                   const std::size_t* displacements, const std::type_identity_t<T>* in,
+                                   std::size_t count) {
+        static_assert(detail::is_plain<T>, "values to gather must be trivially copyable, and not const");
+        detail::perform<detail::move_differing_operation<detail::operation::all_gather, T>>(
+            self_, is_profiled(), comm, 0, out, in,
+            detail::differing_pieces{count, counts, displacements, nullptr, nullptr});
+    }
+    /// all_to_all with another number of values for each member: counts[i] for member i, from in + displacements[i].
+    /// What member i sends goes to out + out_displacements[i], and received[i] gets the number of values; so nobody
+    /// need know it before, but there must be room. `received` may be null. As gather_v otherwise.
+    template <class T>
+    DCUDA_DEVICE void all_to_all_v(communicator comm, T* out, const std::size_t* out_displacements,
+                                   const std::type_identity_t<T>* in, const std::size_t* counts,
+                                   const std::size_t* displacements, std::size_t* received) {
+        static_assert(detail::is_plain<T>, "values to exchange must be trivially copyable, and not const");
+        detail::perform<detail::move_differing_operation<detail::operation::all_to_all, T>>(
+            self_, is_profiled(), comm, 0, out, in,
+            detail::differing_pieces{0, counts, displacements, out_displacements, received});
+    }
+
     /// create_window over `count` elements at `base`: a window whose places count elements, with the same guarantees
     /// and errors. All ranks of the communicator call it, with one type.
     template <class Element>

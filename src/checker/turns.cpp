@@ -18,9 +18,7 @@ constexpr std::uint32_t most_unsuccessful_tests = 10000; // of all ranks that ca
 
 bool is_barrier(operation kind) { return kind == operation::barrier || kind == operation::finish; }
 bool has_native_part(operation kind) { return kind != operation::barrier; }
-bool orders(operation kind) {
-    return kind != operation::allreduce && kind != operation::reduce && kind != operation::broadcast;
-}
+bool orders(operation kind) { return !is_data_collective(kind); }
 
 turns::turns(session& all, std::uint32_t rank, const std::uint32_t* aborted)
     : run_(all.run()), m_(run_.shared), rank_(rank), aborted_(aborted), out_(m_.ranks()) {}

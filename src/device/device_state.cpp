@@ -191,7 +191,7 @@ void device_state::agree_on_queues() {
 }
 
 // How much memory ranks have for communicators: at most about 1/340 of the device's for the packets of all ranks and
-// 1/256 for lists; but enough for communicators of all ranks.
+// 1/256 for lists, 1/512 for bounce buffers; but enough for communicators of all ranks.
 void device_state::size_exchanges(std::size_t device_bytes) {
 #if DCUDA_BACKEND_CPU
     device_bytes = std::min(device_bytes, std::size_t{4} << 30); // it is the host's memory
@@ -213,14 +213,20 @@ void device_state::size_exchanges(std::size_t device_bytes) {
         even(std::clamp(2 * each / pool_blocks, least_block, std::max(least_block, most_block_packets)));
     // Of communicators of all ranks in any order, and of plans.
     constexpr std::size_t least_list = 4096, plan_words = 40 * sizeof(exchange_target) / sizeof(std::uint32_t);
-    const std::size_t usual_list = 2 * std::size_t(all_ranks) + max_communicators * plan_words;
+    const std::size_t usual_list = 3 * std::size_t(all_ranks) + max_communicators * plan_words;
     const std::size_t list_bytes = device_bytes / ranks / 256;
     memory.list_words = static_cast<std::uint32_t>(
         std::clamp(list_bytes / sizeof(std::uint32_t), least_list, std::max(least_list, usual_list)) / 2 * 2);
+    // Of a unit at least for each member in each half, of communicators up to that size.
+    constexpr std::size_t most_bounce = std::size_t{1} << 16;
+    const std::size_t least_bounce = 2 * unit_packets * std::min(all_ranks, most_in_bounce);
+    memory.bounce_packets = even(std::clamp(2 * each, least_bounce, std::max(least_bounce, most_bounce)));
+    memory.bounce_from = static_cast<std::uint32_t>(settings_.bounce_bytes);
     const inbox_layout at = layout();
     memory.entries = static_cast<std::uint32_t>(at.entries - at.barriers);
     memory.slots = static_cast<std::uint32_t>(at.slots - at.barriers);
     memory.pool = static_cast<std::uint32_t>(at.pool - at.slots);
+    memory.bounce = static_cast<std::uint32_t>(at.bounce - at.barriers);
 }
 
 // What all ranks know of the communicators that exist in every run.
@@ -271,8 +277,19 @@ device_state::inbox_layout device_state::layout() const {
     at.entries = at.queues + std::size_t(fields_.queue_count) * fields_.queues.size();
     at.slots = at.entries + packets_of(static_cast<std::size_t>(world_size()), sizeof(split_entry));
     at.pool = at.slots + ranks * fixed_communicators * exchange_.fixed_packets;
-    at.end = at.pool + ranks * pool_blocks * exchange_.block_packets;
+    at.bounce = at.pool + ranks * pool_blocks * exchange_.block_packets;
+    at.end = at.bounce + ranks * exchange_.bounce_packets;
     return at;
+}
+
+std::vector<window_entry> device_state::bounce_buffers() const {
+    std::vector<window_entry> buffers;
+    for (std::size_t rank = 0; rank < static_cast<std::size_t>(ranks_); ++rank) {
+        auto* const begin =
+            reinterpret_cast<std::byte*>(inbox_.get() + layout().bounce + rank * exchange_.bounce_packets);
+        buffers.push_back({begin, exchange_.bounce_packets * sizeof(packet), begin});
+    }
+    return buffers;
 }
 
 // As they are at the start of a run: ranks are in no others, and nothing has been exchanged.

@@ -50,8 +50,10 @@ public:
     // Where other processes may write in exchanges and splits: exchange_memory.
     std::span<const detail::packet> exchange_slots() const {
         const inbox_layout at = layout();
-        return {inbox_.get() + at.slots, at.end - at.slots};
+        return {inbox_.get() + at.slots, at.bounce - at.slots};
     }
+    // And in collective operations on much data, by rank.
+    std::vector<detail::window_entry> bounce_buffers() const;
     std::span<const detail::split_entry> split_entries() const {
         return {reinterpret_cast<const detail::split_entry*>(inbox_.get() + layout().entries),
                 static_cast<std::size_t>(world_size())};
@@ -66,7 +68,7 @@ public:
 private:
     // Where the parts of an inbox lie, in packets.
     struct inbox_layout {
-        std::size_t barriers, status, places, claimed, credits, counters, queues, entries, slots, pool, end;
+        std::size_t barriers, status, places, claimed, credits, counters, queues, entries, slots, pool, bounce, end;
     };
     inbox_layout layout() const;
     std::size_t counter_count() const { return std::size_t(ranks_) * static_cast<std::size_t>(settings_.tags); }

@@ -31,6 +31,7 @@ struct settings {
     int mailbox_packets;            // DCUDA_MAILBOX_PACKETS: of a queue; 0: no messages; -1: by the device's memory
     int mailbox_queues;             // DCUDA_MAILBOX_QUEUES: of a device; -1: by its memory
     int small_put_bytes;            // DCUDA_SMALL_PUT_BYTES: notified puts that go as messages; -1: by the device
+    int bounce_bytes;               // DCUDA_BOUNCE_BYTES: arrays of that size are reduced through bounce buffers
     int barrier_row;                // DCUDA_BARRIER_ROW: ranks of a row in barriers; 0: by their number (tests)
     check_mode check;               // DCUDA_CHECK: 1 or report (CPU backend)
     long check_seed;                // DCUDA_CHECK_SEED

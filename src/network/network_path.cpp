@@ -79,6 +79,7 @@ void network_path::begin(device_state& state, delivery& into, host_track& track,
     check_.begin_run(static_cast<std::uint32_t>(state.ranks()), state.fields().tags,
                      static_cast<std::uint32_t>(barriers_.front().arrivals.size()), state.exchange_slots(),
                      state.split_entries());
+    open_window(state.fields().max_windows, state.bounce_buffers()); // as one window more
     for (const host_window& each : windows)
         open_window(each.slot(),
                     std::vector<window_entry>(static_cast<std::size_t>(state.ranks()),

@@ -23,7 +23,7 @@ struct proposal {
     int tags;
     int max_windows;
     int mailbox_packets, mailbox_queues;
-    int small_put_bytes;
+    int small_put_bytes, bounce_bytes;
     std::int64_t wait_timeout_ns;
     int profiled;
 };
@@ -53,6 +53,7 @@ int agree_on_ranks(bootstrap::control& control, const settings& with, bool with_
                          with.mailbox_packets,
                          with.mailbox_queues,
                          with.small_put_bytes,
+                         with.bounce_bytes,
                          with.wait_timeout.count(),
                          config.profiled ? 1 : 0});
     message.put(std::string_view(limit.reason));
@@ -72,18 +73,21 @@ int agree_on_ranks(bootstrap::control& control, const settings& with, bool with_
             theirs.requested == first.requested && std::equal(theirs.threads, theirs.threads + 3, first.threads) &&
             theirs.tags == first.tags && theirs.max_windows == first.max_windows &&
             theirs.mailbox_packets == first.mailbox_packets && theirs.mailbox_queues == first.mailbox_queues &&
-            theirs.small_put_bytes == first.small_put_bytes && theirs.wait_timeout_ns == first.wait_timeout_ns &&
-            theirs.shared_bytes == first.shared_bytes && theirs.profiled == first.profiled;
+            theirs.small_put_bytes == first.small_put_bytes && theirs.bounce_bytes == first.bounce_bytes &&
+            theirs.wait_timeout_ns == first.wait_timeout_ns && theirs.shared_bytes == first.shared_bytes &&
+            theirs.profiled == first.profiled;
         support::require(
             same, error_code::invalid_argument,
             "processes 0 and {} disagree on the launch: ranks per device {} / {}, threads {}x{}x{} / "
             "{}x{}x{}, shared bytes {} / {}, tags {} / {}, windows {} / {}, packets of a queue {} / {}, queues of a "
-            "device {} / {} (-1: by its memory), small puts up to {} / {} B, wait timeout {} / {} ns, profiled {} / {}",
+            "device {} / {} (-1: by its memory), small puts up to {} / {} B, large arrays from {} / {} B, wait timeout "
+            "{} / {} ns, profiled {} / {}",
             process, first.requested, theirs.requested, first.threads[0], first.threads[1], first.threads[2],
             theirs.threads[0], theirs.threads[1], theirs.threads[2], first.shared_bytes, theirs.shared_bytes,
             first.tags, theirs.tags, first.max_windows, theirs.max_windows, first.mailbox_packets,
             theirs.mailbox_packets, first.mailbox_queues, theirs.mailbox_queues, first.small_put_bytes,
-            theirs.small_put_bytes, first.wait_timeout_ns, theirs.wait_timeout_ns, first.profiled, theirs.profiled);
+            theirs.small_put_bytes, first.bounce_bytes, theirs.bounce_bytes, first.wait_timeout_ns,
+            theirs.wait_timeout_ns, first.profiled, theirs.profiled);
         support::require(theirs.limit > 0, error_code::out_of_resources,
                          "not even one rank of {} threads fits on process {}'s device: {}",
                          theirs.threads[0] * theirs.threads[1] * theirs.threads[2], process, reason);

@@ -101,9 +101,18 @@ error describe_fault(const command& fault_command, std::uint32_t first_rank, std
         return device_fault(fmt::format(" with root {}: the communicator has ranks 0 to {}",
                                         static_cast<std::int32_t>(at.target), at.offset - 1));
     case fault::too_many_members:
-        return device_fault(fmt::format(" with by_rank on a communicator of {} ranks: it serves at most {}; without it "
-                                        "results depend on the number of devices",
+        if (at.limit == most_by_number)
+            return device_fault(
+                fmt::format(" with by_rank on a communicator of {} ranks: it serves at most {}; without "
+                            "it results depend on the number of devices",
+                            at.offset, at.limit));
+        return device_fault(fmt::format(" on a communicator of {} ranks: with so many ranks on a device it serves at "
+                                        "most {}; split the communicator",
                                         at.offset, at.limit));
+    case fault::other_count:
+        return device_fault(fmt::format(" on {}: rank {} of it brings {} elements, where {} are expected from it",
+                                        name_of_communicator(at.window), static_cast<std::int32_t>(at.target),
+                                        as_signed(at.offset), as_signed(at.limit)));
     case fault::other_collective: {
         const operation theirs = operation_of_digest(static_cast<std::uint32_t>(at.bytes));
         return device_fault(fmt::format(

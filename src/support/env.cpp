@@ -34,6 +34,7 @@ constexpr std::string_view known_variables[] = {
     "DCUDA_ABORT_GRACE",
     "DCUDA_BARRIER_ROW",
     "DCUDA_BLAME_FD",
+    "DCUDA_BOUNCE_BYTES",
     "DCUDA_CHECK",
     "DCUDA_CHECK_SEED",
     "DCUDA_CONNECT_TIMEOUT",

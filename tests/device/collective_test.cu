@@ -16,7 +16,7 @@ namespace {
 #if DCUDA_BACKEND_CUDA
 constexpr int rank_counts[] = {1, 7, 132, 1056, 2112};
 #else
-constexpr int rank_counts[] = {1, 5, few_addresses ? 9 : 70};
+constexpr int rank_counts[] = {1, 5, few_addresses ? 9 : 40};
 #endif
 constexpr int threads = 64;
 
@@ -369,30 +369,32 @@ TEST_P(CollectiveTypes, AllTypesAndOperators) {
 
 // --- Arrays ----------------------------------------------------------------------------------------------------------
 
-constexpr std::size_t largest_count = 1000;
+// With few ranks so large that it goes in many parts.
+std::size_t largest_count(int ranks_per_device) { return ranks_per_device <= 7 && !few_addresses ? 100'003 : 1000; }
 
 // allreduce apart and in place, reduce and broadcast. What all members must get the members check with each other, by
 // sums of bits; the first member's results go to the host.
 template <class T>
-DCUDA_DEVICE void reduce_arrays(dcuda::rank& self, findings* found, T* memory, int how) {
+DCUDA_DEVICE void reduce_arrays(dcuda::rank& self, findings* found, T* memory, std::size_t largest, int how) {
     const int per_device = self.size(dcuda::device), rank = self.id();
-    T* const in = piece_of(memory, 3 * largest_count, self);
-    T* const out = in + largest_count;
-    T* const kept = out + largest_count;
+    T* const in = piece_of(memory, 4 * largest, self);
+    T* const out = in + largest;
+    T* const kept = out + largest;
+    T* const scattered = kept + largest;
     const membership own = membership_of(static_cast<pattern_of>(how), rank, per_device, 1);
     const dcuda::communicator comm = self.split(dcuda::world, own.color, own.key);
     if (own.color < 0) return;
     const int members = self.size(comm);
-    const std::size_t counts[] = {0, 1, 2, 3, 4, 31, 33, 128, largest_count};
+    const std::size_t counts[] = {0, 1, 2, 3, 4, 31, 33, 128, 1000, largest};
     for (const std::size_t count : counts) {
         const auto fill = [&](T* target) {
             for_each_thread(count, [&](std::size_t i) { target[i] = value_of<T>(rank, i, static_cast<int>(count)); });
         };
         fill(in);
         fill(kept);
-        for_each_thread(largest_count - count, [&](std::size_t i) { out[count + i] = T(3); });
+        for_each_thread(largest - count, [&](std::size_t i) { out[count + i] = T(3); });
         self.allreduce(comm, out, in, count, dcuda::sum{});
-        for_each_thread(largest_count - count, [&](std::size_t i) { EXPECT_SAME(out[count + i] == T(3), true); });
+        for_each_thread(largest - count, [&](std::size_t i) { EXPECT_SAME(out[count + i] == T(3), true); });
         for_each_thread(
             count, [&](std::size_t i) { EXPECT_SAME(in[i] == value_of<T>(rank, i, static_cast<int>(count)), true); });
         self.allreduce(comm, kept, kept, count, dcuda::sum{});
@@ -402,6 +404,12 @@ DCUDA_DEVICE void reduce_arrays(dcuda::rank& self, findings* found, T* memory, i
         self.reduce(comm, kept, in, count, dcuda::sum{}, root);
         for_each_thread(count,
                         [&](std::size_t i) { EXPECT_SAME(kept[i] == (self.id(comm) == root ? out[i] : T(5)), true); });
+        const std::size_t part = count / static_cast<std::size_t>(members);
+        for_each_thread(largest, [&](std::size_t i) { scattered[i] = T(9); });
+        self.reduce_scatter(comm, scattered, in, part, dcuda::sum{});
+        const T* const expected = out + part * static_cast<std::size_t>(self.id(comm));
+        for_each_thread(largest,
+                        [&](std::size_t i) { EXPECT_SAME(scattered[i] == (i < part ? expected[i] : T(9)), true); });
         __syncthreads();
         // What the root of a broadcast has got all others have.
         for_each_thread(count, [&](std::size_t i) { kept[i] = self.id(comm) == root ? out[i] : T(7); });
@@ -412,13 +420,13 @@ DCUDA_DEVICE void reduce_arrays(dcuda::rank& self, findings* found, T* memory, i
     }
 }
 
+// PERF: a kernel for each type. One for all takes minutes to compile.
+template <class T>
 __global__ void __launch_bounds__(threads, 1024 / threads)
-    reduces_arrays(dcuda::context context, findings* found, void* memory, int element_bytes, int how) {
+    reduces_arrays(dcuda::context context, findings* found, T* memory, std::size_t largest, int how) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
-    if (element_bytes == 8) reduce_arrays(self, found, static_cast<double*>(memory), how);
-    if (element_bytes == 1) reduce_arrays(self, found, static_cast<std::uint8_t*>(memory), how);
-    if (element_bytes == 2) reduce_arrays(self, found, static_cast<__half*>(memory), how);
+    reduce_arrays(self, found, memory, largest, how);
 }
 
 class CollectiveArrays : public Collectives {
@@ -426,23 +434,22 @@ protected:
     template <class T>
     void check_arrays(pattern_of how) {
         const int per_device = ranks_per_device();
-        const device_vector<T> memory(3 * largest_count * static_cast<std::size_t>(per_device));
-        check(reduces_arrays, all_ranks(), memory.get(), static_cast<int>(sizeof(T)), static_cast<int>(how));
+        const std::size_t largest = largest_count(per_device);
+        const device_vector<T> memory(4 * largest * static_cast<std::size_t>(per_device));
+        check(reduces_arrays<T>, all_ranks(), memory.get(), largest, static_cast<int>(how));
         const std::vector<T> seen = memory.read();
         const int processes = job().info().process_count, process = job().info().process_index;
         for (int local = 0; local < per_device; local += 1 + per_device / 3) {
             const int rank = process * per_device + local;
             const std::vector<int> members = members_of(how, rank, processes * per_device, per_device, 1);
             if (members.empty()) continue;
-            for (std::size_t i = 0; i < largest_count; ++i) {
+            for (std::size_t i = 0; i < largest; i += 1 + largest / 4000) {
                 using element = combined<T>;
                 const auto expected = static_cast<T>(reduce_in_order<element>(
                     members, per_device,
-                    [&](int member) {
-                        return static_cast<element>(value_of<T>(member, i, static_cast<int>(largest_count)));
-                    },
+                    [&](int member) { return static_cast<element>(value_of<T>(member, i, static_cast<int>(largest))); },
                     [](const element& a, const element& b) { return static_cast<element>(a + b); }));
-                ASSERT_TRUE(same_bits(seen[(3 * static_cast<std::size_t>(local) + 1) * largest_count + i], expected))
+                ASSERT_TRUE(same_bits(seen[(4 * static_cast<std::size_t>(local) + 1) * largest + i], expected))
                     << "rank " << rank << ", place " << i << ", pattern " << static_cast<int>(how);
             }
         }
@@ -455,6 +462,15 @@ TEST_P(CollectiveArrays, Doubles) {
 }
 TEST_P(CollectiveArrays, Bytes) { check_arrays<std::uint8_t>(pattern_of::random); }
 TEST_P(CollectiveArrays, Halves) { check_arrays<__half>(pattern_of::device); }
+// All of them through bounce buffers, however small.
+TEST_P(CollectiveArrays, ThroughBounceBuffers) {
+    setenv("DCUDA_BOUNCE_BYTES", "0", 1);
+    for (const pattern_of how : {pattern_of::world, pattern_of::columns, pattern_of::random_order})
+        check_arrays<double>(how);
+    check_arrays<std::uint8_t>(pattern_of::random);
+    check_arrays<__half>(pattern_of::random_order);
+    unsetenv("DCUDA_BOUNCE_BYTES");
+}
 
 // --- A program's own type, and one tree over all devices
 // ---------------------------------------------------------------

@@ -54,6 +54,8 @@ enum class wrong : int {
     world_freed,
     root,
     overlap,
+    move_overlap,
+    gather_root,
     own_memory,
 };
 
@@ -164,6 +166,12 @@ __global__ void contract(dcuda::context context, unsigned char* memory, wrong wh
         case wrong::overlap:
             self.allreduce(dcuda::device, memory + 4, memory, 8, dcuda::sum{});
             break;
+        case wrong::move_overlap:
+            self.all_to_all(dcuda::device, memory + 1, memory, 4);
+            break;
+        case wrong::gather_root:
+            self.gather(dcuda::device, memory, memory + 64, 4, 7);
+            break;
         case wrong::own_memory: {
             int value = 1;
             self.allreduce(dcuda::device, &value, &value, 1, dcuda::sum{});
@@ -222,6 +230,27 @@ __global__ void different_operators(dcuda::context context) {
         self.allreduce(dcuda::world, 1, dcuda::sum{});
     else
         self.allreduce(dcuda::world, 1, dcuda::maximum{});
+}
+
+// Members that gather different numbers of values.
+__global__ void different_counts(dcuda::context context) {
+    __shared__ dcuda::state state;
+    __shared__ unsigned char memory[128];
+    dcuda::rank self(context, state);
+    self.all_gather(dcuda::world, memory, memory + 64, self.id() == 0 ? 3 : 4);
+}
+
+// A root that expects another number of values than a member brings.
+__global__ void unexpected_count(dcuda::context context) {
+    __shared__ dcuda::state state;
+    __shared__ unsigned char memory[128];
+    __shared__ std::size_t counts[8], displacements[8];
+    dcuda::rank self(context, state);
+    for (std::size_t i = 0; i < 8; ++i) {
+        counts[i] = 2;
+        displacements[i] = 2 * i;
+    }
+    self.gather_v(dcuda::world, memory, counts, displacements, memory + 64, self.id() == 1 ? 3 : 2, 0);
 }
 
 // One member never comes.
@@ -445,6 +474,8 @@ const std::map<std::string, wrong> contracts = {
     {"world_freed", wrong::world_freed},
     {"root", wrong::root},
     {"overlap", wrong::overlap},
+    {"move_overlap", wrong::move_overlap},
+    {"gather_root", wrong::gather_root},
     {"own_memory", wrong::own_memory},
 };
 
@@ -462,6 +493,8 @@ const std::map<std::string, void (*)(dcuda::context)> kernels = {
     {"different_barriers", different_barriers},
     {"different_collectives", different_collectives},
     {"different_operators", different_operators},
+    {"different_counts", different_counts},
+    {"unexpected_count", unexpected_count},
     {"one_reduces_too_little", one_reduces_too_little},
     {"any_that_never_comes", any_that_never_comes},
     {"all_wait_first", all_wait_first},

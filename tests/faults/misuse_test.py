@@ -222,6 +222,12 @@ class MisuseTest(unittest.TestCase):
             self.expect_lines(processes, "different_collectives",
                               meets.format("(allreduce|broadcast)", "communicator 3", "(allreduce|broadcast)"))
             self.expect_lines(processes, "different_operators", meets.format("allreduce", "world", "a different one"))
+            self.expect_lines(processes, "different_counts", meets.format("all_gather", "world", "a different one"))
+            self.expect_lines(
+                processes, "unexpected_count", r"device_fault: rank 0 \(.*\): gather on world: rank 1 of it brings 3 elements, "
+                "where 2 are expected from it")
+            self.expect_lines(
+                processes, "gather_root", r"device_fault: rank \d \(.*\): gather with root 7: the communicator has ranks 0 to 1")
 
     def test_member_that_does_not_come(self):
         for processes in (1, 2):
@@ -237,6 +243,9 @@ class MisuseTest(unittest.TestCase):
         for processes in (1, 2):
             self.expect_lines(
                 processes, "overlap", r"device_fault: rank \d \(.*\): allreduce of 8 B into memory at 0x[0-9a-f]+, which "
+                r"overlaps its input: both must be the same, or apart")
+            self.expect_lines(
+                processes, "move_overlap", r"device_fault: rank \d \(.*\): all_to_all of 8 B into memory at 0x[0-9a-f]+, which "
                 r"overlaps its input: both must be the same, or apart")
             self.expect_lines(
                 processes, "own_memory", r"device_fault: rank \d \(.*\): allreduce into memory at 0x[0-9a-f]+, which is one "
@@ -434,8 +443,8 @@ class MisuseTest(unittest.TestCase):
     def test_disagreement(self):
         self.expect(2, "other_threads", "invalid_argument: processes 0 and 1 disagree on the launch: ranks per device "
                     "2 / 2, threads 8x1x1 / 16x1x1, shared bytes 0 / 0, tags 256 / 256, windows 64 / 64, packets of a queue "
-                    "-1 / -1, queues of a device -1 / -1 (-1: by its memory), small puts up to 4096 / 4096 B, wait timeout "
-                    "0 / 0 ns")
+                    "-1 / -1, queues of a device -1 / -1 (-1: by its memory), small puts up to 4096 / 4096 B, large arrays "
+                    "from 8192 / 8192 B, wait timeout 0 / 0 ns")
 
     def test_too_many_ranks(self):
         self.expect(1, "nothing", "out_of_resources: 1048576 ranks of 8 threads were asked for, but at most ",

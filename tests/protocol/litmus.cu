@@ -125,6 +125,28 @@ __global__ void member_barriers(dcuda::context context, findings* found, unsigne
     }
 }
 
+// exchange_publish, exchange_observe: what members store into each other's bounce buffers, on two communicators in
+// turn.
+__global__ void bounces(dcuda::context context, findings* found, unsigned* memory, int rounds) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int ranks = self.size(dcuda::device), rank = self.id(dcuda::device);
+    unsigned *const in = piece_of(memory, 2 + 2 * static_cast<std::size_t>(ranks), self), *const out = in + 2;
+    const dcuda::communicator backwards = self.split(dcuda::device, 0, -rank);
+    for (int round = 0; round < rounds; ++round) {
+        by_one_thread([&] {
+            in[0] = static_cast<unsigned>(rank);
+            in[1] = static_cast<unsigned>(round);
+        });
+        self.all_gather(round % 2 == 0 ? backwards : dcuda::device, out, in, 2);
+        for (int other = 0; other < ranks; ++other) {
+            EXPECT_SAME(out[2 * other], round % 2 == 0 ? ranks - 1 - other : other);
+            EXPECT_SAME(out[2 * other + 1], round);
+        }
+        __syncthreads(); // the next round changes both
+    }
+}
+
 // device_arrive, device_observe, over processes: puts without notification, read after the barrier of the world.
 __global__ void world_barriers(dcuda::context context, findings* found, unsigned* memory, int rounds) {
     __shared__ dcuda::state state;
@@ -232,6 +254,7 @@ constexpr litmus_case cases[] = {
     {"rows", barriers, 5, 300, 1024, "DCUDA_BARRIER_ROW", "2"}, // the last row is short
     {"columns", barriers, 4, 300, 1024, "DCUDA_BARRIER_ROW", "1"},
     {"members", member_barriers, 5, 300},
+    {"bounces", bounces, 5, 300},
     {"commands", commands, 2, 20000},
     {"devices", world_barriers, 2, 1000},
     {"reply", windows, 2, 50},

@@ -38,8 +38,8 @@ TAGS = {
     "queue_reuse": (19, ["ring", "crossing"]),
     "write_publish": (20, ["writes"]),
     "write_observe": (21, ["writes"]),
-    "exchange_publish": (22, ["members"]),
-    "exchange_observe": (23, ["members"]),
+    "exchange_publish": (22, ["members", "bounces"]),
+    "exchange_observe": (23, ["members", "bounces"]),
 }
 CASES = sorted({case for _, cases in TAGS.values() for case in cases})
 RACE = "WARNING: ThreadSanitizer: data race"

@@ -57,9 +57,15 @@ public:
         describe(dcuda::device, ranks_per_device, 0);
         describe(dcuda::node, fields_.world_size, fields_.first_rank);
         for (std::size_t rank = 0; rank < tables_.size(); ++rank) {
-            tables_[rank].memory = {barrier_packets, barrier_packets + entry_packets,
-                                    slot_packets,    fixed_packets,
-                                    block_packets,   list_words};
+            tables_[rank].memory = {barrier_packets,
+                                    barrier_packets + entry_packets,
+                                    slot_packets,
+                                    fixed_packets,
+                                    block_packets,
+                                    list_words,
+                                    0,
+                                    0,
+                                    UINT32_MAX}; // no bounce buffers
             tables_[rank].lists = lists_.data() + rank * list_words;
         }
         fields_.communicator_tables = tables_.data();

@@ -38,19 +38,20 @@ class ExamplesTest(unittest.TestCase):
             events = Counter(event["name"] for event in json.load(file)["traceEvents"] if event["ph"] == "X")
         slices = {"puts": "put", "notified_puts": "put_notify", "notifications": "notify", "waits": "wait_notifications",
                   "flushes": "flush", "barriers": "barrier", "windows": "create_window"}
-        return counts, {name: events[slices[name]] for name in counts}
+        return counts, {name: events[slices[name]] for name in counts}, events["all_to_all"]
 
     def test_all_see_the_same(self):
         for example in examples:
             with self.subTest(example=os.path.basename(example)), tempfile.TemporaryDirectory() as folder:
-                counts, events = self.counted(example, folder)
+                counts, events, exchanges = self.counted(example, folder)
                 self.assertEqual(counts, events)
                 puts = counts["puts"] + counts["notified_puts"]
                 notifications = counts["notifications"] + counts["notified_puts"]
-                self.assertGreater(puts, 0)
-                self.assertGreater(notifications, 0)
-                self.assertGreater(counts["waits"], 0)
-                self.assertGreaterEqual(counts["windows"], 8)
+                if exchanges == 0:  # a program has either these or windows
+                    self.assertGreater(puts, 0)
+                    self.assertGreater(notifications, 0)
+                    self.assertGreater(counts["waits"], 0)
+                    self.assertGreaterEqual(counts["windows"], 8)
                 output = self.run_example(example, DCUDA_CHECK="1")
                 self.assertRegex(output, rf"of 8 ranks, {puts} puts, {notifications} notifications,")
 

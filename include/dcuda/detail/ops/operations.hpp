@@ -3,8 +3,7 @@
 // profiler and the checker step between a program and the library.
 #pragma once
 
-#include "dcuda/detail/ops/collectives/communicators.hpp"
-#include "dcuda/detail/ops/collectives/reduce.hpp"
+#include "dcuda/detail/ops/collectives/collectives.hpp"
 #include "dcuda/detail/ops/collectives/windows.hpp"
 #include "dcuda/detail/ops/device_log.hpp"
 #include "dcuda/detail/ops/put.hpp"
@@ -148,6 +147,52 @@ struct broadcast_array_operation : member_operation<broadcast_array_operation<T>
     }
     DCUDA_DEVICE static void run(rank_state& state, communicator comm, T* data, std::size_t count, int root) {
         broadcast_array(state, comm, data, count, root);
+    }
+};
+
+template <class T, class Op>
+struct reduce_scatter_operation : member_operation<reduce_scatter_operation<T, Op>, operation::reduce_scatter> {
+    using reduce_scatter_operation::member_operation::kind;
+    DCUDA_DEVICE static event_fields event(communicator comm, T*, const T*, std::size_t count, const Op&) {
+        return {.tag = static_cast<int>(comm), .bytes = count * sizeof(T)};
+    }
+    DCUDA_DEVICE static void run(rank_state& state, communicator comm, T* out, const T* in, std::size_t count, Op op) {
+        reduce_scatter_array(state, comm, out, in, count, op);
+    }
+};
+
+// `Kind`: scan, or exclusive_scan, in which member 0 gets `first`.
+template <operation Kind, class T, class Op>
+struct scan_operation : member_operation<scan_operation<Kind, T, Op>, Kind> {
+    DCUDA_DEVICE static void end(rank_state& state, const T&, communicator comm, const T&, const Op&, const T&) {
+        end_operation<Kind>(state, {.tag = static_cast<int>(comm), .bytes = sizeof(T)});
+    }
+    DCUDA_DEVICE static T run(rank_state& state, communicator comm, T value, Op op, T first) {
+        return scan_value(state, Kind, comm, value, operator_traits<Op>::of(op), first);
+    }
+};
+
+// Of gather, all_gather, scatter and all_to_all, with pieces of `count` elements.
+template <operation Kind, class T>
+struct move_operation : member_operation<move_operation<Kind, T>, Kind> {
+    DCUDA_DEVICE static event_fields event(communicator comm, T*, const T*, std::size_t count, int) {
+        return {.tag = static_cast<int>(comm), .bytes = count * sizeof(T)};
+    }
+    DCUDA_DEVICE static void run(rank_state& state, communicator comm, T* out, const T* in, std::size_t count,
+                                 int root) {
+        move_pieces<Kind>(state, comm, root, out, in, count);
+    }
+};
+
+// The same with pieces that differ.
+template <operation Kind, class T>
+struct move_differing_operation : member_operation<move_differing_operation<Kind, T>, Kind> {
+    DCUDA_DEVICE static event_fields event(communicator comm, int, T*, const T*, const differing_pieces& pieces) {
+        return {.tag = static_cast<int>(comm), .bytes = pieces.count * sizeof(T)};
+    }
+    DCUDA_DEVICE static void run(rank_state& state, communicator comm, int root, T* out, const T* in,
+                                 differing_pieces pieces) {
+        move_differing<Kind>(state, comm, root, out, in, pieces);
     }
 };
 

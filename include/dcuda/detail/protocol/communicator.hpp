@@ -41,6 +41,9 @@ inline constexpr std::uint32_t exchange_row = 32;
 // Members of communicators are in so many processes, the first ones: exchange_shape has a bit for each.
 inline constexpr std::uint32_t exchange_processes = 64;
 
+// A communicator may have so many members for operations through bounce buffers.
+inline constexpr std::uint32_t most_in_bounce = 8192;
+
 // A communicator may have so many members for an exchange by number.
 inline constexpr std::uint32_t most_by_number = 64;
 
@@ -72,6 +75,10 @@ struct exchange_shape {
     }
     DCUDA_HOST_DEVICE std::uint32_t column_positions() const { return is_flat() || rows == 1 ? 0 : rows; }
     DCUDA_HOST_DEVICE std::uint32_t device_positions() const { return is_flat() || devices == 1 ? 0 : devices; }
+    DCUDA_HOST_DEVICE std::uint32_t most_positions() const {
+        const std::uint32_t later = column_positions() > device_positions() ? column_positions() : device_positions();
+        return row_positions() > later ? row_positions() : later;
+    }
     DCUDA_HOST_DEVICE std::uint32_t positions() const {
         return row_positions() + column_positions() + device_positions();
     }
@@ -100,6 +107,7 @@ struct exchange_plan {
     std::uint32_t half;             // packets of a slot for exchanges with even numbers
     std::uint32_t units;            // at each position
     std::uint32_t stages;           // 0: there is no plan yet
+    std::uint32_t most_positions;   // of any stage of any member: all have the same number here
     struct part {
         std::uint32_t first;      // of its positions in a slot
         std::uint32_t positions;  // from which values come
@@ -127,7 +135,8 @@ struct communicator_record {
     std::uint32_t first_rank;        // world rank of member 0
     std::uint32_t stride;            // between world ranks of members, where these are regular
     const std::uint32_t* members;    // their world ranks; null: they are regular
-    const std::uint32_t* by_process; // the same, those of each process together
+    const std::uint32_t* by_process; // the same, those of each process together,
+    const std::uint32_t* numbers;    // and their numbers in this order; null: it is that of numbers
     std::uint32_t uses;              // see communicator_number
     std::uint32_t slots;             // where the packets for a rank lie: from here in its device's exchange memory,
     std::uint32_t slots_stride;      // plus so many for each rank before it on its device
@@ -146,6 +155,9 @@ struct communicator_record {
     // The same of members in the order of processes, and of their numbers within a process.
     DCUDA_HOST_DEVICE std::uint32_t world_rank_by_process(std::uint32_t place) const {
         return by_process != nullptr ? by_process[place] : first_rank + place * stride;
+    }
+    DCUDA_HOST_DEVICE std::uint32_t number_by_process(std::uint32_t place) const {
+        return numbers != nullptr ? numbers[place] : place;
     }
     // How many members the processes before this one have.
     DCUDA_HOST_DEVICE std::uint32_t members_before(std::uint32_t process, std::uint32_t ranks_per_process) const {
@@ -181,7 +193,7 @@ DCUDA_HOST_DEVICE constexpr bool is_of_exchange(std::uint32_t word, std::uint32_
 // The bits of a digest: what operation it is, and a part of what else must be equal.
 inline constexpr std::uint32_t digest_kind_bits = 4, digest_content_bits = exchange_digest_bits - digest_kind_bits;
 inline constexpr auto first_in_digest = static_cast<std::uint32_t>(operation::barrier) - 1;
-static_assert(static_cast<std::uint32_t>(operation::broadcast) - first_in_digest < 1u << digest_kind_bits);
+static_assert(static_cast<std::uint32_t>(operation::all_to_all) - first_in_digest < (1u << digest_kind_bits) - 1);
 DCUDA_HOST_DEVICE constexpr std::uint32_t exchange_digest(operation where, std::uint32_t content) {
     const std::uint32_t kind = static_cast<std::uint32_t>(where) - first_in_digest;
     return kind << digest_content_bits | (content * 0x9E3779B1u) >> (32 - digest_content_bits);
@@ -214,6 +226,9 @@ struct exchange_memory {
     std::uint32_t fixed_packets;
     std::uint32_t block_packets;
     std::uint32_t list_words; // of each rank's memory for lists of members
+    std::uint32_t bounce;     // [local rank][bounce_packets]: bounce buffers, in two halves
+    std::uint32_t bounce_packets;
+    std::uint32_t bounce_from; // arrays of so many bytes go through these
 };
 
 // The communicators of a rank. writers: the host, of the fixed ones, and the rank; reader: the rank; home: device

@@ -25,14 +25,21 @@ enum class operation : std::uint32_t {
     test_notifications,    // an event only if it was successful
     pending_notifications, // no event
     flush,
-    barrier,
     create_window,
     free_window,
+    barrier,
     split,
     free_communicator,
     allreduce,
     reduce,
     broadcast,
+    reduce_scatter,
+    scan,
+    exclusive_scan,
+    gather,
+    all_gather,
+    scatter,
+    all_to_all,
     start_timer,
     stop_timer,
     count,
@@ -76,14 +83,21 @@ inline constexpr operation_traits operation_table[] = {
     {"test_notifications", activity::waiting, operand::tag | operand::count},
     {"pending_notifications", activity::waiting, operand::tag},
     {"flush", activity::putting, operand::window},
-    {"barrier", activity::collective, operand::communicator},
     {"create_window", activity::collective, operand::bytes | operand::communicator},
     {"free_window", activity::collective, operand::window},
+    {"barrier", activity::collective, operand::communicator},
     {"split", activity::collective, operand::communicator},
     {"free_communicator", activity::collective, operand::communicator},
     {"allreduce", activity::collective, operand::bytes | operand::communicator},
     {"reduce", activity::collective, operand::bytes | operand::communicator},
     {"broadcast", activity::collective, operand::bytes | operand::communicator},
+    {"reduce_scatter", activity::collective, operand::bytes | operand::communicator},
+    {"scan", activity::collective, operand::bytes | operand::communicator},
+    {"exclusive_scan", activity::collective, operand::bytes | operand::communicator},
+    {"gather", activity::collective, operand::bytes | operand::communicator},
+    {"all_gather", activity::collective, operand::bytes | operand::communicator},
+    {"scatter", activity::collective, operand::bytes | operand::communicator},
+    {"all_to_all", activity::collective, operand::bytes | operand::communicator},
     {"start_timer", activity::collective, 0},
     {"stop_timer", activity::collective, 0},
 };
@@ -162,10 +176,10 @@ inline const char* name_of(const collective& where) {
     }
 }
 
+// Whether it is a collective operation on values or data, which orders nothing else. For the host.
+inline bool is_data_collective(operation kind) { return kind >= operation::allreduce && kind <= operation::all_to_all; }
+
 // Whether its members meet by exchanging packets: waits in it know for whom. For the host.
-inline bool is_exchange(operation kind) {
-    return kind == operation::split || kind == operation::free_communicator || kind == operation::allreduce ||
-           kind == operation::reduce || kind == operation::broadcast;
-}
+inline bool is_exchange(operation kind) { return kind >= operation::split && kind <= operation::all_to_all; }
 
 } // namespace dcuda::detail

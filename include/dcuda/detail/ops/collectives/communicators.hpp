@@ -215,9 +215,9 @@ struct split_reader {
         return !any(warp, !is_so);
     }
 
-    // Writes the members' world ranks, in their order and in that of processes.
-    DCUDA_DEVICE void list(const lead_warp& warp, std::int32_t color, std::uint32_t* members,
-                           std::uint32_t* by_process) const {
+    // Writes the members' world ranks, in their order and in that of processes, and their numbers in the latter.
+    DCUDA_DEVICE void list(const lead_warp& warp, std::int32_t color, std::uint32_t size,
+                           std::uint32_t* members) const {
         for_each(warp.index, warp.count, [&](std::uint32_t world_rank, const split_entry& entry) {
             if (entry.color != color) return;
             std::uint32_t number = 0, place = 0;
@@ -230,7 +230,8 @@ struct split_reader {
                 place += other_process < process || (other_process == process && before) ? 1 : 0;
             });
             members[number] = world_rank;
-            by_process[place] = world_rank;
+            members[size + place] = world_rank;
+            members[2 * size + place] = number;
         });
     }
 };
@@ -243,9 +244,9 @@ DCUDA_COLD bool are_regular(lead_warp warp, const split_reader& reader, const sp
                             std::uint32_t stride) {
     return reader.is_regular(warp, found, color, stride);
 }
-DCUDA_COLD void list_members(lead_warp warp, const split_reader& reader, std::int32_t color, std::uint32_t* members,
-                             std::uint32_t* by_process) {
-    reader.list(warp, color, members, by_process);
+DCUDA_COLD void list_members(lead_warp warp, const split_reader& reader, std::int32_t color, std::uint32_t size,
+                             std::uint32_t* members) {
+    reader.list(warp, color, size, members);
 }
 
 // Bits of so many blocks of a pool, from one on.
@@ -306,13 +307,13 @@ DCUDA_COLD unsigned make_communicator(lead_warp warp, shared_state shared, commu
     const std::uint32_t slot = lowest_of(~found.slots);
     const std::uint32_t stride = found.size == 1 ? 1 : (found.most - found.least) / (found.size - 1);
     const bool is_regular = exec::far(are_regular)(warp, reader, found, own.color, stride);
-    const std::uint32_t list_words = is_regular ? 0 : 2 * found.size;
+    const std::uint32_t list_words = is_regular ? 0 : 3 * found.size;
     bool fits = ~found.slots != 0;
     list_range list{};
     if (warp.leads() && fits) fits = find_list_place(table, list_words, list);
     fits = broadcast(warp, fits ? 1 : 0, 0) != 0;
     std::uint32_t* const members = table.lists + broadcast(warp, list.begin, 0);
-    if (fits && !is_regular) exec::far(list_members)(warp, reader, own.color, members, members + found.size);
+    if (fits && !is_regular) exec::far(list_members)(warp, reader, own.color, found.size, members);
     sync(warp);
     communicator_record& record = table.records[fits ? slot : 0];
     if (fits && warp.leads()) {
@@ -323,6 +324,7 @@ DCUDA_COLD unsigned make_communicator(lead_warp warp, shared_state shared, commu
         made.stride = stride;
         made.members = is_regular ? nullptr : members;
         made.by_process = is_regular ? nullptr : members + found.size;
+        made.numbers = is_regular ? nullptr : members + 2 * found.size;
         made.uses = found.uses % communicator_uses;
         made.list = list;
         made.sequence = state.device.counter_start;

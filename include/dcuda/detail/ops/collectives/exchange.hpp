@@ -9,7 +9,8 @@
 // bits; on the CPU the number is released and acquired), so whoever sees the number has the payload. Nothing else is
 // ordered, but in an ordered exchange, which barriers are made of: there each thread that sends releases before what
 // the rank did (the block's barrier orders that before the thread's fence), and each thread that has received acquires.
-// The next stage's release passes on what was acquired: causality is transitive.
+// The next stage's release passes on what was acquired: causality is transitive. Stages before the last are among ranks
+// of one device and have its scope, but that in the first one each rank releases for all members.
 //
 // Over a network a member gives its host a command for each unit, and the host of the other member (on a GPU its
 // delivery kernel) stores the packets into the slot, in the same way: who polls it need not know. The network keeps the
@@ -38,6 +39,7 @@ struct exchange_request {
     std::uint32_t digest; // of exchange_word; equal on all members
     bool by_number;       // one stage, in which a member's position is its number
     std::size_t units;
+    std::uint32_t root = 0; // of operations that have one
 };
 
 // This rank's own slot, or a half of it, of which nobody else knows anything now. The lead warp.
@@ -71,7 +73,8 @@ DCUDA_DEVICE void combine_pair(maybe_value& a, const maybe_value& b, const Value
 }
 
 // Values of many positions of a thread, which it combines in a tree: pairs of neighbours, pairs of these, and so on.
-template <class Values>
+// `Levels`: for up to half of 2 to the power of that values.
+template <class Values, unsigned Levels>
 class value_tree {
 public:
     DCUDA_DEVICE explicit value_tree(const Values& values) : values_(values) {}
@@ -90,7 +93,7 @@ public:
 
 private:
     const Values& values_;
-    maybe_value partial_[10]; // a thread alone has at most 512: rows of a device
+    maybe_value partial_[Levels];
     unsigned count_ = 0;
 };
 
@@ -130,6 +133,23 @@ DCUDA_DEVICE void send_unit(const rank_state& state, const exchange_plan& plan, 
     }
 }
 
+// Combines the values of a team's threads, in their order: the next level of their trees. All threads of the warp.
+template <unsigned Packets, class Group, class Values>
+DCUDA_DEVICE void combine_threads(const Group& warp, unsigned width, maybe_value& result, const Values& values) {
+    DCUDA_NO_UNROLL
+    for (unsigned step = 1; step < width; step *= 2) {
+        const unsigned partner = warp.index ^ step, from = partner < warp.count ? partner : warp.index;
+        maybe_value other{};
+        DCUDA_UNROLL
+        for (unsigned i = 0; i < 3 * Packets; ++i) other.value.words[i] = broadcast(warp, result.value.words[i], from);
+        other.is_there = broadcast(warp, result.is_there ? 1 : 0, from) != 0;
+        const bool is_second = (warp.index & step) != 0;
+        const maybe_value second = is_second ? result : other;
+        if (is_second) result = other;
+        combine_pair(result, second, values);
+    }
+}
+
 // What a team waits for in one stage: its unit at all positions.
 struct awaited_unit {
     const exchange_request& request;
@@ -138,14 +158,13 @@ struct awaited_unit {
     std::uint32_t distance;       // between positions
     std::uint32_t word;           // that packets have
     const packet* slot = nullptr; // of the unit at the first position
-    std::uint64_t present = 0;    // bit by position
     std::uint32_t positions = 0;
     std::uint32_t position = 0;    // of this rank: its own value stands there
     std::uint32_t place = 0;       // of the unit there, in packets from the begin of a slot
     std::uint32_t far_targets = 0; // members that are reached over a network, and do not have it yet
     std::uint32_t stage = 0;
-    std::uint32_t has_unit = 0;   // 1: the team has one
-    std::uint32_t has_waited = 0; // 1: for long
+    bool has_unit = false;   // the team has one
+    bool has_waited = false; // for long
 };
 
 // Sends the teams' units to the members that are reached over a network: a command for each of them. The lead warp.
@@ -158,18 +177,21 @@ DCUDA_COLD void send_far(lead_warp warp, shared_state shared, const awaited_unit
     exchange_fields fields{0, unit.word, 0, {}};
     for (unsigned team = 0; team < unit.team.teams; ++team) {
         const unsigned owner = team * unit.team.width;
-        if (broadcast(warp, unit.has_unit, owner) == 0) continue;
+        if (broadcast(warp, unit.has_unit ? 1 : 0, owner) == 0) continue;
         for (unsigned i = 0; i < 3 * unit_packets; ++i) fields.values[i] = broadcast(warp, value.words[i], owner);
         const std::uint32_t place = broadcast(warp, unit.place, owner);
-        std::uint32_t ticket = 0;
-        bool going = true;
-        if (warp.leads()) going = take_tickets(exec::lead_access::alone(), state, unit.far_targets, ticket);
-        ticket = broadcast(warp, ticket, 0);
-        if (!any(warp, warp.leads() && going)) return; // who waits next sees that the run has ended
-        for (std::uint32_t i = warp.index; i < unit.far_targets; i += warp.count) {
-            fields.target = targets[i].world_rank;
-            fields.address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(targets[i].slot + place));
-            store_command(state, ticket + i, make_command(state.device_rank, fields));
+        for (std::uint32_t begin = 0; begin < unit.far_targets; begin += warp.count) {
+            const std::uint32_t left = unit.far_targets - begin, count = left < warp.count ? left : warp.count;
+            std::uint32_t ticket = 0;
+            bool going = true;
+            if (warp.leads()) going = take_tickets(exec::lead_access::alone(), state, count, ticket);
+            ticket = broadcast(warp, ticket, 0);
+            if (!any(warp, warp.leads() && going)) return; // who waits next sees that the run has ended
+            if (warp.index >= count) continue;
+            const exchange_target& target = targets[begin + warp.index];
+            fields.target = target.world_rank;
+            fields.address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(target.slot + place));
+            store_command(state, ticket + warp.index, make_command(state.device_rank, fields));
         }
     }
 }
@@ -180,8 +202,8 @@ DCUDA_COLD bool keep_exchanging(lead_warp warp, shared_state shared, awaited_uni
                                 bool waits) {
     rank_state& state = shared.get();
     const communicator_record& comm = *find_communicator(state, unit.request.comm);
-    const bool is_first = unit.has_waited == 0;
-    unit.has_waited = 1;
+    const bool is_first = !unit.has_waited;
+    unit.has_waited = true;
     std::uint32_t world_rank = 0, seen = 0;
     if (waits) {
         const exchange_stage stage = exchange_stage::make(comm, unit.request.by_number, unit.stage);
@@ -211,35 +233,60 @@ DCUDA_COLD bool keep_exchanging(lead_warp warp, shared_state shared, awaited_uni
     return any(warp, going);
 }
 
-// Waits for the value of a position. False if the run has ended. All threads of a warp, each for its own position.
-// Another warp than the lead warp does not say whom it waits for: the lead warp does, as the warps of a member begin
-// together. What ends the run such a warp sees by itself.
-template <unsigned Packets, class Group>
-DCUDA_DEVICE bool receive_position(const Group& warp, rank_state& state, awaited_unit& unit, std::uint32_t position,
-                                   maybe_value& result) {
+// What comes from some positions, whose packets a thread looks for at the same time.
+template <unsigned Count>
+using received_values = maybe_value[Count];
+template <unsigned Count, class Values>
+DCUDA_DEVICE const maybe_value& combine_received(received_values<Count>& received, const Values& values) {
+    if constexpr (Count == 2) combine_pair(received[0], received[1], values);
+    return received[0];
+}
+// How many these are, for units of so many packets. PERF: with two a reduction by 1056 ranks of a device, which are 33
+// rows, needs no function for many. Two of two packets would take too many registers, as would two in a barrier, which
+// programs have beside other things.
+template <unsigned Packets, class Values>
+inline constexpr unsigned positions_at_once = Packets == 1 && !std::is_empty_v<Values> ? 2 : 1;
+
+// Waits for the values of some positions, from `first` on; of those behind the last there is none. False if the run has
+// ended. All threads of a warp, each for its own positions. Another warp than the lead warp does not say whom it waits
+// for: the lead warp does, as the warps of a member begin together. What ends the run such a warp sees by itself.
+template <unsigned Packets, unsigned Count, class Group>
+DCUDA_DEVICE bool receive_positions(const Group& warp, rank_state& state, awaited_unit& unit, std::uint32_t first,
+                                    received_values<Count>& results) {
     const std::uint32_t word = unit.word;
-    const packet* const slot = unit.slot + position * unit.distance;
-    const bool is_sent = position >= 64 || (unit.present >> position & 1) != 0;
-    result.is_there = (unit.has_unit != 0) & (position < unit.positions) & is_sent;
-    bool waits = result.is_there & (position != unit.position);
+    bool waits[Count];
+    DCUDA_UNROLL
+    for (unsigned k = 0; k < Count; ++k) {
+        const std::uint32_t position = first + k;
+        const bool is_sent = unit.plan.stages > 1 || position >= 64 || (unit.plan.present >> position & 1) != 0;
+        results[k].is_there = results[k].is_there & unit.has_unit & (position < unit.positions) & is_sent;
+        waits[k] = results[k].is_there & (position != unit.position);
+    }
     return poll_until(
         [&](unsigned) {
-            if (waits) {
-                packet found[Packets];
-                DCUDA_UNROLL
-                for (unsigned i = 0; i < Packets; ++i)
-                    found[i] = load_packet<order_tag::exchange_observe>(slot + i, word);
-                waits = found[0].sequence != word || found[Packets - 1].sequence != word;
-                if (!waits) {
+            bool waits_for_some = false;
+            DCUDA_UNROLL
+            for (unsigned k = 0; k < Count; ++k) {
+                if (waits[k]) {
+                    packet found[Packets];
                     DCUDA_UNROLL
-                    for (unsigned i = 0; i < 3 * Packets; ++i) result.value.words[i] = found[i / 3].payload[i % 3];
+                    for (unsigned i = 0; i < Packets; ++i)
+                        found[i] =
+                            load_packet<order_tag::exchange_observe>(unit.slot + (first + k) * unit.distance + i, word);
+                    waits[k] = found[0].sequence != word || found[Packets - 1].sequence != word;
+                    if (!waits[k]) {
+                        DCUDA_UNROLL
+                        for (unsigned i = 0; i < 3 * Packets; ++i)
+                            results[k].value.words[i] = found[i / 3].payload[i % 3];
+                    }
                 }
+                waits_for_some = waits_for_some | waits[k];
             }
-            return any(warp, waits) ? poll_result::nothing : poll_result::all;
+            return any(warp, waits_for_some) ? poll_result::nothing : poll_result::all;
         },
         [&] {
             if constexpr (std::is_same_v<Group, lead_warp>)
-                return keep_exchanging(warp, state, unit, position, waits);
+                return keep_exchanging(warp, state, unit, first + (waits[0] ? 0 : 1), waits[0] || waits[Count - 1]);
             else
                 return !any(warp, load_relaxed(state.device.aborted) != 0);
         },
@@ -247,23 +294,25 @@ DCUDA_DEVICE bool receive_position(const Group& warp, rank_state& state, awaited
 }
 
 // PERF: a function of its own, of which one with a loop around it needs fewer registers.
-template <unsigned Packets, class Group>
-DCUDA_COLD bool await_position(Group warp, shared_state shared, awaited_unit& unit, std::uint32_t position,
-                               maybe_value& result) {
-    return receive_position<Packets>(warp, shared.get(), unit, position, result);
+template <unsigned Packets, unsigned Count, class Group>
+DCUDA_COLD bool await_positions(Group warp, shared_state shared, awaited_unit& unit, std::uint32_t first,
+                                received_values<Count>& results) {
+    return receive_positions<Packets>(warp, shared.get(), unit, first, results);
 }
 
-// The same for several positions of each thread, which it combines.
+// The same for `each` positions of each thread, a power of two, which it combines.
 template <unsigned Packets, class Group, class Values>
 DCUDA_COLD bool receive_many(Group warp, shared_state shared, awaited_unit& unit, std::uint32_t each,
                              const value_unit& own, const Values& values, maybe_value& result) {
-    value_tree<Values> tree(values);
+    constexpr unsigned count = positions_at_once<Packets, Values>;
+    value_tree<Values, 10> tree(values); // a thread alone has at most 512 positions: rows of a device
     const std::uint32_t begin = unit.team.thread * each;
     DCUDA_NO_UNROLL
-    for (std::uint32_t position = begin; position < begin + each; ++position) {
-        maybe_value one{own, false};
-        if (!exec::far(await_position<Packets, Group>)(warp, shared, unit, position, one)) return false;
-        tree.add(one);
+    for (std::uint32_t first = begin; first < begin + each; first += count) {
+        received_values<count> received;
+        for (maybe_value& one : received) one = {own, true};
+        if (!exec::far(await_positions<Packets, count, Group>)(warp, shared, unit, first, received)) return false;
+        tree.add(combine_received<count>(received, values));
     }
     result = tree.result();
     return true;
@@ -280,26 +329,20 @@ DCUDA_COLD bool receive_unit(Group warp, shared_state shared, awaited_unit& unit
     const unsigned width = unit.team.width, thread = unit.team.thread;
     const std::uint32_t most = (unit.positions + width - 1) >> highest(width);
     maybe_value result{value, false};
-    if (!(most <= 1 ? receive_position<Packets>(warp, shared.get(), unit, thread, result)
-                    : receive_many<Packets>(warp, shared, unit, power_above(most), value, values, result)))
+    constexpr unsigned count = positions_at_once<Packets, Values>;
+    if (most <= count) {
+        received_values<count> received;
+        for (unsigned k = 0; k < count; ++k) received[k] = {value, k < most};
+        if (!receive_positions<Packets>(warp, shared.get(), unit, thread * most, received)) return false;
+        result = combine_received<count>(received, values);
+    } else if (!receive_many<Packets>(warp, shared, unit, power_above(most), value, values, result)) {
         return false;
-    // Then those of the team's threads.
-    DCUDA_NO_UNROLL
-    for (unsigned step = 1; step < width; step *= 2) {
-        const unsigned partner = warp.index ^ step, from = partner < warp.count ? partner : warp.index;
-        maybe_value other{};
-        DCUDA_UNROLL
-        for (unsigned i = 0; i < 3 * Packets; ++i) other.value.words[i] = broadcast(warp, result.value.words[i], from);
-        other.is_there = broadcast(warp, result.is_there ? 1 : 0, from) != 0;
-        const bool is_second = (thread & step) != 0;
-        const maybe_value second = is_second ? result : other;
-        if (is_second) result = other;
-        combine_pair(result, second, values);
     }
+    combine_threads<Packets>(warp, width, result, values);
     value = result.value;
     if constexpr (std::is_same_v<Group, lead_warp>) {
-        if (unit.has_waited != 0 && warp.leads()) end_wait(exec::lead_access::alone(), shared.get());
-        unit.has_waited = 0;
+        if (unit.has_waited && warp.leads()) end_wait(exec::lead_access::alone(), shared.get());
+        unit.has_waited = false;
     }
     return true;
 }
@@ -307,7 +350,6 @@ DCUDA_COLD bool receive_unit(Group warp, shared_state shared, awaited_unit& unit
 // What is awaited in a stage, but for the team, the places and whether there is a unit.
 DCUDA_DEVICE void await_stage(awaited_unit& unit, unsigned number) {
     const exchange_plan::part part = unit.plan.parts[number];
-    unit.present = unit.plan.stages > 1 ? ~std::uint64_t{0} : unit.plan.present;
     unit.positions = part.positions;
     unit.position = part.position;
     unit.stage = number;
@@ -333,15 +375,17 @@ DCUDA_DEVICE bool exchange_one(const lead_warp& warp, rank_state& state, communi
     for (unsigned number = 0; going && number < stages; ++number) {
         await_stage(unit, number);
         unit.team = exchange_team(warp.index, warp.count, unit.positions);
-        unit.has_unit = unit.team.number == 0 ? 1 : 0; // the first team has it
+        unit.has_unit = unit.team.number == 0; // the first team has it
         unit.slot = plan.slot + turn + plan.parts[number].first * distance;
-        if (IsOrdered) fence_release<order_tag::exchange_publish>(reach);
+        // Stages before the last are among ranks of one device. But what this rank itself has stored on other devices
+        // it releases for the system: PTX does not promise that another thread's release makes up for that.
+        const bool is_last = number + 1 == stages;
+        if (IsOrdered) fence_release<order_tag::exchange_publish>(is_last || number == 0 ? reach : scope::device);
         unit.place = turn + (plan.parts[number].first + unit.position) * distance;
-        if (unit.has_unit != 0)
-            send_unit<Packets>(state, plan, plan.parts[number], unit.team, unit.place, value, unit.word);
+        if (unit.has_unit) send_unit<Packets>(state, plan, plan.parts[number], unit.team, unit.place, value, unit.word);
         going = exec::far(receive_unit<Packets, lead_warp, Values>)(warp, state, unit, value, values);
         if (IsOrdered) {
-            acquire_packet<order_tag::exchange_observe>(reach);
+            acquire_packet<order_tag::exchange_observe>(is_last ? reach : scope::device);
             sync(warp);
         }
         DCUDA_UNROLL
@@ -363,9 +407,9 @@ DCUDA_COLD void send_chunk(lead_warp warp, shared_state shared, awaited_unit& un
     await_stage(unit, 0);
     for (std::uint32_t pass = 0; pass < count; pass += unit.team.teams) {
         const std::uint32_t number = pass + unit.team.number;
-        unit.has_unit = unit.team.number < unit.team.teams && number < count ? 1 : 0;
+        unit.has_unit = unit.team.number < unit.team.teams && number < count;
         unit.place = place + number * unit_packets;
-        send_far(warp, shared, unit, unit.has_unit != 0 ? values.load(first + number) : value_unit{});
+        send_far(warp, shared, unit, unit.has_unit ? values.load(first + number) : value_unit{});
     }
 }
 
@@ -375,10 +419,10 @@ template <class Group, class Values>
 DCUDA_DEVICE bool exchange_many(const Group& warp, const exchange_share& share, rank_state& state,
                                 const exchange_plan& plan, const exchange_request& request, std::uint32_t sequence,
                                 Values& values) {
-    std::uint32_t most = 0;
-    for (unsigned number = 0; number < plan.stages; ++number)
-        most = most < plan.parts[number].positions ? plan.parts[number].positions : most;
-    const exchange_team team(warp.index, warp.count, most);
+    // All members have as many teams, of as many threads. Were there more in one, it would wait for units that another
+    // begins only after a unit before, which that one may not have sent: a deadlock (H100, 81 members of 40 and 41 on
+    // two devices).
+    const exchange_team team(warp.index, warp.count, plan.most_positions);
     const std::uint32_t teams = team.teams * share.warps, distance = plan.units * unit_packets;
     awaited_unit wait{request, plan, team, distance, 0};
     bool going = true;
@@ -403,9 +447,9 @@ DCUDA_DEVICE bool exchange_many(const Group& warp, const exchange_share& share, 
         DCUDA_NO_UNROLL
         for (std::uint32_t pass = begin; going && pass < count; pass += teams) {
             const std::uint32_t unit = pass + team.number;
-            wait.has_unit = team.number < team.teams && unit < count ? 1 : 0;
+            wait.has_unit = team.number < team.teams && unit < count;
             value_unit value{};
-            if (wait.has_unit != 0) value = values.load(first + unit);
+            if (wait.has_unit) value = values.load(first + unit);
             DCUDA_NO_UNROLL
             for (unsigned number = 0; going && number < plan.stages; ++number) {
                 await_stage(wait, number);
@@ -413,11 +457,11 @@ DCUDA_DEVICE bool exchange_many(const Group& warp, const exchange_share& share, 
                 wait.place = place(number, wait.position, unit);
                 if (number == 0)
                     wait.far_targets = 0; // they have it
-                else if (wait.has_unit != 0)
+                else if (wait.has_unit)
                     send_unit<unit_packets>(state, plan, plan.parts[number], team, wait.place, value, wait.word);
                 going = exec::far(receive_unit<unit_packets, Group, Values>)(warp, state, wait, value, values);
             }
-            if (going && wait.has_unit != 0) values.store(first + unit, value, team);
+            if (going && wait.has_unit) values.store(first + unit, value, team);
         }
     }
     return going;

@@ -187,6 +187,7 @@ DCUDA_COLD bool make_plan(lone_thread, const rank_state& state, communicator_rec
     plan.slot = slot_of(state, comm, state.world_rank);
     plan.half = comm.slots_packets / 2;
     plan.units = comm.shape.units;
+    plan.most_positions = by_number ? comm.size : comm.shape.most_positions();
     const unsigned stages = exchange_stage::stages(comm.shape, by_number);
     // First how many targets there are, then which.
     for (const bool is_known : {false, true}) {

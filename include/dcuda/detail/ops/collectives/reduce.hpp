@@ -122,11 +122,17 @@ struct value_array {
     }
 };
 
-// Values as bits, of which all but the root's are 0.
+// Values as bits, of which all but the root's are 0; in so many packets.
+template <unsigned Packets>
+struct value_bits {
+    std::uint32_t words[3 * Packets];
+};
 struct combine_bits {
-    DCUDA_DEVICE value_unit operator()(const value_unit& a, const value_unit& b) const {
-        value_unit result;
-        for (unsigned i = 0; i < unit_bytes / 4; ++i) result.words[i] = a.words[i] | b.words[i];
+    template <unsigned Packets>
+    DCUDA_DEVICE value_bits<Packets> operator()(const value_bits<Packets>& a, const value_bits<Packets>& b) const {
+        value_bits<Packets> result;
+        DCUDA_UNROLL
+        for (unsigned i = 0; i < 3 * Packets; ++i) result.words[i] = a.words[i] | b.words[i];
         return result;
     }
 };
@@ -316,8 +322,9 @@ DCUDA_DEVICE Element combine_value(rank_state& state, operation where, communica
 }
 
 // The memory of a collective operation: all threads of the rank must see it, and results must not lie over what is
-// still to be read.
-DCUDA_DEVICE void check_memory(rank_state& state, operation where, const void* out, const void* in, std::size_t bytes) {
+// still to be read, unless they may be the same memory.
+DCUDA_DEVICE void check_memory(rank_state& state, operation where, const void* out, std::size_t out_bytes,
+                               const void* in, std::size_t in_bytes, bool may_be_same) {
 #if DCUDA_CHECKS
     const auto number = [](const void* pointer) {
         return static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(pointer));
@@ -325,21 +332,18 @@ DCUDA_DEVICE void check_memory(rank_state& state, operation where, const void* o
     for (const void* each : {out, in})
         if (each != nullptr && exec::is_local_memory(each))
             report_and_leave(state, fault::local_memory, where, 0, 0, number(each), 0);
-    const bool overlap = out != in && out != nullptr && in != nullptr && number(out) < number(in) + bytes &&
-                         number(in) < number(out) + bytes;
-    if (overlap) report_and_leave(state, fault::overlap, where, 0, 0, number(out), bytes);
+    const bool overlap = !(may_be_same && out == in) && out != nullptr && in != nullptr &&
+                         number(out) < number(in) + in_bytes && number(in) < number(out) + out_bytes;
+    if (overlap) report_and_leave(state, fault::overlap, where, 0, 0, number(out), out_bytes);
 #else
-    (void)state, (void)where, (void)out, (void)in, (void)bytes;
+    (void)state, (void)where, (void)out, (void)out_bytes, (void)in, (void)in_bytes, (void)may_be_same;
 #endif
 }
 
-template <class T, class Op, bool ByNumber = false>
-DCUDA_DEVICE void combine_array(rank_state& state, operation where, communicator comm, std::uint32_t root, T* out,
-                                const T* in, std::size_t count, const Op& op) {
-    check_memory(state, where, out, in, count * sizeof(T));
+template <class T, class Op, bool ByNumber>
+DCUDA_DEVICE void exchange_array(rank_state& state, operation where, communicator comm, std::uint32_t root,
+                                 std::uint32_t digest, T* out, const T* in, std::size_t count, const Op& op) {
     value_array<T, Op> values{out, in, count, op};
-    const std::uint32_t digest =
-        digest_of<value_array<T, Op>, std::bool_constant<ByNumber>>(where, root, static_cast<std::uint32_t>(count));
     const exchange_request request{where, comm, digest, ByNumber, values.units()};
     // Behind this barrier of the block all warps read what all threads have written.
     const unsigned decision = exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
@@ -354,52 +358,6 @@ DCUDA_DEVICE void combine_array(rank_state& state, operation where, communicator
     leave(exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
         return exchange_alone<T, Op, ByNumber>(warp, state, request, begun.words[0], values) ? 1u : 0u;
     }));
-}
-
-template <class T, class Op>
-DCUDA_DEVICE T allreduce_value(rank_state& state, communicator comm, const T& value, const Op& op) {
-    using traits = operator_traits<Op>;
-    using element = accumulator_t<T>;
-    return static_cast<T>(combine_value<T, element, typename traits::type, traits::by_number>(
-        state, operation::allreduce, comm, 0, static_cast<element>(value), traits::of(op)));
-}
-
-template <class T, class Op>
-DCUDA_DEVICE void allreduce_array(rank_state& state, communicator comm, T* out, const T* in, std::size_t count,
-                                  const Op& op) {
-    using traits = operator_traits<Op>;
-    combine_array<T, typename traits::type, traits::by_number>(state, operation::allreduce, comm, 0, out, in, count,
-                                                               traits::of(op));
-}
-
-// Only the root gets the result.
-template <class T, class Op>
-DCUDA_DEVICE void reduce_array(rank_state& state, communicator comm, T* out, const T* in, std::size_t count,
-                               const Op& op, int root) {
-    using traits = operator_traits<Op>;
-    T* const target = comm_rank(state, comm) == root ? out : nullptr;
-    combine_array<T, typename traits::type, traits::by_number>(
-        state, operation::reduce, comm, static_cast<std::uint32_t>(root), target, in, count, traits::of(op));
-}
-
-template <class T>
-DCUDA_DEVICE T broadcast_value(rank_state& state, communicator comm, const T& value, int root) {
-    value_unit unit{};
-    if (comm_rank(state, comm) == root) memcpy(unit.words, &value, sizeof value);
-    const value_unit all = combine_value<T, value_unit, combine_bits>(
-        state, operation::broadcast, comm, static_cast<std::uint32_t>(root), unit, combine_bits{});
-    return element_of<T>(all, 0);
-}
-
-template <class T>
-DCUDA_DEVICE void broadcast_array(rank_state& state, communicator comm, T* data, std::size_t count, int root) {
-    using word = std::conditional_t<alignof(T) % 4 == 0, std::uint32_t,
-                                    std::conditional_t<alignof(T) % 2 == 0, std::uint16_t, std::uint8_t>>;
-    const bool is_root = comm_rank(state, comm) == root;
-    auto* const words = reinterpret_cast<word*>(data);
-    combine_array<word, bit_or>(state, operation::broadcast, comm, static_cast<std::uint32_t>(root),
-                                is_root ? nullptr : words, is_root ? words : nullptr, count * sizeof(T) / sizeof(word),
-                                bit_or{});
 }
 
 } // namespace dcuda::detail

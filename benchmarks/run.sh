@@ -51,7 +51,7 @@ if [ "$processes" -ge 2 ]; then
         if [ ! -x "$bin/bench_$rival" ]; then
             echo "$rival: not built, so no comparison with it"
         # What goes wrong there is not an error of ours.
-        elif run $rival 40 "$bin/dcuda-run" -n "$processes" "$bin/bench_$rival"; then
+        elif run $rival 90 "$bin/dcuda-run" -n "$processes" "$bin/bench_$rival"; then
             rivals+=(--rival "$out/$rival.json")
         else
             echo "$rival did not run (exit status $?): no comparison with it"

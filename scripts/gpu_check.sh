@@ -53,7 +53,7 @@ bin=$PWD/$dir/bin
 gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
 # Tests, examples and the memory checker must not depend on what the caller's shell says; nothing may use multicast.
 unset DCUDA_RANKS_PER_DEVICE DCUDA_TAGS DCUDA_MAX_WINDOWS DCUDA_WAIT_TIMEOUT
-export NVSHMEM_DISABLE_NVLS=1
+export NVSHMEM_DISABLE_NVLS=1 NCCL_NVLS_ENABLE=0
 rm -f "$out"/{build,tests,delays,programs,network,memcheck,synccheck,racecheck,benchmarks,applications}.log
 summary=$out/summary.txt
 : >"$summary"
@@ -360,7 +360,7 @@ synccheck() { sanitizer synccheck; }
 racecheck() { sanitizer racecheck; }
 
 benchmarks() {
-    attempt "benchmarks" 300 benchmarks.log benchmarks/run.sh "$dir" "$out"
+    attempt "benchmarks" 420 benchmarks.log benchmarks/run.sh "$dir" "$out"
 }
 
 applications() {

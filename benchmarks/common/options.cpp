@@ -166,7 +166,12 @@ command_line parse_rival_command_line(int argc, char** argv, const std::string& 
                                       const std::string& description) {
     options chosen;
     set_defaults(chosen);
+    chosen.subcommand = "all";
     CLI::App app(description, program);
+    std::vector<std::string> names = all_subcommands;
+    names.push_back(chosen.subcommand);
+    app.add_option("benchmark", chosen.subcommand, "the one to measure beside (default: all)")
+        ->check(CLI::IsMember(names));
     app.add_option("--json", chosen.json, "write the results to this file");
     app.add_option("--commit", chosen.commit, "commit of the sources, for the record")->envname("DCUDA_COMMIT");
     return arguments::parse(app, argc, argv, chosen);

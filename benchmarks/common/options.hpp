@@ -30,6 +30,8 @@ struct options {
     std::string json, plot, commit, compare;
     std::vector<std::string> rivals;
 
+    bool wants(const char* name) const { return subcommand == "all" || subcommand == name; }
+
     struct {
         std::vector<std::size_t> sizes;
         std::vector<int> threads{32, 128, 256};
@@ -46,6 +48,7 @@ struct options {
         std::vector<int> ranks, world_ranks;
         int threads = by_backend(128, 32);
         std::size_t column_count = 128;                                 // doubles of a rank: 1 KiB
+        std::size_t many_count = by_backend<std::size_t>(63550, 1000);  // of a rank: 64 MiB of 132 ranks
         std::size_t large_count = by_backend<std::size_t>(16384, 1000); // doubles of the one rank of a device
     } collectives;
     struct {
@@ -78,7 +81,7 @@ struct options {
 
 using command_line = arguments::command_line<options>;
 command_line parse_command_line(int argc, char** argv);
-// The same for a rival's program, which has only the options of its record.
+// The same for a rival's program, which has the name of a benchmark, or all, and the options of its record.
 command_line parse_rival_command_line(int argc, char** argv, const std::string& program,
                                       const std::string& description);
 using arguments::asks_for_help;

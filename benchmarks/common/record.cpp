@@ -208,7 +208,7 @@ void place_rivals(std::vector<row>& ours, const std::vector<row>& theirs) {
         const bool same_benchmark = std::any_of(ours.begin(), ours.end(), [&](const row& mine) {
             return mine.benchmark == other.benchmark && mine.path == other.path && mine.measured();
         });
-        if (!placed && (same_benchmark || other.benchmark == "all-reduce")) alone.push_back(other);
+        if (!placed && same_benchmark) alone.push_back(other);
     }
     ours.insert(ours.end(), alone.begin(), alone.end());
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// NVSHMEM beside dcuda-bench: the same ping-pong, puts, flushes and barriers.
+// NVSHMEM beside dcuda-bench: the same ping-pong, puts, flushes, barriers and collective operations.
 //
 //     dcuda-run -n 2 bench_nvshmem --json nvshmem.json
 //     dcuda-run -n 2 dcuda-bench all --rival nvshmem.json
@@ -152,6 +152,152 @@ __global__ void flushes(unsigned char* landing, unsigned char* source, std::size
     }
 }
 
+// --- Collective operations -------------------------------------------------------------------------------------------
+
+enum class action : int {
+    reduce,
+    gather_and_add,
+    broadcast_bytes,
+    broadcast_words,
+    all_gather_bytes,
+    all_gather_doubles,
+    all_to_all,
+    barrier,
+    sync
+};
+template <action act>
+constexpr bool is_barrier = act == action::barrier || act == action::sync;
+template <action act>
+constexpr bool is_reduction = act == action::reduce || act == action::gather_and_add;
+template <action act>
+constexpr bool is_all_gather = act == action::all_gather_bytes || act == action::all_gather_doubles;
+
+// Of a block: what it sends, what it receives, and room for what it gathers.
+struct block_memory {
+    double *in, *out, *gathered;
+};
+
+// Doubles of each of them, for `count` doubles for each PE: cache lines of their own.
+DCUDA_HOST_DEVICE std::size_t room(std::size_t count, int pes) {
+    constexpr std::size_t line = 128 / sizeof(double);
+    return (count * static_cast<std::size_t>(pes) + line - 1) / line * line;
+}
+
+// What NVSHMEM itself does to reduce few doubles, with the memory of the block's team.
+__device__ void gather_and_add(nvshmem_team_t team, const block_memory& memory, std::size_t count) {
+    nvshmemx_double_fcollect_block(team, memory.gathered, memory.in, count);
+    for (std::size_t i = threadIdx.x; i < count; i += blockDim.x) {
+        double sum = 0;
+        for (int pe = 0; pe < nvshmem_n_pes(); ++pe) sum += memory.gathered[static_cast<std::size_t>(pe) * count + i];
+        memory.out[i] = sum;
+    }
+    __syncthreads();
+}
+
+template <action act>
+__device__ void act_once(nvshmem_team_t team, const block_memory& memory, std::size_t count) {
+    const std::size_t bytes = count * sizeof(double);
+    if constexpr (act == action::reduce)
+        nvshmemx_double_sum_reduce_block(team, memory.out, memory.in, count);
+    else if constexpr (act == action::gather_and_add)
+        gather_and_add(team, memory, count);
+    else if constexpr (act == action::broadcast_bytes)
+        // The same as broadcastmem, which NVSHMEM's headers declare without its root.
+        nvshmemx_char_broadcast_block(team, reinterpret_cast<char*>(memory.out),
+                                      reinterpret_cast<const char*>(memory.in), bytes, 0);
+    else if constexpr (act == action::broadcast_words)
+        nvshmemx_uint32_broadcast_block(team, reinterpret_cast<std::uint32_t*>(memory.out),
+                                        reinterpret_cast<const std::uint32_t*>(memory.in),
+                                        bytes / sizeof(std::uint32_t), 0);
+    else if constexpr (act == action::all_gather_bytes)
+        nvshmemx_fcollectmem_block(team, memory.out, memory.in, bytes);
+    else if constexpr (act == action::all_gather_doubles)
+        nvshmemx_double_fcollect_block(team, memory.out, memory.in, count);
+    else if constexpr (act == action::all_to_all)
+        nvshmemx_alltoallmem_block(team, memory.out, memory.in, bytes);
+    else if constexpr (act == action::barrier)
+        nvshmemx_barrier_block(team);
+    else
+        nvshmemx_team_sync_block(team);
+}
+
+// Whole numbers, whose sums are exact. Each batch and block has its own.
+__device__ double value(int batch, int pe, std::size_t index) {
+    return static_cast<double>(index + 31u * static_cast<unsigned>(batch + 2) + 7u * blockIdx.x +
+                               100'000u * static_cast<unsigned>(pe));
+}
+
+// What element `index` of the results must be.
+template <action act>
+__device__ double expected_value(int batch, std::size_t index, std::size_t count) {
+    const int sender = static_cast<int>(index / count);
+    if constexpr (is_reduction<act>) {
+        double sum = 0;
+        for (int pe = 0; pe < nvshmem_n_pes(); ++pe) sum += value(batch, pe, index);
+        return sum;
+    } else if constexpr (is_all_gather<act>) {
+        return value(batch, sender, index % count);
+    } else if constexpr (act == action::all_to_all) {
+        return value(batch, sender, static_cast<std::size_t>(nvshmem_my_pe()) * count + index % count);
+    } else {
+        return value(batch, 0, index);
+    }
+}
+
+__device__ void expect_value(mistake* wrong, int batch, std::size_t index, double expected, double seen) {
+    expect(wrong, batch, no_round, static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(expected),
+           static_cast<std::uint32_t>(seen));
+}
+
+// Each PE puts a number to the next one, which finds it after the barrier.
+template <action act>
+__device__ void check_barrier(nvshmem_team_t team, const block_memory& memory, int batch, mistake* wrong) {
+    const int pe = nvshmem_my_pe(), count = nvshmem_n_pes();
+    if (threadIdx.x == 0) {
+        nvshmem_double_p(memory.out, value(batch, pe, 0), (pe + 1) % count);
+        nvshmem_quiet();
+    }
+    __syncthreads();
+    act_once<act>(team, memory, 1);
+    const double seen = *const_cast<const volatile double*>(memory.out);
+    if (threadIdx.x == 0) expect_value(wrong, batch, 0, value(batch, (pe + count - 1) % count, 0), seen);
+}
+
+template <action act>
+__device__ void check_batch(nvshmem_team_t team, const block_memory& memory, std::size_t count, int batch,
+                            mistake* wrong) {
+    if constexpr (is_barrier<act>) {
+        check_barrier<act>(team, memory, batch, wrong);
+    } else {
+        const bool from_all = is_all_gather<act> || act == action::all_to_all;
+        const std::size_t received = from_all ? count * static_cast<std::size_t>(nvshmem_n_pes()) : count;
+        for (std::size_t i = threadIdx.x; i < received; i += blockDim.x)
+            expect_value(wrong, batch, i, expected_value<act>(batch, i, count), memory.out[i]);
+    }
+}
+
+// Every block acts with the same block of all PEs, on a team of its own. The time is that of PE 0's first block, as
+// that of our collective operations.
+template <action act>
+__global__ void collectives(const nvshmem_team_t* teams, std::size_t count, int rounds, int batches, double* all,
+                            interval* stamps, mistake* wrong) {
+    const cooperative_groups::grid_group grid = cooperative_groups::this_grid();
+    const nvshmem_team_t team = teams[blockIdx.x];
+    const std::size_t doubles = room(count, nvshmem_n_pes());
+    double* const first = all + 3 * doubles * blockIdx.x;
+    const block_memory memory{first, first + doubles, first + 2 * doubles};
+    for (int batch = -1; batch < batches; ++batch) {
+        for (std::size_t i = threadIdx.x; i < doubles; i += blockDim.x) memory.in[i] = value(batch, nvshmem_my_pe(), i);
+        meet(grid);
+        const std::uint64_t start = now_ns();
+        for (int round = 0; round < rounds; ++round) act_once<act>(team, memory, count);
+        const std::uint64_t stop = now_ns();
+        if (batch >= 0 && blockIdx.x == 0 && threadIdx.x == 0) stamps[batch] = {start, stop};
+        meet(grid);
+        check_batch<act>(team, memory, count, batch, wrong);
+    }
+}
+
 // --- Host ------------------------------------------------------------------------------------------------------------
 
 void check(int nvshmem_status, const char* what) {
@@ -164,9 +310,13 @@ using benchmark::check;
 class library {
 public:
     explicit library(const rival_job& job) {
-        // All PEs are on this host: no network, no multicast.
-        setenv("NVSHMEM_DISABLE_NVLS", "1", 1);
+        // All PEs are on this host: no network.
+        switch_multicast_off();
         setenv("NVSHMEM_REMOTE_TRANSPORT", "none", 0);
+        // A team for each block of the columns, and NVSHMEM's own. Without NCCL, which only calls of the host would
+        // use: each team would get a communicator.
+        setenv("NVSHMEM_MAX_TEAMS", "256", 0);
+        setenv("NVSHMEM_DISABLE_NCCL", "1", 0);
         setenv("NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME", "lo", 0);
         const std::filesystem::path file = job.meeting_place("nvshmem");
         nvshmemx_uniqueid_t id = NVSHMEMX_UNIQUEID_INITIALIZER;
@@ -319,12 +469,108 @@ void measure_flush(std::vector<row>& rows) {
     rows.push_back(what);
 }
 
+// So many teams of all PEs, for kernels that use one in each block. Collective.
+class block_teams {
+public:
+    explicit block_teams(int count) : teams_(static_cast<std::size_t>(count), NVSHMEM_TEAM_INVALID) {
+        for (nvshmem_team_t& team : teams_)
+            check(nvshmem_team_split_strided(NVSHMEM_TEAM_WORLD, 0, 1, nvshmem_n_pes(), nullptr, 0, &team),
+                  "cannot make a team (NVSHMEM_MAX_TEAMS says how many there may be)");
+    }
+    ~block_teams() {
+        for (const nvshmem_team_t team : teams_) nvshmem_team_destroy(team);
+    }
+    block_teams(const block_teams&) = delete;
+    block_teams& operator=(const block_teams&) = delete;
+
+    const std::vector<nvshmem_team_t>& all() const { return teams_; }
+
+private:
+    std::vector<nvshmem_team_t> teams_;
+};
+
+using collective_kernel = void (*)(const nvshmem_team_t*, std::size_t, int, int, double*, interval*, mistake*);
+
+// One measurement of blocks that act at the same time.
+struct collective {
+    const char* name;      // NVSHMEM's
+    const char* operation; // ours, to stand beside
+    std::size_t bytes;     // of that
+    collective_kernel kernel;
+    std::size_t count; // of doubles, for each PE
+    int rounds;
+    int threads = 128;
+};
+
+std::string name_of(const collective& one, std::size_t blocks) {
+    return std::string("NVSHMEM ") + one.name + ", " + std::to_string(blocks) + " x " + std::to_string(one.threads);
+}
+
+void measure_collective(const collective& one, const char* path, const std::vector<nvshmem_team_t>& teams,
+                        std::vector<row>& rows) {
+    const int blocks = static_cast<int>(teams.size());
+    const auto device_teams = allocate<nvshmem_team_t>(teams.size());
+    check(cudaMemcpy(device_teams.get(), teams.data(), teams.size() * sizeof teams[0], cudaMemcpyHostToDevice),
+          "cannot copy teams");
+    const auto memory = allocate<double>(3 * room(one.count, nvshmem_n_pes()) * teams.size());
+    const results measured(batches, 1);
+    row result{"collectives", path, one.operation, one.bytes, 0, blocks};
+    result.library = name_of(one, teams.size());
+    const nvshmem_team_t* const first_team = device_teams.get();
+    const std::vector<double> times = measured.run(one.kernel, blocks, one.threads, first_team, one.count, one.rounds,
+                                                   batches, memory.get(), measured.stamps(), measured.wrong());
+    result.value = measure::summarise(scaled(times, 1.0 / one.rounds));
+    rows.push_back(result);
+}
+
+// One block of each PE; of more threads than 256, which might send large arrays faster, reductions have too many
+// registers to start. Words and doubles besides bytes: only of those NVSHMEM sends few in one store with a flag.
+void measure_world(std::vector<row>& rows) {
+    constexpr std::size_t array = 16'384, pair = 128; // doubles, as dcuda-bench collectives has them
+    constexpr std::size_t word = sizeof(double);
+    const auto reduce = collectives<action::reduce>;
+    for (const collective& one :
+         {collective{"double_sum_reduce_block", "allreduce", word, reduce, 1, 500},
+          collective{"double_sum_reduce_block", "allreduce", array * word, reduce, array, 100},
+          collective{"double_sum_reduce_block", "allreduce", array * word, reduce, array, 100, 256},
+          collective{"char_broadcast_block", "broadcast", word, collectives<action::broadcast_bytes>, 1, 500},
+          collective{"uint32_broadcast_block", "broadcast", word, collectives<action::broadcast_words>, 1, 500},
+          collective{"fcollectmem_block", "all_gather", pair * word, collectives<action::all_gather_bytes>, pair, 500},
+          collective{"double_fcollect_block", "all_gather", pair * word, collectives<action::all_gather_doubles>, pair,
+                     500},
+          collective{"alltoallmem_block", "all_to_all", pair * word, collectives<action::all_to_all>, pair, 500}})
+        measure_collective(one, "all devices", {NVSHMEM_TEAM_WORLD}, rows);
+}
+
+// As many blocks as our columns have, each with a team of its own. An even number of doubles up to 2 KiB would be
+// reduced in memory that all teams of all PEs share (NVSHMEM 3.4.5 to 3.8.0), where blocks would destroy each other's
+// data: with one double more they are reduced in that of the team.
+void measure_columns(std::vector<row>& rows) {
+    constexpr int columns = 132;
+    constexpr std::size_t few = 128, many = 63'550; // doubles, as dcuda-bench collectives has them
+    constexpr std::size_t word = sizeof(double);
+    const block_teams teams(columns);
+    const auto reduce = collectives<action::reduce>;
+    for (const collective& one :
+         {collective{"double_sum_reduce_block", "allreduce", word, reduce, 1, 500},
+          collective{"double_sum_reduce_block of 129 doubles", "allreduce", few * word, reduce, few + 1, 500},
+          collective{"double_fcollect_block and sums", "allreduce", few * word, collectives<action::gather_and_add>,
+                     few, 500},
+          collective{"double_sum_reduce_block", "allreduce", many * word, reduce, many, 20},
+          collective{"barrier_block", "barrier", 0, collectives<action::barrier>, 1, 500},
+          collective{"team_sync_block", "barrier", 0, collectives<action::sync>, 1, 500}})
+        measure_collective(one, "columns", teams.all(), rows);
+}
+
 void measure_nvshmem(const rival_job& job, const options& chosen, std::vector<row>& rows) {
     const library nvshmem(job);
-    measure_latency(job, chosen, rows);
-    measure_bandwidth(rows);
-    measure_barriers(rows);
-    measure_flush(rows);
+    if (chosen.wants("latency")) measure_latency(job, chosen, rows);
+    if (chosen.wants("bandwidth")) measure_bandwidth(rows);
+    if (chosen.wants("barrier")) measure_barriers(rows);
+    if (chosen.wants("flush")) measure_flush(rows);
+    if (!chosen.wants("collectives")) return;
+    measure_world(rows);
+    measure_columns(rows);
 }
 
 } // namespace
@@ -333,7 +579,8 @@ int main(int argc, char** argv) {
     const std::string version = std::to_string(NVSHMEM_VENDOR_MAJOR_VERSION) + "." +
                                 std::to_string(NVSHMEM_VENDOR_MINOR_VERSION) + "." +
                                 std::to_string(NVSHMEM_VENDOR_PATCH_VERSION);
-    return run_rival(argc, argv, "bench_nvshmem",
-                     "NVSHMEM's puts, signals and barriers: dcuda-run -n 2 bench_nvshmem --json nvshmem.json",
-                     "NVSHMEM " + version, measure_nvshmem);
+    return run_rival(
+        argc, argv, "bench_nvshmem",
+        "NVSHMEM's puts, signals, barriers and collective operations: dcuda-run -n 2 bench_nvshmem --json nvshmem.json",
+        "NVSHMEM " + version, measure_nvshmem);
 }

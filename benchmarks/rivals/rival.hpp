@@ -34,6 +34,12 @@ inline std::string variable(const char* name) {
     return value != nullptr ? value : "";
 }
 
+// Of NVLink, in both libraries, whatever the caller's environment says.
+inline void switch_multicast_off() {
+    setenv("NCCL_NVLS_ENABLE", "0", 1);
+    setenv("NVSHMEM_DISABLE_NVLS", "1", 1);
+}
+
 // One process of dcuda-run, with a GPU of its own.
 struct rival_job {
     int index = 0, count = 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reductions, broadcasts and barriers of communicators: of one value, and of arrays, by one rank of each device, by
-// columns and by all ranks.
+// Reductions, broadcasts, scans, barriers and data movement of communicators: of one value, and of arrays, by one rank
+// of each device, by columns and by all ranks.
 #include "common/session.hpp"
 #include "dcuda/dcuda.hpp"
 
@@ -9,7 +9,17 @@
 namespace benchmark {
 namespace {
 
-enum class action : int { allreduce_value, allreduce_array, broadcast_value, barrier };
+enum class action : int {
+    allreduce_value,
+    allreduce_array,
+    broadcast_value,
+    scan_value,
+    all_gather,
+    all_to_all,
+    barrier
+};
+// Whether members have so many values for each member.
+DCUDA_HOST_DEVICE bool has_pieces(action act) { return act == action::all_gather || act == action::all_to_all; }
 
 // Which ranks are in a communicator: all; those of a device; those with the same number on every device; or the first
 // ones of each device.
@@ -19,7 +29,10 @@ struct task {
     action act;
     group members;
     int first;         // of group::first: so many of each device
-    std::size_t count; // of doubles
+    std::size_t count; // of doubles; of all_gather and all_to_all, for each member
+    std::size_t members_at_most = 0;
+    // Of all that a member has in memory.
+    DCUDA_HOST_DEVICE std::size_t values() const { return has_pieces(act) ? count * members_at_most : count; }
 };
 
 DCUDA_DEVICE dcuda::communicator make_group(dcuda::rank& self, const task& what) {
@@ -38,6 +51,12 @@ DCUDA_DEVICE void act_once(dcuda::rank& self, dcuda::communicator comm, const ta
         result = self.broadcast(comm, value, 0);
     else if (what.act == action::allreduce_array)
         self.allreduce(comm, out, in, what.count, dcuda::sum{});
+    else if (what.act == action::scan_value)
+        result = self.scan(comm, value, dcuda::sum{});
+    else if (what.act == action::all_gather)
+        self.all_gather(comm, out, in, what.count);
+    else if (what.act == action::all_to_all)
+        self.all_to_all(comm, out, in, what.count);
     else
         self.barrier(comm);
 }
@@ -47,13 +66,14 @@ __global__ void __launch_bounds__(128, 8) collectives(dcuda::context context, ta
                                                       double* memory, interval* stamps, mistake* wrong) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
-    const std::size_t place = 2 * what.count * blockIdx.x;
-    double *const in = memory + place, *const out = in + what.count;
+    const std::size_t place = 2 * what.values() * blockIdx.x;
+    double *const in = memory + place, *const out = in + what.values();
     const dcuda::communicator comm = make_group(self, what);
     if (comm != dcuda::none) {
         const int number = self.id(comm), size = self.size(comm);
         const double sum = 0.5 * size * (size + 1);
-        for (std::size_t i = threadIdx.x; i < what.count; i += blockDim.x) in[i] = static_cast<double>(i) + number + 1;
+        for (std::size_t i = threadIdx.x; i < what.values(); i += blockDim.x)
+            in[i] = static_cast<double>(i) + number + 1;
         double result = 0;
         for (int batch = -1; batch < batches; ++batch) {
             self.barrier(comm);
@@ -65,6 +85,16 @@ __global__ void __launch_bounds__(128, 8) collectives(dcuda::context context, ta
                 expect(wrong, batch, 0, 0, static_cast<std::uint32_t>(sum), static_cast<std::uint32_t>(result));
             if (threadIdx.x == 0 && what.act == action::broadcast_value)
                 expect(wrong, batch, 0, 0, 1, static_cast<std::uint32_t>(result));
+            if (threadIdx.x == 0 && what.act == action::scan_value)
+                expect(wrong, batch, 0, 0, static_cast<std::uint32_t>(0.5 * (number + 1) * (number + 2)),
+                       static_cast<std::uint32_t>(result));
+            if (has_pieces(what.act))
+                for (std::size_t i = threadIdx.x; i < what.count * size; i += blockDim.x) {
+                    const std::size_t sender = i / what.count,
+                                      first = what.act == action::all_gather ? 0 : number * what.count;
+                    expect(wrong, batch, 0, i, static_cast<std::uint32_t>(first + i % what.count + sender + 1),
+                           static_cast<std::uint32_t>(out[i]));
+                }
             if (what.act == action::allreduce_array)
                 for (std::size_t i = threadIdx.x; i < what.count; i += blockDim.x)
                     expect(wrong, batch, 0, i, static_cast<std::uint32_t>(size * static_cast<double>(i) + sum),
@@ -73,7 +103,9 @@ __global__ void __launch_bounds__(128, 8) collectives(dcuda::context context, ta
     }
 }
 
-void measure(session& with, const char* path, const char* operation, const task& what, int ranks) {
+void measure(session& with, const char* path, const char* operation, task what, int ranks) {
+    what.members_at_most = static_cast<std::size_t>(what.members == group::first ? what.first : ranks) *
+                           static_cast<std::size_t>(with.job.process_count);
     // As many as fit beside each other.
     const int threads = ranks > 1056 ? std::min(64, with.chosen.collectives.threads) : with.chosen.collectives.threads;
     const bool has_bytes = what.act != action::barrier;
@@ -87,7 +119,7 @@ void measure(session& with, const char* path, const char* operation, const task&
     const int rounds = what.count > 1 ? with.rounds(100, 5) : with.rounds(500, 20);
     const int batches = with.batches(12, 6);
     const results measured(batches, 1);
-    const auto memory = allocate<double>(2 * what.count * static_cast<std::size_t>(ranks));
+    const auto memory = allocate<double>(2 * what.values() * static_cast<std::size_t>(ranks));
     with.run(result, collectives, shape(threads, ranks), what, rounds, batches, memory.get(), measured.stamps(),
              measured.wrong());
     if (result.measured()) {
@@ -109,13 +141,25 @@ void measure_collectives(session& with) {
     }
     measure(with, "all devices", "allreduce", {action::allreduce_value, group::world, 0, 1}, 1);
     measure(with, "all devices", "allreduce", {action::allreduce_array, group::world, 0, chosen.large_count}, 1);
+    measure(with, "all devices", "broadcast", {action::broadcast_value, group::world, 0, 1}, 1);
+    measure(with, "all devices", "all_gather", {action::all_gather, group::world, 0, 128}, 1);
+    measure(with, "all devices", "all_to_all", {action::all_to_all, group::world, 0, 128}, 1);
     for (const int ranks : chosen.world_ranks) {
         measure(with, "all devices", "allreduce", {action::allreduce_value, group::world, 0, 1}, ranks);
         measure(with, "all devices", "broadcast", {action::broadcast_value, group::world, 0, 1}, ranks);
         measure(with, "columns", "allreduce", {action::allreduce_value, group::columns, 0, 1}, ranks);
         measure(with, "columns", "allreduce", {action::allreduce_array, group::columns, 0, chosen.column_count}, ranks);
         measure(with, "columns", "barrier", {action::barrier, group::columns, 0, 0}, ranks);
+        measure(with, "all devices", "scan", {action::scan_value, group::world, 0, 1}, ranks);
+        measure(with, "all devices", "all_gather", {action::all_gather, group::world, 0, 1}, ranks);
     }
+    measure(with, "columns", "allreduce", {action::allreduce_array, group::columns, 0, chosen.many_count},
+            chosen.world_ranks.front());
+    const int few = 16 / with.job.process_count;
+    measure(with, "16 ranks", "all_to_all", {action::all_to_all, group::first, few, 128}, chosen.world_ranks.front());
+    measure(with, "16 ranks", "all_gather", {action::all_gather, group::first, few, 128}, chosen.world_ranks.front());
+    measure(with, "16 ranks", "allreduce", {action::allreduce_array, group::first, few, chosen.large_count},
+            chosen.world_ranks.front());
     measure(with, "8 ranks", "barrier", {action::barrier, group::first, 8 / with.job.process_count, 0},
             chosen.world_ranks.front());
 }

@@ -284,9 +284,9 @@ device_state::inbox_layout device_state::layout() const {
 
 std::vector<window_entry> device_state::bounce_buffers() const {
     std::vector<window_entry> buffers;
+    packet* const all = inbox_.get() + layout().bounce;
     for (std::size_t rank = 0; rank < static_cast<std::size_t>(ranks_); ++rank) {
-        auto* const begin =
-            reinterpret_cast<std::byte*>(inbox_.get() + layout().bounce + rank * exchange_.bounce_packets);
+        auto* const begin = reinterpret_cast<std::byte*>(all + rank * exchange_.bounce_packets);
         buffers.push_back({begin, exchange_.bounce_packets * sizeof(packet), begin});
     }
     return buffers;

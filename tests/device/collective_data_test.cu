@@ -1,24 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Collective operations that move data, and scans: gather, scatter, all_to_all and their kin, on communicators of all
 // kinds and for many counts. Every value says who has sent it to whom, so members check what they get.
-#include "device_test.hpp"
+#include "collective_test.hpp"
 
 using namespace dcuda::test;
 
 namespace {
-
-#if DCUDA_BACKEND_CUDA
-constexpr int rank_counts[] = {1, 7, 132, 1056, 2112};
-#else
-constexpr int rank_counts[] = {1, 5, few_addresses ? 9 : 40};
-#endif
-constexpr int threads = 64;
-
-DCUDA_HOST_DEVICE std::uint32_t mix(std::uint32_t a, std::uint32_t b) {
-    std::uint32_t x = a * 0x9E3779B1u + b * 0x85EBCA6Bu + 0xC2B2AE35u;
-    x = (x ^ x >> 15) * 0x2C1B3C6Du;
-    return x ^ x >> 13;
-}
 
 // The i-th value that a member sends to another; to all, if that is -1.
 template <class T>

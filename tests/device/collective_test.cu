@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Communicators, and reductions and broadcasts on them, beside a host program that follows the order that
 // rank::allreduce promises: results must have the same bits.
-#include "device_test.hpp"
+#include "collective_test.hpp"
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -13,22 +13,9 @@ using namespace dcuda::test;
 
 namespace {
 
-#if DCUDA_BACKEND_CUDA
-constexpr int rank_counts[] = {1, 7, 132, 1056, 2112};
-#else
-constexpr int rank_counts[] = {1, 5, few_addresses ? 9 : 40};
-#endif
-constexpr int threads = 64;
-
 int rounds_of(int gpu, int cpu) {
     if (const char* text = std::getenv("DCUDA_TEST_ROUNDS")) return std::atoi(text);
     return DCUDA_BACKEND_CUDA ? gpu : few_addresses ? 2 : cpu;
-}
-
-DCUDA_HOST_DEVICE std::uint32_t mix(std::uint32_t a, std::uint32_t b) {
-    std::uint32_t x = a * 0x9E3779B1u + b * 0x85EBCA6Bu + 0xC2B2AE35u;
-    x = (x ^ x >> 15) * 0x2C1B3C6Du;
-    return x ^ x >> 13;
 }
 
 // How ranks of the world are split.

@@ -55,7 +55,7 @@ enum class fault : std::uint32_t {
     window_communicator, // a window is of the world, or of a device
     fixed_communicator,  // those are never freed
     communicators,       // a rank is in as many as it can be in
-    too_many_members,    // for by_rank; offset: members
+    too_many_members,    // for by_rank, or for bounce buffers; offset: members
     overlap,             // offset: where the results go
     root,                // target: that is none; offset: members
     other_count,         // target: number of the member, offset: how many it brings, limit: how many are expected

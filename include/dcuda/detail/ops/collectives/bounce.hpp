@@ -97,12 +97,6 @@ DCUDA_DEVICE std::uint32_t world_rank_at(const communicator_record& comm, place_
     return order == place_order::numbers ? comm.world_rank_of(place) : comm.world_rank_by_process(place);
 }
 
-// In a step of this rank's own bounce buffer: what the member with that place has sent.
-DCUDA_DEVICE std::byte* received_piece(const rank_state& state, const bounce_exchange& by, std::uint32_t step,
-                                       std::uint32_t place) {
-    return bounce_places(state, state.world_rank, step) + place * by.place_bytes;
-}
-
 // Tells the members that this rank has begun, and learns the largest of what they say. `request.by_number`: in what
 // follows values are combined in the order of numbers. `least_bytes`: that a place must have, at most unit_bytes. As
 // post_value leaves it, + 1; 0 if the run ends. The lead warp.
@@ -132,13 +126,7 @@ DCUDA_COLD unsigned announce_bounce(lead_warp warp, shared_state shared, std::ui
 // The members meet behind a step. Whether the run goes on. The lead warp, after the block's barrier.
 DCUDA_COLD bool meet_behind_step(lead_warp warp, shared_state shared, const exchange_request& request) {
     rank_state& state = shared.get();
-    bool going = true;
-    if (warp.leads()) {
-        exec::complete_copies(state.staging);
-        if (state.own.of(warp).networked != 0) going = flush_network(exec::lead_access::alone(), state);
-    }
-    sync(warp);
-    if (!any(warp, warp.leads() && going)) return false;
+    if (!complete_before_meeting(warp, state)) return false;
     value_unit nothing{};
     return exchange_one<1, true>(warp, state, *find_communicator(state, request.comm), request, nothing, no_values{});
 }

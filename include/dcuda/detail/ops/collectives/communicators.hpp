@@ -20,18 +20,24 @@ struct no_values {
     DCUDA_DEVICE value_unit combine(const value_unit& a, const value_unit&) const { return a; }
 };
 
-// The members meet. What they had sent each other before has been taken then. Whether the run goes on. The lead warp,
-// after the block's barrier.
-DCUDA_COLD bool meet_members(lead_warp warp, shared_state shared, communicator number, operation where) {
-    rank_state& state = shared.get();
-    if (!prepare_exchange(warp, state, number, where, false)) return false;
+// Before members meet: what the copy engine stores for this rank is complete, and what it has put over a network has
+// arrived. Whether the run goes on. The lead warp.
+DCUDA_DEVICE bool complete_before_meeting(const lead_warp& warp, rank_state& state) {
     bool going = true;
     if (warp.leads()) {
         exec::complete_copies(state.staging);
         if (state.own.of(warp).networked != 0) going = flush_network(exec::lead_access::alone(), state);
     }
     sync(warp);
-    if (!any(warp, warp.leads() && going)) return false;
+    return any(warp, warp.leads() && going);
+}
+
+// The members meet. What they had sent each other before has been taken then. Whether the run goes on. The lead warp,
+// after the block's barrier.
+DCUDA_COLD bool meet_members(lead_warp warp, shared_state shared, communicator number, operation where) {
+    rank_state& state = shared.get();
+    if (!prepare_exchange(warp, state, number, where, false)) return false;
+    if (!complete_before_meeting(warp, state)) return false;
     value_unit nothing{};
     const exchange_request request{where, number, exchange_digest(where, 0), false, 1};
     if (!exchange_one<1, true>(warp, state, *find_communicator(state, number), request, nothing, no_values{}))

@@ -253,7 +253,9 @@ DCUDA_COLD void combine_slices(shared_state shared, const slice_request& request
                                slice * sizeof(T), slice * sizeof(T), left * sizeof(T), false};
         if (brings) exec::far(store_pieces)(state, by, pieces, 0);
         end_step(state, by);
-        T* const result = reinterpret_cast<T*>(received_piece(state, by, by.step, by.place));
+        // In this rank's own place for the next step, where nobody else stores.
+        T* const result =
+            reinterpret_cast<T*>(bounce_places(state, state.world_rank, by.step) + by.place * by.place_bytes);
         combine(in == nullptr ? nullptr : in + begin_of(by.place), result, length_of(by.place));
         state.group().sync(); // all threads have combined
         pieces = {reinterpret_cast<const std::byte*>(result), 0, length_of(by.place) * sizeof(T)};

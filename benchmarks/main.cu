@@ -30,7 +30,7 @@ struct subcommand {
     const char* name;
     void (*measure)(session&);
 };
-constexpr std::array<subcommand, 11> subcommands{{{"latency", measure_latency},
+constexpr std::array<subcommand, 12> subcommands{{{"latency", measure_latency},
                                                   {"bandwidth", measure_bandwidth},
                                                   {"barrier", measure_barrier},
                                                   {"collectives", measure_collectives},
@@ -39,6 +39,7 @@ constexpr std::array<subcommand, 11> subcommands{{{"latency", measure_latency},
                                                   {"overlap", measure_overlap},
                                                   {"host", measure_host},
                                                   {"waiters", measure_waiters},
+                                                  {"warps", measure_warps},
                                                   {"network", measure_network},
                                                   {"trace", measure_trace}}};
 

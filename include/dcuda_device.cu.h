@@ -9,7 +9,7 @@
 #include "dcuda/device.hpp"
 
 /// What the host gives to a kernel.
-using dcuda_context = dcuda::detail::device_context;
+using dcuda_context = dcuda::detail::kernel_context;
 /// The kernel's argument.
 using dcuda_context_handle = dcuda::context;
 using dcuda_state = dcuda::state; ///< one per rank: `__shared__ dcuda_state state;`

@@ -120,6 +120,7 @@ void add_subcommands(CLI::App& app, options& chosen) {
         ->delimiter(',')
         ->check(CLI::Range(0.001, 1000.0));
 
+    app.add_subcommand("warps", "ranks of one warp, beside others that compute");
     app.add_subcommand("host", "round trips between host and device; timers; log");
 
     CLI::App* const waiters = app.add_subcommand("waiters", "how much waiting ranks slow busy ones");

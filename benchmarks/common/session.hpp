@@ -83,6 +83,7 @@ void measure_partners(session& with);
 void measure_overlap(session& with);
 void measure_host(session& with);
 void measure_waiters(session& with);
+void measure_warps(session& with);
 void measure_network(session& with);
 void measure_trace(session& with);
 

@@ -63,6 +63,13 @@
 #define DCUDA_PROFILING DCUDA_BACKEND_CPU
 #endif
 
+#ifndef DCUDA_PARTS
+/// Whether ranks can be parts of a block (launch_config::ranks_per_block). On the CPU backend they always can. On a GPU
+/// it is said when a program is compiled, -DDCUDA_PARTS=1, for all files that are linked on the device together: a
+/// kernel whose ranks may use any of the block's 16 hardware barriers has room for four blocks on a multiprocessor.
+#define DCUDA_PARTS DCUDA_BACKEND_CPU
+#endif
+
 #ifndef DCUDA_LITMUS
 /// Litmus builds (CPU only) can weaken one ordering tag at run time, to see that its test fails then:
 /// detail/protocol/memory.hpp.

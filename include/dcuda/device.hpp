@@ -34,9 +34,9 @@ struct alignas(alignof(Element) > 4 ? alignof(Element) : 4) value_to_put {
 /// What the library keeps of a rank, in its block's shared memory: `__shared__ dcuda::state state;`
 using state = detail::rank_state;
 
-/// A rank: the calling thread block. Construct one at the top of the kernel, in all threads of the block. Unless a
-/// function says "any thread" or "any single thread", all threads of the block call it, with the same arguments, like
-/// __syncthreads().
+/// A rank: the calling thread block, or a part of it. Construct one at the top of the kernel, in all threads of the
+/// rank. Unless a function says "any thread" or "any single thread", all threads of the rank call it, with the same
+/// arguments, like __syncthreads().
 ///
 /// A violated contract (bounds, rank, tag, window) ends the run: runtime::run throws and names rank and operation.
 ///
@@ -51,6 +51,19 @@ public:
     DCUDA_DEVICE rank(context from_host, state& shared)
         : self_(detail::init(from_host, shared)), profiled_(from_host.profiled) {}
 
+#if DCUDA_PARTS
+    /// A rank that is a part of its block, of which the launch says how many there are
+    /// (launch_config::ranks_per_block). World rank: the first of the device + block * ranks_per_block + part.index.
+    /// All threads of the part, all ranks, each with a state of its own; other threads of the block need not come here.
+    /// It waits for all threads of the part: dcuda-top and `kill -QUIT` show how many of them are missing.
+    /// Threads of the rank meet at a hardware barrier of their own, or as a warp: nothing that the rank does waits for
+    /// other threads of the block. A part that is no whole warps, leaves the block, or overlaps another, an index that
+    /// is not below ranks_per_block, and a barrier that another part uses end the run (error_code::device_fault). With
+    /// -DDCUDA_PARTS=1.
+    DCUDA_DEVICE rank(context from_host, state& shared, const part& own)
+        : self_(detail::init(from_host, shared, own)), profiled_(from_host.profiled) {}
+#endif
+
     /// All threads of the rank, all ranks. Waits for all ranks of the system: no rank ends while another may still put
     /// into its windows.
     DCUDA_DEVICE ~rank() noexcept(false) { finish(); }
@@ -60,6 +73,15 @@ public:
     /// Ends the rank before the destructor does. All threads of the rank, all ranks. Nothing but the destructor may
     /// follow.
     DCUDA_DEVICE void finish() { detail::finish(self_.state()); }
+
+    /// Number of the calling thread among those of the rank, from 0 in the order of the block. Any single thread may
+    /// call it.
+    DCUDA_DEVICE unsigned thread() const { return self_.state().group().thread_in_order(); }
+    /// How many threads the rank has. Any single thread may call it.
+    DCUDA_DEVICE unsigned threads() const { return self_.group().threads(); }
+    /// The rank's threads meet: __syncthreads() of a rank, whether it is its block or a part of it. All threads of the
+    /// rank. What they wrote before is visible to all of them after, in shared and global memory.
+    DCUDA_DEVICE void sync() const { self_.group().sync(); }
 
     /// This rank's number in the communicator, from 0; -1 if there is no such communicator, or the rank is no member.
     /// Any single thread may call it.
@@ -443,7 +465,7 @@ public:
     ///
     ///     self.log() << "x = " << x;
     ///
-    /// Any thread may call it; the block's first thread writes, the others do nothing. Lines of a rank stay in order.
+    /// Any thread may call it; the rank's first thread writes, the others do nothing. Lines of a rank stay in order.
     DCUDA_DEVICE detail::log_line log() { return detail::log_line(self_.state()); }
 
     /// A range of the timeline (DCUDA_TRACE), from here to the end of the object's scope or to its end(). The name is a
@@ -475,6 +497,17 @@ private:
     detail::caller self_;
     std::uint32_t profiled_;
 };
+
+/// Which part of its block the calling thread is in, if it is cut into so many equal ones. Any single thread may call
+/// it.
+DCUDA_DEVICE part equal_part(unsigned parts) {
+    const unsigned threads = detail::exec::block_threads() / parts, index = detail::exec::thread_index() / threads;
+    return {index, index * threads, threads};
+}
+
+/// Whether the run ends with an error. For threads that are no rank, and wait for one that may have left the kernel
+/// because of that: they leave it, too. Any single thread may call it.
+DCUDA_DEVICE bool is_ending(context from_host) { return detail::load_relaxed(from_host.device->aborted) != 0; }
 
 /// The block's dynamic shared memory (launch_config::shared_bytes), for both backends. Any single thread may call it.
 template <class Element>

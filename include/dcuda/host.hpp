@@ -46,19 +46,23 @@ struct options {
     bool measure_energy = false;               ///< DCUDA_ENERGY; counted and traced runs are measured, too
 };
 
-/// The shape of a kernel launch. The number of blocks is the number of ranks.
+/// The shape of a kernel launch. The number of blocks is the number of ranks, divided by ranks_per_block.
 struct launch_config {
-    dim3 threads = dim3(128);     ///< of one rank
-    std::size_t shared_bytes = 0; ///< dynamic shared memory of one rank
-    int ranks_per_device = 0;     ///< 0: as the runtime's options say
+    dim3 threads = dim3(128);     ///< of a block
+    std::size_t shared_bytes = 0; ///< dynamic shared memory of a block
+    int ranks_per_device = 0;     ///< 0: as the runtime's options say; a multiple of ranks_per_block
 
-    /// Shared memory of one rank, behind its own, that the library passes large puts through on GPUs that can (sm_90
-    /// and later): at most this much of what this run's ranks leave unused, so it never lowers their number. 0: none.
-    /// Not set: up to 64 KiB, as long as half of the multiprocessor's shared memory remains L1 cache.
+    /// Shared memory of one rank, behind that of its block, that the library passes large puts through on GPUs that can
+    /// (sm_90 and later): at most this much of what this run's ranks leave unused, so it never lowers their number. 0:
+    /// none. Not set: up to 64 KiB, as long as half of the multiprocessor's shared memory remains L1 cache.
     std::optional<std::size_t> staging_bytes = {};
 
     /// Whether this run takes part in what DCUDA_TRACE and DCUDA_STATS ask for. Not: it is neither traced nor counted.
     bool profiled = true;
+
+    /// Ranks that are parts of one block: 1 to 32, and at most one for each warp. The kernel says which threads are
+    /// which (dcuda::part).
+    int ranks_per_block = 1;
 };
 
 /// What processes may send each other as it lies in memory: trivially copyable, and neither a pointer nor a span, whose

@@ -11,8 +11,8 @@
 /// The C++ interface.
 namespace dcuda {
 
-/// A group of ranks. A rank is a thread block of the running kernel. rank::split makes others than these, whose numbers
-/// mean something to their members only.
+/// A group of ranks. A rank is a thread block of the running kernel, or a part of one. rank::split makes others than
+/// these, whose numbers mean something to their members only.
 enum class communicator : int {
     none = -1,  ///< no ranks
     world = 0,  ///< all ranks of all devices
@@ -27,6 +27,17 @@ inline constexpr communicator world = communicator::world;
 inline constexpr communicator device = communicator::device;
 /// Short for `communicator::node`.
 inline constexpr communicator node = communicator::node;
+
+/// Which threads of a block are a rank, where a block has several (launch_config::ranks_per_block): consecutive whole
+/// warps. Parts of a block do not overlap; they may differ in size, and need not cover the block.
+struct part {
+    unsigned index = 0;        ///< of the rank among those of its block
+    unsigned first_thread = 0; ///< a multiple of 32
+    unsigned threads = 0;      ///< a multiple of 32, at least 32
+    /// The hardware barrier that the rank's threads meet at, and nobody else: 1 to 15. 0: index + 1. A rank that is one
+    /// warp needs none.
+    unsigned barrier = 0;
+};
 
 /// How puts come into a window.
 enum class window_kind : int {

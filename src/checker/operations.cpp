@@ -49,7 +49,7 @@ void check_tags(rank_state& state, operation where, int first, int tags) {
 
 constinit thread_local checked_rank* this_rank = nullptr;
 
-constexpr exec::whole_block all_threads{0}; // of the rank
+constexpr exec::whole_block all_threads{}; // of the rank
 
 // All threads of the rank: the last to arrive acts, when the rank has the turn.
 template <class Act>

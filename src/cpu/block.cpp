@@ -16,6 +16,7 @@
 #include <boost/context/detail/fcontext.hpp>
 #include <fmt/format.h>
 
+#include "dcuda/detail/exec/launch.hpp"
 #include "dcuda/detail/ops/check.hpp"
 #include "dcuda/error.hpp"
 #include "sanitizer.hpp"
@@ -46,12 +47,15 @@ void fiber_list::push(fiber& f) {
     else
         first_ = &f;
     last_ = &f;
+    ++size_;
 }
 
 fiber* fiber_list::pop() {
     fiber* f = first_;
-    if (f) first_ = f->next;
+    if (!f) return nullptr;
+    first_ = f->next;
     if (!first_) last_ = nullptr;
+    --size_;
     return f;
 }
 
@@ -62,6 +66,7 @@ void fiber_list::append(fiber_list& l) {
     else
         first_ = l.first_;
     last_ = l.last_;
+    size_ += l.size_;
     l = {};
 }
 
@@ -129,7 +134,8 @@ int stack_memory::overflown(const void* address) const {
 block::block(kernel& k, unsigned index)
     : kernel_(k), index_(index), threads_(k.shape.threads.x * k.shape.threads.y * k.shape.threads.z),
       stacks_(threads_, default_stack_bytes()), fibers_(threads_), warps_((threads_ + warpSize - 1) / warpSize),
-      order_(fiber_seed() == 0 ? 0 : fiber_seed() * 0x9e3779b97f4a7c15u + index + 1), alive_(threads_) {
+      order_(fiber_seed() == 0 ? 0 : fiber_seed() * 0x9e3779b97f4a7c15u + index + 1), alive_(threads_),
+      meetings_(detail::hardware_barriers + warps_.size()) {
     if (k.shape.shared_bytes != 0 && posix_memalign(&shared_, 128, k.shape.shared_bytes) != 0)
         throw error(error_code::out_of_resources,
                     fmt::format("no memory for {} bytes of shared memory", k.shape.shared_bytes));
@@ -148,7 +154,10 @@ block::~block() { std::free(shared_); }
 
 block* block::current() { return this_block; }
 
-std::string block::name() const { return fmt::format("rank {} (block {})", rank(), index_); }
+std::string block::name() const {
+    if (ranks() == 1) return fmt::format("rank {} (block {})", rank(), index_);
+    return fmt::format("ranks {} to {} (block {})", rank(), rank() + ranks() - 1, index_);
+}
 
 DCUDA_UNINSTRUMENTED void block::run() {
     this_block = this;
@@ -241,7 +250,7 @@ void block::end_fiber() {
         meeting& of_all = meetings_.front();
         if (of_all.arrived != 0 && of_all.arrived == alive_) {
             if (of_all.parted)
-                fail_parted();
+                fail_parted(&of_all);
             else
                 complete(of_all, of_all.pending);
         }
@@ -298,12 +307,16 @@ struct place_group {
     bool is_operation;
 };
 
-std::vector<place_group> group_by_place(const std::vector<fiber>& fibers) {
+// Of those that wait at a meeting; null: of all.
+std::vector<place_group> group_by_place(const std::vector<fiber>& fibers, const void* place) {
     std::vector<place_group> groups;
     for (const fiber& f : fibers) {
-        if (f.state == fiber_state::ended) continue;
+        if (f.state == fiber_state::ended || (place != nullptr && f.place != place)) continue;
         const char* where = f.operation;
-        if (where == nullptr) where = f.state == fiber_state::in_warp_operation ? "a warp operation" : "__syncthreads";
+        if (where == nullptr)
+            where = f.state == fiber_state::in_warp_operation ? "a warp operation"
+                    : f.state == fiber_state::at_barrier      ? "__syncthreads"
+                                                              : "the kernel";
         const auto known =
             std::find_if(groups.begin(), groups.end(), [&](const place_group& each) { return each.where == where; });
         place_group& same =
@@ -332,31 +345,32 @@ std::string describe(const std::vector<place_group>& groups) {
 
 // Which threads are where, if some are in an operation.
 std::string block::describe_places() const {
-    const auto groups = group_by_place(fibers_);
+    const auto groups = group_by_place(fibers_, nullptr);
     if (std::none_of(groups.begin(), groups.end(), [](const place_group& each) { return each.is_operation; }))
         return "";
     return "; " + describe(groups);
 }
 
 // All threads have come to a barrier, but not to the same: an operation that only some of them call.
-std::string block::describe_parted() const {
-    const auto groups = group_by_place(fibers_);
+std::string block::describe_parted(const meeting* at) const {
+    const auto groups = group_by_place(fibers_, at);
+    const bool is_block = at == nullptr || at == &meetings_.front();
+    const char* const whole = is_block ? "the block" : "the rank";
     if (groups.size() == 1)
-        return fmt::format(
-            "{}: the threads of the block have called {} with different arguments, or not equally often; "
-            "all must make the same calls, like __syncthreads()",
-            name(), groups.front().where);
+        return fmt::format("{}: the threads of {} have called {} with different arguments, or not equally often; "
+                           "all must make the same calls, like __syncthreads()",
+                           name(), whole, groups.front().where);
     const auto is_fewer = [](const place_group& a, const place_group& b) {
         return a.is_operation != b.is_operation ? a.is_operation : a.threads.size() < b.threads.size();
     };
     const std::string fewest = std::min_element(groups.begin(), groups.end(), is_fewer)->where;
-    return fmt::format("{}: only some threads of the block have called {}: {}. All threads of a block must call every "
+    return fmt::format("{}: only some threads of {} have called {}: {}. All threads of {} must call every "
                        "operation: take it out of the branch around it, such as if (threadIdx.x == 0)",
-                       name(), fewest, describe(groups));
+                       name(), whole, fewest, describe(groups), is_block ? "a block" : "a rank");
 }
 
-void block::fail_parted() {
-    report_failure(kernel_, describe_parted());
+void block::fail_parted(const meeting* at) {
+    report_failure(kernel_, describe_parted(at));
     stop();
 }
 
@@ -396,14 +410,28 @@ void block::wait(fiber_state state) {
     self.state = fiber_state::ready;
 }
 
-void block::yield() {
+bool block::yield() {
     sanitizer::unobserved guard;
-    if (unwinding()) return;
+    if (unwinding()) return false;
     if (stopping()) leave();
     fiber* next = next_ready();
-    if (!next) return;
+    if (!next) return false;
     ready_.push(*current_);
     switch_to(*next);
+    return true;
+}
+
+bool block::yield_from_wait() {
+    {
+        sanitizer::unobserved guard; // yield() has its own, which ends with the fiber if the kernel has failed
+        if (ready_.empty()) return false;
+        if (ready_.size() == idle_) usleep(50);
+        ++idle_;
+    }
+    const bool others_ran = yield();
+    sanitizer::unobserved guard;
+    --idle_;
+    return others_ran;
 }
 
 void block::sync(exec::cpu::meeting_place place, exec::cpu::action first, exec::cpu::action second, void* data) {
@@ -411,6 +439,7 @@ void block::sync(exec::cpu::meeting_place place, exec::cpu::action first, exec::
     if (unwinding()) return;
     if (stopping()) leave();
     meeting& at = meetings_.at(place.number);
+    current_->place = &at;
     sanitizer::release(&at.in);
     const pending_sync m{first, second, data};
     const bool differs = at.arrived != 0 && (at.pending.first != first || at.pending.second != second);
@@ -419,8 +448,11 @@ void block::sync(exec::cpu::meeting_place place, exec::cpu::action first, exec::
         (differs || !are_in_same_operation(*current_, *at.last_arrived)))
         at.parted = true;
     if (++at.arrived == (place.number == 0 ? alive_ : place.threads)) {
-        if (!at.parted) return complete(at, m);
-        fail_parted();
+        if (!at.parted) {
+            current_->place = nullptr;
+            return complete(at, m);
+        }
+        fail_parted(&at);
         leave();
     }
     at.pending = m;
@@ -428,6 +460,7 @@ void block::sync(exec::cpu::meeting_place place, exec::cpu::action first, exec::
     at.waiting.push(*current_);
     wait(fiber_state::at_barrier);
     if (stopping()) leave();
+    current_->place = nullptr;
     sanitizer::acquire(&at.out);
 }
 
@@ -540,6 +573,11 @@ void cpu::yield_core() {
 }
 
 } // namespace dcuda::detail::exec
+
+bool dcuda::detail::run_others_of_block() {
+    // In a checked run a rank that waits may not have the turn, and then its threads have not either.
+    return cpu::this_block != nullptr && !check::watches_threads() && cpu::this_block->yield_from_wait();
+}
 
 void __syncthreads() {
     using namespace dcuda::detail;

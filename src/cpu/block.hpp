@@ -34,6 +34,7 @@ struct fiber {
     uint3 index{};           // its threadIdx
     unsigned linear = 0;
     fiber_state state = fiber_state::ready;
+    const void* place = nullptr;     // the meeting that it waits at
     const char* operation = nullptr; // of the library, that it is in
     exception_state exceptions;
     const char* stack_bottom = nullptr; // lowest address
@@ -51,10 +52,12 @@ public:
     fiber* pop();               // null if empty
     void append(fiber_list& l); // takes all of l
     void rotate();              // the first becomes the last
+    unsigned size() const { return size_; }
 
 private:
     fiber* first_ = nullptr;
     fiber* last_ = nullptr;
+    unsigned size_ = 0;
 };
 
 struct warp {
@@ -116,7 +119,8 @@ public:
     int sync_and_count(exec::cpu::meeting_place place, bool vote, unsigned& participants);
     std::uint64_t warp_exchange(warp_operation operation, unsigned mask, std::uint64_t value, unsigned argument,
                                 int width);
-    void yield(); // returns at once if no other fiber can run
+    bool yield();           // false if no other fiber can run
+    bool yield_from_wait(); // the same for a fiber that waits for another rank: sleeps a little if all that can run do
     const char* enter_operation(const char* name) { return std::exchange(current_->operation, name); }
     void* dynamic_shared() const { return shared_; }
     const stack_memory& stacks() const { return stacks_; }
@@ -124,7 +128,9 @@ public:
         return reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(current_->stack_bottom) <
                current_->stack_bytes;
     }
-    int rank() const { return kernel_.shape.first_rank + static_cast<int>(index_); }
+    // Its first rank, and how many it has.
+    int rank() const { return kernel_.shape.first_rank + static_cast<int>(index_) * ranks(); }
+    int ranks() const { return kernel_.shape.ranks_per_block; }
     unsigned index() const { return index_; }
     std::string name() const; // "rank 5 (block 5)"
     static block* current();  // null outside a kernel
@@ -155,8 +161,8 @@ private:
     bool complete_warp(warp& w, unsigned mask);
     static bool are_in_same_operation(const fiber& a, const fiber& b);
     std::string describe_places() const;
-    std::string describe_parted() const;
-    void fail_parted();
+    std::string describe_parted(const meeting* at) const; // that wait there; null: all
+    void fail_parted(const meeting* at);
     void switch_to(fiber& next);
     fiber* next_ready();
     fiber& next_to_run();
@@ -178,7 +184,8 @@ private:
     fiber_list ready_;
     std::uint64_t order_; // of the threads that can run, drawn anew at each switch; 0: they take turns
     unsigned alive_;
-    std::array<meeting, 16> meetings_; // the first: of all threads
+    unsigned idle_ = 0;             // fibers in yield_from_wait
+    std::vector<meeting> meetings_; // by meeting_place::number; the first: of all threads
     bool stopped_ = false;
     char end_ = 0; // ThreadSanitizer's clock
 };

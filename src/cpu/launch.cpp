@@ -63,7 +63,9 @@ struct sigaction previous_segv {};
 void on_segv(int, siginfo_t* info, void*) {
     if (const block* const b = block::current()) {
         char text[256];
-        int length = std::snprintf(text, sizeof text, "rank %d (block %u): ", b->rank(), b->index());
+        int length = b->ranks() == 1 ? std::snprintf(text, sizeof text, "rank %d (block %u): ", b->rank(), b->index())
+                                     : std::snprintf(text, sizeof text, "ranks %d to %d (block %u): ", b->rank(),
+                                                     b->rank() + b->ranks() - 1, b->index());
         const auto add = [&](const char* format, auto... values) {
             const auto used = static_cast<std::size_t>(length);
             length += std::snprintf(text + used, sizeof text - used, format, values...);
@@ -108,7 +110,7 @@ private:
 
 // The life of a block's OS thread.
 void run_block(std::shared_ptr<running_kernel> k, unsigned index) {
-    const std::string name = fmt::format("rank {}", k->shared.shape.first_rank + static_cast<int>(index));
+    const std::string name = fmt::format("rank {}", k->blocks[index]->rank());
     pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
     {
         std::unique_lock lock(k->mutex);

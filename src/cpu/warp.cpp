@@ -151,7 +151,7 @@ bool block::complete_warp(warp& w, unsigned mask) {
     const fiber& leader = of_lane[std::countr_zero(lanes)];
     each_lane(lanes, [&](unsigned lane) { same = same && are_in_same_operation(of_lane[lane], leader); });
     if (!same && !check::watches_threads()) {
-        fail_parted();
+        fail_parted(nullptr);
         return false;
     }
     const auto clock = static_cast<unsigned>(std::countr_zero(mask));

@@ -33,7 +33,7 @@ void device_access::write(void* device_target, const void* source, std::size_t b
 }
 
 std::uint64_t device_access::start_read(void* pinned_target, const void* device_source, std::size_t bytes) {
-    while (reads_.is_full()) detail::yield_processor();
+    while (reads_.is_full()) detail::pause_ns(0);
     return reads_.start(pinned_target, device_source, bytes, "reading device memory");
 }
 

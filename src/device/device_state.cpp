@@ -100,6 +100,7 @@ device_state::device_state(bootstrap::control& control, const settings& with, st
     communicator_tables_ = cuda::allocate<communicator_table>(ranks, "memory for communicators");
     member_lists_ = cuda::allocate<std::uint32_t>(ranks * exchange_.list_words + all_ranks, "memory for communicators");
     waits_ = cuda::allocate<wait_record>(ranks, "memory for the watchdog");
+    claims_ = cuda::allocate<block_claims>(ranks, "memory for the parts of blocks");
     collective_barriers_ = cuda::allocate<collective_barrier>(collective::count, "memory for barriers");
     slots_ = cuda::allocate<window_slot>(windows, "memory for the table of windows");
     entries_ = cuda::allocate<window_entry>(windows * all_ranks, "memory for the tables of windows");
@@ -109,7 +110,7 @@ device_state::device_state(bootstrap::control& control, const settings& with, st
     words_ = cuda::allocate<std::uint32_t>(5 * line_words, "memory for the run's state");
     ring_ = cuda::allocate_pinned<packet>(ring_packets + (has_network ? ring_payload_packets : 0),
                                           "pinned memory for the command ring");
-    context_ = cuda::allocate<device_context>(1, "memory for the context");
+    context_ = cuda::allocate<kernel_context>(1, "memory for the context");
 
     fields_.world_size = static_cast<std::uint32_t>(all_ranks);
     fields_.ranks_per_device = static_cast<std::uint32_t>(ranks_);
@@ -416,8 +417,8 @@ void device_state::open_windows(const std::vector<host_window>& windows) {
     upload(slots_.get(), slots.data(), slots.size());
 }
 
-void device_state::reset(void* user_data, const std::vector<host_window>& windows, const staging_shape& staging,
-                         const profiler_view& profiler) {
+void device_state::reset(void* user_data, const std::vector<host_window>& windows, int ranks_per_block,
+                         const staging_shape& staging, const profiler_view& profiler) {
     const inbox_layout at = layout();
     std::uint32_t claimed = 0; // queues of the last run: others have not changed
     cuda::check(cudaMemcpy(&claimed, inbox_.get() + at.claimed, sizeof claimed, cudaMemcpyDeviceToHost),
@@ -427,6 +428,7 @@ void device_state::reset(void* user_data, const std::vector<host_window>& window
     clear(tag_records_, counter_count());
     open_communicators();
     clear(waits_, static_cast<std::size_t>(ranks_));
+    clear(claims_, static_cast<std::size_t>(ranks_ / ranks_per_block));
     clear(collective_barriers_, collective::count);
     clear(words_, 5 * line_words);
     clear(flushed_, static_cast<std::size_t>(ranks_));
@@ -438,7 +440,9 @@ void device_state::reset(void* user_data, const std::vector<host_window>& window
     fields_.user_data = user_data;
     fields_.staging = staging;
     fields_.profiler = profiler;
-    upload(context_.get(), &fields_, 1);
+    ranks_per_block_ = ranks_per_block;
+    const kernel_context context{fields_, static_cast<std::uint32_t>(ranks_per_block), claims_.get()};
+    upload(context_.get(), &context, 1);
     cuda::check(cudaDeviceSynchronize(), "preparing the run");
 }
 

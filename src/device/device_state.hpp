@@ -25,8 +25,8 @@ public:
 
     // Sets everything to its state before a run, in which there are these windows already. No kernel may be running
     // that uses it, here or elsewhere.
-    void reset(void* user_data, const std::vector<host_window>& windows, const detail::staging_shape& staging,
-               const detail::profiler_view& profiler);
+    void reset(void* user_data, const std::vector<host_window>& windows, int ranks_per_block,
+               const detail::staging_shape& staging, const detail::profiler_view& profiler);
 
 #if DCUDA_BACKEND_CPU
     // Before reset: the next run is checked. Null: it is not.
@@ -34,6 +34,7 @@ public:
 #endif
 
     int ranks() const { return ranks_; }
+    int ranks_per_block() const { return ranks_per_block_; } // of this run
     int world_size() const { return ranks_ * control_.count(); }
     int first_rank() const { return ranks_ * control_.index(); }
     dcuda::context context() const { return {context_.get(), fields_.profiler.counters != nullptr ? 1u : 0u}; }
@@ -97,6 +98,7 @@ private:
     detail::exchange_memory exchange_{};
     detail::communicator_record fixed_[detail::fixed_communicators]{}; // `number`: of the device's first rank
     cuda::device_array<detail::wait_record> waits_;
+    cuda::device_array<detail::block_claims> claims_;
     cuda::device_array<detail::collective_barrier> collective_barriers_;
     cuda::device_array<detail::window_slot> slots_;
     cuda::device_array<detail::window_entry> entries_;
@@ -104,7 +106,8 @@ private:
     cuda::device_array<std::uint32_t> flushed_, met_; // see network_view
     cuda::device_array<std::uint32_t> words_; // created, reply, aborted, ring tail, ring head: a cache line each
     cuda::pinned_array<detail::packet> ring_;
-    cuda::device_array<detail::device_context> context_;
+    cuda::device_array<detail::kernel_context> context_;
+    int ranks_per_block_ = 1;
     detail::device_context fields_{};
     transport::peer_mappings inboxes_; // last: unmapped before our own memory goes
 };

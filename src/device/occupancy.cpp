@@ -60,11 +60,11 @@ resource tightest_resource(const cudaFuncAttributes& kernel, int threads, std::s
         resource{gpu.maxThreadsPerMultiProcessor / block.threads,
                  fmt::format("threads ({} / {})", gpu.maxThreadsPerMultiProcessor, block.threads)},
         resource{gpu.regsPerMultiprocessor / std::max(1, block.registers),
-                 fmt::format("registers ({} / {} per rank, {} per thread)", gpu.regsPerMultiprocessor, block.registers,
+                 fmt::format("registers ({} / {} per block, {} per thread)", gpu.regsPerMultiprocessor, block.registers,
                              kernel.numRegs)},
         resource{
             static_cast<int>(gpu.sharedMemPerMultiprocessor / block.shared_bytes),
-            fmt::format("shared memory ({} B / {} B per rank)", gpu.sharedMemPerMultiprocessor, block.shared_bytes)},
+            fmt::format("shared memory ({} B / {} B per block)", gpu.sharedMemPerMultiprocessor, block.shared_bytes)},
         resource{gpu.maxBlocksPerMultiProcessor, fmt::format("blocks ({})", gpu.maxBlocksPerMultiProcessor)},
     };
     return *std::min_element(resources.begin(), resources.end(),
@@ -78,18 +78,18 @@ rank_limit find_rank_limit(const void* kernel, bool with_network, const launch_c
     cuda::check(cudaGetDeviceProperties(&properties, cuda::device_in_use()), "asking for the device's properties");
     const std::size_t threads = std::size_t(config.threads.x) * config.threads.y * config.threads.z;
     if (threads > static_cast<std::size_t>(properties.maxThreadsPerBlock))
-        return {0, fmt::format("threads: {} per rank, at most {}", threads, properties.maxThreadsPerBlock)};
+        return {0, fmt::format("threads: {} per block, at most {}", threads, properties.maxThreadsPerBlock)};
 
     cudaFuncAttributes attributes{};
     cuda::check(cudaFuncGetAttributes(&attributes, kernel),
                 "asking for the kernel's resources (is it built for this device?)");
     if (threads > static_cast<std::size_t>(attributes.maxThreadsPerBlock))
         return {0,
-                fmt::format("registers: {} per thread allow at most {} threads per rank; __launch_bounds__({}) on the "
+                fmt::format("registers: {} per thread allow at most {} threads per block; __launch_bounds__({}) on the "
                             "kernel makes the compiler use fewer",
                             attributes.numRegs, attributes.maxThreadsPerBlock, threads)};
     if (attributes.sharedSizeBytes + config.shared_bytes > properties.sharedMemPerBlockOptin)
-        return {0, fmt::format("shared memory: {} B static and {} B dynamic per rank, at most {} B",
+        return {0, fmt::format("shared memory: {} B static and {} B dynamic per block, at most {} B",
                                attributes.sharedSizeBytes, config.shared_bytes, properties.sharedMemPerBlockOptin)};
     cuda::check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      static_cast<int>(config.shared_bytes)),
@@ -99,16 +99,19 @@ rank_limit find_rank_limit(const void* kernel, bool with_network, const launch_c
     cuda::check(
         cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, static_cast<int>(threads), config.shared_bytes),
         "asking for the kernel's occupancy");
-    const resource limit = tightest_resource(attributes, static_cast<int>(threads), config.shared_bytes, properties);
+    resource limit = tightest_resource(attributes, static_cast<int>(threads), config.shared_bytes, properties);
+    if (blocks < limit.blocks) // what else a kernel may need much of: ours do with DCUDA_PARTS
+        limit = {blocks, "hardware barriers (a kernel that is compiled with DCUDA_PARTS takes 16 of 64)"};
     const footprint block = footprint_of(attributes, static_cast<int>(threads), config.shared_bytes);
     const int places = with_network ? blocks_for_delivery_kernel(block, static_cast<int>(threads), properties) : 0;
-    return {std::max(0, blocks * properties.multiProcessorCount - places),
-            fmt::format("{} per multiprocessor by {}, {} multiprocessors of {}{}", blocks, limit.name,
-                        properties.multiProcessorCount, properties.name,
+    return {std::max(0, blocks * properties.multiProcessorCount - places) * config.ranks_per_block,
+            fmt::format("{}{} per multiprocessor by {}, {} multiprocessors of {}{}", blocks,
+                        config.ranks_per_block == 1 ? "" : fmt::format(" blocks of {} ranks", config.ranks_per_block),
+                        limit.name, properties.multiProcessorCount, properties.name,
                         places == 0 ? "" : fmt::format(", less {} for the network's delivery kernel", places))};
 }
 
-int default_ranks(const rank_limit& limit) { return limit.ranks; }
+int default_ranks(const rank_limit& limit, int) { return limit.ranks; }
 
 namespace {
 
@@ -118,9 +121,9 @@ constexpr int first_with_engine = 90; // compute capability
 // threads do better with registers (H200, 2026-11-21: docs/design/copies.md).
 constexpr std::size_t stages = 4, most_stage_bytes = 16384, least_stage_bytes = 3072;
 using detail::stage_alignment;
-constexpr std::size_t barrier_bytes = 8;
+constexpr std::size_t barrier_bytes = detail::stage_barrier_bytes;
 
-// As many stages of the largest size as there is room for, but at least four.
+// Of a rank, of so many bytes; as many stages of the largest size as there is room for, but at least four.
 detail::staging_shape shape_staging(std::size_t offset, std::size_t available) {
     if (available < stages * (least_stage_bytes + barrier_bytes)) return {};
     const std::size_t stage_bytes = std::min(most_stage_bytes, available / stages - barrier_bytes);
@@ -136,7 +139,8 @@ shared_memory::shared_memory(const void* kernel, bool with_network, const launch
     cuda::check(cudaGetDeviceProperties(&gpu, cuda::device_in_use()), "asking for the device's properties");
     cudaFuncAttributes attributes{};
     cuda::check(cudaFuncGetAttributes(&attributes, kernel), "asking for the kernel's resources");
-    const int neighbours = (ranks + gpu.multiProcessorCount - 1) / gpu.multiProcessorCount; // on a multiprocessor
+    const int blocks = ranks / config.ranks_per_block;
+    const int neighbours = (blocks + gpu.multiProcessorCount - 1) / gpu.multiProcessorCount; // on a multiprocessor
     const bool has_engine =
         gpu.major * 10 + gpu.minor >= first_with_engine && attributes.ptxVersion >= first_with_engine;
     if (has_engine) add_staging(kernel, attributes, with_network, config, neighbours, gpu);
@@ -165,7 +169,8 @@ shared_memory::shared_memory(const void* kernel, bool with_network, const launch
 
 void shared_memory::add_staging(const void* kernel, const cudaFuncAttributes& attributes, bool with_network,
                                 const launch_config& config, int neighbours, const cudaDeviceProp& gpu) {
-    // All sizes are those of one rank.
+    // All sizes are those of a block, but for the shape.
+    const auto parts = static_cast<std::size_t>(config.ranks_per_block);
     const std::size_t all = gpu.sharedMemPerMultiprocessor - (with_network ? delivery_shared_bytes : 0);
     const std::size_t usable = config.staging_bytes ? all : all / 2;
     const std::size_t share = usable / static_cast<std::size_t>(neighbours);
@@ -174,9 +179,13 @@ void shared_memory::add_staging(const void* kernel, const cudaFuncAttributes& at
     const std::size_t limit = std::min(share, gpu.sharedMemPerBlockOptin + reserved_shared_bytes);
     const std::size_t wanted = config.staging_bytes.value_or(stages * (most_stage_bytes + barrier_bytes));
     if (limit <= taken) return;
-    const detail::staging_shape shape = shape_staging(offset, std::min(limit - taken, wanted));
+    const std::size_t aligning = parts == 1 ? 0 : stage_alignment; // of a rank's stages behind another's
+    const std::size_t available = std::min((limit - taken) / parts, wanted + aligning);
+    if (available <= aligning) return;
+    const detail::staging_shape shape = shape_staging(offset, available - aligning);
     if (shape.stage_count == 0) return;
-    const std::size_t bytes = with_alignment + shape.stage_count * (shape.stage_bytes + barrier_bytes);
+    const std::size_t bytes =
+        with_alignment + (parts - 1) * shape.bytes_of_rank() + shape.stage_count * (shape.stage_bytes + barrier_bytes);
 
     cuda::check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
                 "raising the kernel's dynamic shared memory");
@@ -199,10 +208,12 @@ shared_memory::~shared_memory() {
 
 rank_limit find_rank_limit(const void*, bool, const launch_config& config) {
     const auto limit = detail::exec::limit(config.threads, config.shared_bytes);
-    return {limit.max_blocks, limit.reason};
+    return {limit.max_blocks * config.ranks_per_block, limit.reason};
 }
 
-int default_ranks(const rank_limit& limit) { return std::min(8, limit.ranks); }
+int default_ranks(const rank_limit& limit, int ranks_per_block) {
+    return std::min(std::max(8 / ranks_per_block, 1) * ranks_per_block, limit.ranks);
+}
 
 shared_memory::shared_memory(const void*, bool, const launch_config& config, int) : bytes_(config.shared_bytes) {}
 

@@ -10,17 +10,17 @@
 namespace dcuda {
 
 struct rank_limit {
-    int ranks;          // the largest number of co-resident blocks; 0: not even one fits
+    int ranks;          // the largest number of co-resident ones; 0: not even one fits
     std::string reason; // "16 per multiprocessor by threads (2048 / 128), 132 multiprocessors"
 };
 
 // `with_network`: the delivery kernel, of one block, runs at the same time.
 rank_limit find_rank_limit(const void* kernel, bool with_network, const launch_config& config);
 
-// The number of ranks per device if the user asks for none, given the limit.
-int default_ranks(const rank_limit& limit);
+// The number of ranks per device if the user asks for none, given the limit, of so many ranks of a block.
+int default_ranks(const rank_limit& limit, int ranks_per_block);
 
-// The dynamic shared memory of a rank in a run: the user's, then the stages that large puts pass through, of what that
+// The dynamic shared memory of a block in a run: the user's, then the stages that large puts pass through, of what that
 // many ranks on this device leave unused. While it lives, the kernel prefers to leave the rest to the L1 cache, and the
 // delivery kernel, if there is one, prefers the same.
 class shared_memory {

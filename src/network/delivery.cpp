@@ -32,7 +32,7 @@ bool device_delivery::has_started() const { return load_relaxed(words_.get() + 1
 
 device_delivery::~device_delivery() {
     if (!running_) return;
-    while (!has_room(1) && cudaStreamQuery(stream_.get()) == cudaErrorNotReady) yield_processor();
+    while (!has_room(1) && cudaStreamQuery(stream_.get()) == cudaErrorNotReady) pause_ns(0);
     if (!has_room(1)) return; // the device has failed
     const std::uint32_t words[command_words] = {static_cast<std::uint32_t>(delivery_kind::stop), 0, no_tag};
     store(words, command_words);

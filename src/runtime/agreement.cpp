@@ -17,7 +17,7 @@ namespace {
 // What each process brings to the agreement on a run.
 struct proposal {
     int limit;
-    int requested;
+    int requested, ranks_per_block;
     unsigned threads[3];
     std::size_t shared_bytes;
     int tags;
@@ -35,8 +35,18 @@ int agree_on_ranks(bootstrap::control& control, const settings& with, bool with_
     const int requested = config.ranks_per_device != 0 ? config.ranks_per_device : with.ranks_per_device;
     rank_limit limit{0, ""};
     std::string failure;
+    const std::size_t threads = std::size_t(config.threads.x) * config.threads.y * config.threads.z;
+    const int parts = config.ranks_per_block;
     if (config.ranks_per_device < 0 || config.threads.x == 0 || config.threads.y == 0 || config.threads.z == 0)
         failure = "launch_config: ranks_per_device must not be negative, threads must be at least 1 in each dimension";
+    else if (parts < 1 || (parts > 1 && static_cast<std::size_t>(parts) > threads / 32))
+        failure = fmt::format("launch_config: {} ranks of a block of {} threads: there can be 1 to {}, each of whole "
+                              "warps of 32 threads",
+                              parts, threads, std::max<std::size_t>(threads / 32, 1));
+    else if (requested % parts != 0)
+        failure = fmt::format("launch_config: {} ranks of a device, {} of each block: the first must be a multiple of "
+                              "the second",
+                              requested, parts);
     else
         try {
             limit = find_rank_limit(kernel, with_network, config);
@@ -46,6 +56,7 @@ int agree_on_ranks(bootstrap::control& control, const settings& with, bool with_
     support::wire_writer message;
     message.put(proposal{limit.ranks,
                          requested,
+                         parts,
                          {config.threads.x, config.threads.y, config.threads.z},
                          config.shared_bytes,
                          with.tags,
@@ -70,33 +81,34 @@ int agree_on_ranks(bootstrap::control& control, const settings& with, bool with_
             throw error(error_code::invalid_argument, fmt::format("process {}: {}", process, problem));
         if (process == 0) first = theirs;
         const bool same =
-            theirs.requested == first.requested && std::equal(theirs.threads, theirs.threads + 3, first.threads) &&
-            theirs.tags == first.tags && theirs.max_windows == first.max_windows &&
-            theirs.mailbox_packets == first.mailbox_packets && theirs.mailbox_queues == first.mailbox_queues &&
-            theirs.small_put_bytes == first.small_put_bytes && theirs.bounce_bytes == first.bounce_bytes &&
-            theirs.wait_timeout_ns == first.wait_timeout_ns && theirs.shared_bytes == first.shared_bytes &&
-            theirs.profiled == first.profiled;
+            theirs.requested == first.requested && theirs.ranks_per_block == first.ranks_per_block &&
+            std::equal(theirs.threads, theirs.threads + 3, first.threads) && theirs.tags == first.tags &&
+            theirs.max_windows == first.max_windows && theirs.mailbox_packets == first.mailbox_packets &&
+            theirs.mailbox_queues == first.mailbox_queues && theirs.small_put_bytes == first.small_put_bytes &&
+            theirs.bounce_bytes == first.bounce_bytes && theirs.wait_timeout_ns == first.wait_timeout_ns &&
+            theirs.shared_bytes == first.shared_bytes && theirs.profiled == first.profiled;
         support::require(
             same, error_code::invalid_argument,
-            "processes 0 and {} disagree on the launch: ranks per device {} / {}, threads {}x{}x{} / "
+            "processes 0 and {} disagree on the launch: ranks per device {} / {}, per block {} / {}, threads {}x{}x{} "
+            "/ "
             "{}x{}x{}, shared bytes {} / {}, tags {} / {}, windows {} / {}, packets of a queue {} / {}, queues of a "
             "device {} / {} (-1: by its memory), small puts up to {} / {} B, large arrays from {} / {} B, wait timeout "
             "{} / {} ns, profiled {} / {}",
-            process, first.requested, theirs.requested, first.threads[0], first.threads[1], first.threads[2],
-            theirs.threads[0], theirs.threads[1], theirs.threads[2], first.shared_bytes, theirs.shared_bytes,
-            first.tags, theirs.tags, first.max_windows, theirs.max_windows, first.mailbox_packets,
-            theirs.mailbox_packets, first.mailbox_queues, theirs.mailbox_queues, first.small_put_bytes,
-            theirs.small_put_bytes, first.bounce_bytes, theirs.bounce_bytes, first.wait_timeout_ns,
-            theirs.wait_timeout_ns, first.profiled, theirs.profiled);
+            process, first.requested, theirs.requested, first.ranks_per_block, theirs.ranks_per_block, first.threads[0],
+            first.threads[1], first.threads[2], theirs.threads[0], theirs.threads[1], theirs.threads[2],
+            first.shared_bytes, theirs.shared_bytes, first.tags, theirs.tags, first.max_windows, theirs.max_windows,
+            first.mailbox_packets, theirs.mailbox_packets, first.mailbox_queues, theirs.mailbox_queues,
+            first.small_put_bytes, theirs.small_put_bytes, first.bounce_bytes, theirs.bounce_bytes,
+            first.wait_timeout_ns, theirs.wait_timeout_ns, first.profiled, theirs.profiled);
         support::require(theirs.limit > 0, error_code::out_of_resources,
-                         "not even one rank of {} threads fits on process {}'s device: {}",
+                         "not even one block of {} threads fits on process {}'s device: {}",
                          theirs.threads[0] * theirs.threads[1] * theirs.threads[2], process, reason);
         support::require(theirs.limit >= theirs.requested, error_code::out_of_resources,
-                         "{} ranks of {} threads were asked for, but at most {} are co-resident on process {}'s "
+                         "{} ranks{} of {} threads were asked for, but at most {} are co-resident on process {}'s "
                          "device: {}",
-                         theirs.requested, theirs.threads[0] * theirs.threads[1] * theirs.threads[2], theirs.limit,
-                         process, reason);
-        const int fit = theirs.requested != 0 ? theirs.requested : default_ranks({theirs.limit, reason});
+                         theirs.requested, parts == 1 ? "" : fmt::format(", {} to a block", parts),
+                         theirs.threads[0] * theirs.threads[1] * theirs.threads[2], theirs.limit, process, reason);
+        const int fit = theirs.requested != 0 ? theirs.requested : default_ranks({theirs.limit, reason}, parts);
         ranks = process == 0 ? fit : std::min(ranks, fit);
     }
     return ranks;

@@ -40,9 +40,11 @@ std::string name_ranks(const std::vector<std::uint32_t>& ranks, std::size_t most
 
 } // namespace
 
-std::string name_rank(std::uint32_t world_rank, std::uint32_t ranks_per_device) {
-    return fmt::format("rank {} (process {}, block {})", world_rank, world_rank / ranks_per_device,
-                       world_rank % ranks_per_device);
+std::string name_rank(std::uint32_t world_rank, rank_counts ranks) {
+    const std::uint32_t number = world_rank % ranks.of_device, block = number / ranks.of_block;
+    const std::string place = ranks.of_block == 1 ? fmt::format("block {}", block)
+                                                  : fmt::format("part {} of block {}", number % ranks.of_block, block);
+    return fmt::format("rank {} (process {}, {})", world_rank, world_rank / ranks.of_device, place);
 }
 
 std::string list_ranks(const std::vector<std::uint32_t>& ranks, std::size_t most_parts) {
@@ -59,8 +61,8 @@ std::string list_ranks(const std::vector<std::uint32_t>& ranks, std::size_t most
     return text;
 }
 
-hang_report::hang_report(std::uint32_t world_size, std::uint32_t ranks_per_device, const std::vector<part>& known)
-    : ranks_per_device_(ranks_per_device), waits_(world_size), known_(world_size), partners_(world_size) {
+hang_report::hang_report(std::uint32_t world_size, rank_counts counts, const std::vector<part>& known)
+    : counts_(counts), waits_(world_size), known_(world_size), partners_(world_size) {
     for (const auto& [first, waits] : known)
         for (std::uint32_t i = 0; i < waits.size() && first + i < world_size; ++i) {
             waits_[first + i] = waits[i];
@@ -111,15 +113,15 @@ bool hang_report::meets(std::uint32_t rank) const {
 hang_report::meeting hang_report::meeting_of(std::uint32_t rank) const {
     if (wait_kind(rank) == waiting::host_reply) return {{operation::create_window, device}, whole_world};
     const collective where = collective_of(waits_[rank]);
-    return {where, is_of_world(where) ? whole_world : rank / ranks_per_device_};
+    return {where, is_of_world(where) ? whole_world : rank / counts_.of_device};
 }
 
 hang_report::ranks hang_report::find_missing(const meeting& at) const {
     const auto& [where, group] = at;
     ranks missing, replies;
     const auto world_size = static_cast<std::uint32_t>(waits_.size());
-    const std::uint32_t begin = group == whole_world ? 0 : group * ranks_per_device_;
-    const std::uint32_t end = group == whole_world ? world_size : std::min(world_size, begin + ranks_per_device_);
+    const std::uint32_t begin = group == whole_world ? 0 : group * counts_.of_device;
+    const std::uint32_t end = group == whole_world ? world_size : std::min(world_size, begin + counts_.of_device);
     for (std::uint32_t rank = begin; rank < end; ++rank) {
         if (!known_[rank]) continue;
         if (!has_arrived(rank, where)) missing.push_back(rank);
@@ -159,6 +161,9 @@ std::string hang_report::describe(std::uint32_t rank, bool with_partner) const {
         return fmt::format("in {} on {}, for {}", traits_of(wait.where).name, name_of_communicator(wait.detail),
                            with_partner && wait.expected != nobody ? fmt::format("rank {}", wait.expected)
                                                                    : std::string("other members"));
+    case waiting::threads:
+        return fmt::format("in the constructor of dcuda::rank: {} of its {} threads have called it", wait.seen,
+                           wait.expected);
     case waiting::host_reply:
         return "in create_window, for its host and the ranks of other processes";
     case waiting::flush:
@@ -211,8 +216,8 @@ std::string hang_report::lines() const {
             text += fmt::format("\n  ... and {} more lines", order.size() - i);
             break;
         }
-        const std::string who = same.members.size() == 1 ? name_rank(same.members[0], ranks_per_device_)
-                                                         : name_ranks(same.members, ranks_in_a_line);
+        const std::string who =
+            same.members.size() == 1 ? name_rank(same.members[0], counts_) : name_ranks(same.members, ranks_in_a_line);
         text += fmt::format("\n  {} {}", who, wait);
         const double least = 1e-3 * same.least_ms, most = 1e-3 * same.most_ms;
         if (same.most_ms >= same.least_ms + 100)

@@ -12,8 +12,14 @@
 
 namespace dcuda {
 
-// "rank 17 (process 2, block 1)"
-std::string name_rank(std::uint32_t world_rank, std::uint32_t ranks_per_device);
+// How many ranks each device has, and each block of its kernel.
+struct rank_counts {
+    std::uint32_t of_device, of_block;
+    rank_counts(std::uint32_t per_device, std::uint32_t per_block = 1) : of_device(per_device), of_block(per_block) {}
+};
+
+// "rank 17 (process 2, block 1)", "rank 17 (process 2, part 1 of block 0)"
+std::string name_rank(std::uint32_t world_rank, rank_counts ranks);
 
 // "1, 3-7, ..."; at most so many parts.
 std::string list_ranks(const std::vector<std::uint32_t>& ranks, std::size_t most_parts);
@@ -24,7 +30,7 @@ public:
     using part = std::pair<std::uint32_t, std::vector<detail::wait_record>>;
 
     // A system of so many ranks, and what is known of it.
-    hang_report(std::uint32_t world_size, std::uint32_t ranks_per_device, const std::vector<part>& known);
+    hang_report(std::uint32_t world_size, rank_counts counts, const std::vector<part>& known);
 
     enum class state { unknown, running, waiting, done };
     state state_of(std::uint32_t rank) const;
@@ -87,7 +93,7 @@ private:
     std::string describe_origins(std::uint32_t least_age_ms) const;
     std::size_t count_dependants(const ranks& on) const;
 
-    std::uint32_t ranks_per_device_;
+    rank_counts counts_;
     std::vector<detail::wait_record> waits_; // by world rank
     std::vector<bool> known_;
     std::vector<ranks> partners_;      // of waits that are no collective operation

@@ -21,7 +21,7 @@ using detail::wait_record;
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(path_statistics, puts, notified_puts, notifications, bytes)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(sent_messages, local, peer, network)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(snapshot, version, backend, program, host, device, job, pid, process, processes,
-                                   processes_here, ranks_per_device, run, run_seconds)
+                                   processes_here, ranks_per_device, ranks_per_block, run, run_seconds)
 
 namespace {
 
@@ -87,8 +87,9 @@ live_view::live_view(const bootstrap::job& job, std::string device_name) {
     }
 }
 
-void live_view::begin_run(int ranks_per_device) {
+void live_view::begin_run(int ranks_per_device, int ranks_per_block) {
     about_.ranks_per_device = static_cast<std::uint32_t>(ranks_per_device);
+    about_.ranks_per_block = static_cast<std::uint32_t>(ranks_per_block);
     ++about_.run;
     run_start_ = clock::now();
 }

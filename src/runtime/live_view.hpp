@@ -24,14 +24,14 @@ struct sent_messages {
 
 // What dcuda-top learns of a process. Travels as JSON.
 struct snapshot {
-    static constexpr int format = 4; // readers refuse others
+    static constexpr int format = 5; // readers refuse others
 
     std::string version, backend, program, host, device;
     std::string job; // equal for all processes of a job; says nothing about its secret
     pid_t pid = 0;
     int process = 0, processes = 1;
     int processes_here = 1; // of these, on this host
-    std::uint32_t ranks_per_device = 0;
+    std::uint32_t ranks_per_device = 0, ranks_per_block = 1;
     int run = 0;                            // number of the run that goes on, from 1
     double run_seconds = 0;                 // for how long
     std::vector<detail::wait_record> waits; // by rank of the device
@@ -53,7 +53,7 @@ class live_view {
 public:
     live_view(const bootstrap::job& job, std::string device_name);
 
-    void begin_run(int ranks_per_device);
+    void begin_run(int ranks_per_device, int ranks_per_block);
 
     // Goes on with what is under way, if it is time. True: somebody waits for a snapshot.
     //

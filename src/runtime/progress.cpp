@@ -199,8 +199,7 @@ void progress::serve(const command& cmd, const std::byte* payload) {
     switch (cmd.code) {
     case opcode::fault:
         if (fields_of<fault_fields>(cmd).kind == fault::protocol) return fail(found_by_checker());
-        fail(describe_fault(cmd, static_cast<std::uint32_t>(state_.first_rank()),
-                            static_cast<std::uint32_t>(state_.ranks())));
+        fail(describe_fault(cmd, static_cast<std::uint32_t>(state_.first_rank()), counts_of(state_)));
         break;
     case opcode::create_window:
         window_start_ns_ = clock_ns();
@@ -307,8 +306,7 @@ std::string progress::describe_own_waits(const std::string& before) {
     try {
         const std::vector<wait_record> now = watchdog_.read_waits();
         if (std::none_of(now.begin(), now.end(), waits_for_others)) return "";
-        return before + describe_waits(now, static_cast<std::uint32_t>(state_.ranks()),
-                                       static_cast<std::uint32_t>(state_.first_rank()),
+        return before + describe_waits(now, counts_of(state_), static_cast<std::uint32_t>(state_.first_rank()),
                                        static_cast<std::uint32_t>(state_.world_size()));
     } catch (const error&) {
         return "";
@@ -326,9 +324,9 @@ void progress::report_deadlock(const std::vector<bootstrap::blob>& waits_by_proc
         waits.insert(waits.end(), more.begin(), more.end());
     }
     if (control_.index() != 0) return; // process 0 tells the others
-    fail(error(error_code::deadlock, fmt::format("deadlock: all {} ranks wait and nothing moves{}", waits.size(),
-                                                 describe_waits(waits, static_cast<std::uint32_t>(state_.ranks()), 0,
-                                                                static_cast<std::uint32_t>(waits.size())))));
+    fail(error(error_code::deadlock,
+               fmt::format("deadlock: all {} ranks wait and nothing moves{}", waits.size(),
+                           describe_waits(waits, counts_of(state_), 0, static_cast<std::uint32_t>(waits.size())))));
 }
 
 void progress::fail(const error& cause) {
@@ -359,7 +357,7 @@ void progress::end_network() {
             control_.start_gather(network_gather, {});
             told = true;
         }
-        if (!busy) yield_processor();
+        if (!busy) pause_ns(0);
     }
 }
 
@@ -390,9 +388,9 @@ std::string progress::describe_unconsumed() const {
     const auto left = fields_of<unconsumed_fields>(unconsumed_);
     const std::uint32_t rank = static_cast<std::uint32_t>(state_.first_rank()) + unconsumed_.rank;
     const std::uint32_t other_tags = left.tags - 1, others = ranks_with_unconsumed_ - 1;
-    std::string text = fmt::format("{} has not waited for {} notification{} with tag {}",
-                                   name_rank(rank, static_cast<std::uint32_t>(state_.ranks())), left.count,
-                                   left.count == 1 ? "" : "s", left.tag);
+    std::string text =
+        fmt::format("{} has not waited for {} notification{} with tag {}", name_rank(rank, counts_of(state_)),
+                    left.count, left.count == 1 ? "" : "s", left.tag);
     if (other_tags != 0)
         text += fmt::format(" and for those with {} other tag{}", other_tags, other_tags == 1 ? "" : "s");
     if (others != 0) text += fmt::format("; of this process {} other rank{} likewise", others, others == 1 ? "" : "s");
@@ -411,7 +409,7 @@ void progress::finish() {
         // All processes should tell the same story: the one that reached the control server first.
         const auto deadline = clock::now() + std::chrono::seconds(1);
         while (!failure_is_agreed_ && clock::now() < deadline)
-            if (!serve_events()) yield_processor();
+            if (!serve_events()) pause_ns(0);
     }
     windows_.close();
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "runtime/report.hpp"
 
-#include "runtime/hang_report.hpp"
 #include "support/wire.hpp"
 
 #include <fmt/format.h>
@@ -17,6 +16,56 @@ std::int64_t as_signed(std::uint64_t value) { return static_cast<std::int64_t>(v
 
 std::string name_window(std::uint32_t id) {
     return id == 0 ? std::string("the window none") : fmt::format("window {}", slot_of_window(id));
+}
+
+// What is wrong with a rank that is a part of a block.
+std::string describe_part(const fault_fields& at) {
+    const auto threads = [&] { return fmt::format("threads {} to {}", at.offset, at.offset + at.bytes - 1); };
+    const std::string part = fmt::format(" of part {} of its block", at.window);
+    switch (static_cast<part_problem>(at.target)) {
+    case part_problem::kernel:
+        return fmt::format(
+            ": there shall be {} ranks of each block (launch_config::ranks_per_block), but the kernel was "
+            "compiled without them: compile it with -DDCUDA_PARTS=1",
+            at.limit);
+    case part_problem::checked:
+        return fmt::format("{}: the protocol checker (DCUDA_CHECK) follows ranks that are whole blocks only", part);
+    case part_problem::whole:
+        return fmt::format(": the rank is its whole block, but there shall be {} ranks of each "
+                           "(launch_config::ranks_per_block): give the constructor a dcuda::part",
+                           at.limit);
+    case part_problem::index:
+        return fmt::format("{}: there are parts 0 to {} (launch_config::ranks_per_block = {})", part, at.limit - 1,
+                           at.limit);
+    case part_problem::warps:
+        return fmt::format(
+            "{} with {} threads from thread {} on: a part is whole warps, so both must be multiples of 32, "
+            "and not no threads",
+            part, at.bytes, at.offset);
+    case part_problem::block:
+        return fmt::format("{}, {}: the block has {} threads", part, threads(), at.limit);
+    case part_problem::thread:
+        return fmt::format("{}, {}, called by thread {}: all threads of the part call it, and no others", part,
+                           threads(), at.limit);
+    case part_problem::barrier:
+        return fmt::format(
+            "{}, {}, at hardware barrier {}: there are barriers 1 to {}; with more parts than that, each "
+            "must be one warp, which needs none",
+            part, threads(), at.limit, hardware_barriers - 1);
+    case part_problem::taken:
+        return fmt::format("{}, {}, at hardware barrier {}: another part of the block meets there", part, threads(),
+                           at.limit);
+    case part_problem::overlap:
+        return fmt::format("{}, {}: a warp of them belongs to part {}, too", part, threads(), at.limit);
+    case part_problem::shape:
+        return fmt::format("{}, {}: other threads say the same index, and another part", part, threads());
+    case part_problem::state:
+        return fmt::format("{}, {}: its dcuda::state is that of part {}, too; each rank needs one of its own", part,
+                           threads(), at.limit);
+    case part_problem::none:
+        break;
+    }
+    return part;
 }
 
 // What has not come: of a wait for notifications `seen` of `expected` with this tag.
@@ -47,10 +96,9 @@ std::string describe_timeout(const std::string& who, operation where, waiting ki
 
 } // namespace
 
-error describe_fault(const command& fault_command, std::uint32_t first_rank, std::uint32_t ranks_per_device) {
+error describe_fault(const command& fault_command, std::uint32_t first_rank, rank_counts ranks) {
     const auto at = fields_of<fault_fields>(fault_command);
-    const std::string who =
-        name_rank(first_rank + fault_command.rank, ranks_per_device) + ": " + traits_of(at.where).name;
+    const std::string who = name_rank(first_rank + fault_command.rank, ranks) + ": " + traits_of(at.where).name;
     const auto device_fault = [&](const std::string& text) { return error(error_code::device_fault, who + text); };
 
     switch (at.kind) {
@@ -144,6 +192,8 @@ error describe_fault(const command& fault_command, std::uint32_t first_rank, std
             fmt::format(" into memory at {:#x}, which is one thread's own: all threads of the rank read "
                         "the result there, so it must be shared or global memory",
                         at.offset));
+    case fault::part:
+        return device_fault(describe_part(at));
     case fault::timeout:
         return error(error_code::wait_timeout,
                      fmt::format("{} within {:.3g} s (wait timeout)",
@@ -157,9 +207,9 @@ error describe_fault(const command& fault_command, std::uint32_t first_rank, std
     return device_fault(" broke its contract");
 }
 
-std::string describe_waits(const std::vector<wait_record>& by_rank, std::uint32_t ranks_per_device,
-                           std::uint32_t first_rank, std::uint32_t world_size) {
-    const hang_report table(world_size, ranks_per_device, {{first_rank, by_rank}});
+std::string describe_waits(const std::vector<wait_record>& by_rank, rank_counts ranks, std::uint32_t first_rank,
+                           std::uint32_t world_size) {
+    const hang_report table(world_size, ranks, {{first_rank, by_rank}});
     return table.lines() + table.conclusion();
 }
 

@@ -319,7 +319,7 @@ private:
 
         signal_requests::during_run handled;
         shared_memory shared;
-        unsigned threads; // of a rank
+        unsigned threads; // of a block
         std::unique_ptr<cuda::stream> stream_of_its_own;
         cudaStream_t stream;
         cuda::event start, stop;
@@ -356,7 +356,7 @@ private:
 #if DCUDA_BACKEND_CPU
         state_->check_by(checker_ ? checker_->begin_run(ranks_, windows) : nullptr);
 #endif
-        state_->reset(user_data, windows, run.shared.staging(),
+        state_->reset(user_data, windows, config.ranks_per_block, run.shared.staging(),
                       profiler_->prepare(ranks_, config.profiled && kernel.is_profilable));
         if (config.profiled && !kernel.is_profilable) report_unprofiled_ranks();
         energy_.begin_run();
@@ -364,15 +364,15 @@ private:
         control_.barrier("starting the kernel"); // nobody notifies before everybody is reset
 
         if (network_) network_->begin(*state_, run.arrivals.emplace(*state_), profiler_->host(), windows);
-        if (live_) live_->begin_run(ranks_);
+        if (live_) live_->begin_run(ranks_, config.ranks_per_block);
         run.running.emplace(control_, *state_, *link_, network_.get(), live_.get(), *profiler_, signals_, settings_);
         if (state_->fields().profiler.counters != nullptr) profiler_->begin_run();
         run.start.record(run.stream);
-        cuda::check(
-            start_kernel(kernel, arguments,
-                         {config.threads, static_cast<unsigned>(ranks_), run.shared.bytes(), state_->first_rank()},
-                         run.stream, state_->context()),
-            "starting the kernel");
+        cuda::check(start_kernel(kernel, arguments,
+                                 {config.threads, static_cast<unsigned>(ranks_ / config.ranks_per_block),
+                                  run.shared.bytes(), state_->first_rank(), config.ranks_per_block},
+                                 run.stream, state_->context()),
+                    "starting the kernel");
         run.stop.record(run.stream);
         if (run.arrivals) run.arrivals->start(run.threads);
     }
@@ -434,7 +434,7 @@ private:
                 const auto now = clock::now();
                 if (now < next_poll) {
                     idle = busy ? 0 : idle + 1;
-                    if (idle > spins) detail::yield_processor();
+                    if (idle > spins) detail::pause_ns(0);
                     continue;
                 }
                 next_poll = now + rare_interval;
@@ -483,7 +483,7 @@ private:
     // A GPU needs prompt service and leaves the cores free; on the CPU backend the ranks need the cores.
     static void rest(unsigned idle) {
         if (DCUDA_BACKEND_CUDA || idle < 20)
-            detail::yield_processor();
+            detail::pause_ns(0);
         else
             std::this_thread::sleep_for(std::chrono::microseconds(idle < 200 ? 100 : 1000));
     }

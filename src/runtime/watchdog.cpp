@@ -35,7 +35,8 @@ void watchdog::poll(bool is_quiet) {
     for (std::size_t rank = 0; rank < waits.size(); ++rank) {
         const waiting kind = waits[rank].kind;
         // A rank is done when all ranks of the job have come to the end of the kernel: the rest are about to be.
-        if (kind == waiting::no || kind == waiting::done) all_wait = false;
+        // The threads that a rank waits for in its constructor may compute as long as they like.
+        if (kind == waiting::no || kind == waiting::done || kind == waiting::threads) all_wait = false;
         if (waits[rank].heartbeat == previous_[rank].heartbeat) all_looked_again = false;
         for (const std::uint32_t word : {static_cast<std::uint32_t>(kind), waits[rank].epoch, waits[rank].seen})
             digest = (digest ^ word) * 1099511628211u;

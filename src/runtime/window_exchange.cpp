@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "runtime/window_exchange.hpp"
 
-#include "runtime/hang_report.hpp"
+#include "runtime/report.hpp"
 #include "support/wire.hpp"
 
 #include <cstdio>
@@ -42,9 +42,8 @@ process_exports make_exports(const std::vector<window_entry>& entries, const dev
             offer.ranks.push_back({no_allocation, 0, 0, nullptr});
             continue;
         }
-        const std::string who =
-            name_rank(static_cast<std::uint32_t>(state.first_rank()) + static_cast<std::uint32_t>(rank),
-                      static_cast<std::uint32_t>(state.ranks()));
+        const std::string who = name_rank(
+            static_cast<std::uint32_t>(state.first_rank()) + static_cast<std::uint32_t>(rank), counts_of(state));
         std::string problem;
         const auto memory = transport::find_window_memory(entry.base, entry.bytes(), problem);
         if (!memory) {
@@ -107,8 +106,7 @@ std::string window_exchange::describe_full(std::uint32_t rank, std::uint64_t byt
     return fmt::format(
         "{}: create_window over {} B: {} windows exist already, and there may be no more; free those that "
         "are not used any more (free_window), or raise DCUDA_MAX_WINDOWS={}",
-        name_rank(static_cast<std::uint32_t>(state_.first_rank()) + rank, static_cast<std::uint32_t>(state_.ranks())),
-        bytes, windows, windows);
+        name_rank(static_cast<std::uint32_t>(state_.first_rank()) + rank, counts_of(state_)), bytes, windows, windows);
 }
 
 void window_exchange::report_full(const std::string& sentence) const {

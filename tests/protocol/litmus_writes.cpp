@@ -14,7 +14,7 @@ int writes(int rounds) {
     unsigned memory = 0, wrong = 0;
     const auto await = [](write_queue& queue) {
         std::uint32_t number = 0;
-        while (!queue.pop(number)) dcuda::detail::yield_processor();
+        while (!queue.pop(number)) dcuda::detail::pause_ns(0);
         return number;
     };
     std::uint32_t* const there = slots.data();

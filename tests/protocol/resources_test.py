@@ -79,6 +79,9 @@ def measure(nvcc, include, source, architecture, *options):
         stack = re.search(r"(\d+) bytes cumulative stack size", part) or re.search(r"(\d+) bytes stack frame", part)
         shared = re.search(r"(\d+) bytes smem", part)
         registers = re.search(r"Used (\d+) registers", part)
+        # A kernel that may use any of the 16 has room for four blocks on a multiprocessor (DCUDA_PARTS).
+        if re.search(r"used (\d+) barriers", part)[1] != "1":
+            sys.exit(f"{name}: more than one hardware barrier\n{output}")
         found[name] = (int(registers[1]), int(stack[1]), spilled, int(shared[1]) if shared else 0)
     return found
 

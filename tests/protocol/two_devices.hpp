@@ -35,6 +35,7 @@ public:
           entries_(slots_.size() * processes * ranks_per_device) {
         fields_.world_size = processes * ranks_per_device;
         fields_.ranks_per_device = ranks_per_device;
+        fields_.ranks_per_block = 1;
         fields_.first_rank = process * ranks_per_device;
         fields_.process_index = process;
         fields_.process_count = processes;
@@ -108,7 +109,7 @@ public:
         const packet* const slot = ring_.data() + std::size_t(taken_ % ring_capacity) * packets_per_command;
         std::uint32_t words[command_words];
         for (std::size_t part = 0; part < packets_per_command; ++part) {
-            while (!packet_arrived(slot + part, taken_ + 1)) yield_processor();
+            while (!packet_arrived(slot + part, taken_ + 1)) pause_ns(0);
             for (std::size_t word = 0; word < 3; ++word) words[3 * part + word] = slot[part].payload[word];
         }
         ++taken_;
@@ -143,7 +144,7 @@ private:
     std::vector<packet> ring_;
     std::vector<peer_view> peers_;
     std::vector<window_entry> entries_;
-    device_context fields_{};
+    kernel_context fields_{};
     std::uint32_t taken_ = 0;
 };
 

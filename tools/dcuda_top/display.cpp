@@ -74,7 +74,9 @@ struct job {
         std::vector<hang_report::part> known;
         for (const auto& [index, each] : processes)
             known.emplace_back(static_cast<std::uint32_t>(index) * each->ranks_per_device, each->waits);
-        return {any().ranks_per_device * static_cast<std::uint32_t>(any().processes), any().ranks_per_device, known};
+        return {any().ranks_per_device * static_cast<std::uint32_t>(any().processes),
+                {any().ranks_per_device, any().ranks_per_block},
+                known};
     }
 };
 
@@ -86,7 +88,8 @@ std::map<std::string, job> by_job(const std::vector<process>& processes) {
             auto& members = entry.processes;
             // The processes of a job agree on its size.
             const snapshot& other = members.empty() ? *each.seen : *members.begin()->second;
-            if (each.seen->processes == other.processes && each.seen->ranks_per_device == other.ranks_per_device)
+            if (each.seen->processes == other.processes && each.seen->ranks_per_device == other.ranks_per_device &&
+                each.seen->ranks_per_block == other.ranks_per_block)
                 if (members.emplace(each.seen->process, &*each.seen).second)
                     entry.asked.emplace(each.seen->process, &each);
         }
@@ -114,9 +117,10 @@ std::string describe_process(const hang_report& table, const snapshot& shown) {
 std::string describe_ranks(const hang_report& table, const job& shown) {
     std::string text;
     for (const auto& [index, each] : shown.processes)
-        for (std::uint32_t block = 0; block < each->ranks_per_device; ++block) {
-            const std::uint32_t rank = static_cast<std::uint32_t>(index) * each->ranks_per_device + block;
-            text += fmt::format("\n  {} {}", dcuda::name_rank(rank, each->ranks_per_device), table.describe(rank));
+        for (std::uint32_t number = 0; number < each->ranks_per_device; ++number) {
+            const std::uint32_t rank = static_cast<std::uint32_t>(index) * each->ranks_per_device + number;
+            text += fmt::format("\n  {} {}", dcuda::name_rank(rank, {each->ranks_per_device, each->ranks_per_block}),
+                                table.describe(rank));
             if (const auto age = table.wait_of(rank).age_ms; age != 0) text += fmt::format(" ({:.1f} s)", 1e-3 * age);
         }
     return text;
@@ -136,10 +140,14 @@ const char* name(hang_report::state state) {
     return "unknown";
 }
 
-json rank_as_json(const hang_report& table, const snapshot& shown, std::uint32_t block) {
-    const std::uint32_t rank = static_cast<std::uint32_t>(shown.process) * shown.ranks_per_device + block;
+json rank_as_json(const hang_report& table, const snapshot& shown, std::uint32_t number) {
+    const std::uint32_t rank = static_cast<std::uint32_t>(shown.process) * shown.ranks_per_device + number;
     const auto& wait = table.wait_of(rank);
-    json result = {{"rank", rank}, {"process", shown.process}, {"block", block}, {"state", name(table.state_of(rank))}};
+    json result = {{"rank", rank},
+                   {"process", shown.process},
+                   {"block", number / shown.ranks_per_block},
+                   {"part", number % shown.ranks_per_block},
+                   {"state", name(table.state_of(rank))}};
     if (table.state_of(rank) != hang_report::state::waiting) return result;
     result["seconds"] = 1e-3 * wait.age_ms;
     result["waits"] = table.describe(rank);
@@ -201,8 +209,8 @@ std::string as_json(const std::vector<process>& processes) {
                                {"run", each->run},
                                {"run_seconds", each->run_seconds},
                                {"rates", each->sent ? rates : json("not counted")}});
-            for (std::uint32_t block = 0; block < each->ranks_per_device; ++block)
-                ranks.push_back(rank_as_json(table, *each, block));
+            for (std::uint32_t number = 0; number < each->ranks_per_device; ++number)
+                ranks.push_back(rank_as_json(table, *each, number));
         }
         const snapshot& any = job.any();
         jobs.push_back({{"job", id},

@@ -78,7 +78,7 @@ bool is_genuine(int socket, const process& claimed) {
 void check(const dcuda::snapshot& seen) {
     const bool fits = seen.processes > 0 && seen.process >= 0 && seen.process < seen.processes &&
                       seen.ranks_per_device <= most_ranks / static_cast<std::uint32_t>(seen.processes) &&
-                      seen.waits.size() == seen.ranks_per_device;
+                      seen.waits.size() == seen.ranks_per_device && seen.ranks_per_block > 0;
     if (!fits) throw std::runtime_error("its numbers contradict each other");
 }
 

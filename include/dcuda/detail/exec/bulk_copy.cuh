@@ -80,13 +80,14 @@ DCUDA_DEVICE void store_stage(std::byte* target, std::uint32_t stage, std::uint3
 
 // --- Copies --------------------------------------------------------------------------------------------------------
 
-// The leader, in init. A barrier of the block publishes it.
-DCUDA_DEVICE staging find_staging(const staging_shape& shape) {
+// Of the rank that is number `place` of its block. The leader, in init. A barrier of the group publishes it.
+DCUDA_DEVICE staging find_staging(const staging_shape& shape, unsigned place) {
     extern __shared__ uint4 dcuda_dynamic_shared_memory[];
     const auto shared = static_cast<std::uint32_t>(__cvta_generic_to_shared(dcuda_dynamic_shared_memory));
     // PERF: stages that do not begin with a line of 128 bytes halve the bandwidth (H200, 2026-11-21). Dynamic shared
     // memory begins wherever the static ends.
-    const std::uint32_t first = (shared + shape.offset + stage_alignment - 1) / stage_alignment * stage_alignment;
+    const std::uint32_t first = (shared + shape.offset + stage_alignment - 1) / stage_alignment * stage_alignment +
+                                place * shape.bytes_of_rank();
     const staging found{first, shape.stage_count, shape.stage_bytes, 0, 0};
     for (unsigned stage = 0; stage < found.stage_count; ++stage)
         init_stage_barrier(found.stages + found.stage_count * found.stage_bytes + 8 * stage);
@@ -144,7 +145,7 @@ DCUDA_DEVICE void copy_by_engine(staging& by, std::byte* target, const std::byte
 DCUDA_DEVICE void order_before_engine() {}
 DCUDA_DEVICE void complete_copies() {}
 DCUDA_DEVICE void complete_copies(staging&) {}
-DCUDA_DEVICE staging find_staging(const staging_shape&) { return {}; }
+DCUDA_DEVICE staging find_staging(const staging_shape&, unsigned) { return {}; }
 DCUDA_DEVICE bool is_engine_copy(const staging&, const void*, const void*, std::size_t, std::size_t) { return false; }
 DCUDA_DEVICE void copy_by_engine(staging&, std::byte*, const std::byte*, std::size_t) {}
 

@@ -23,7 +23,8 @@ namespace cpu {
 
 using action = void (*)(void* data);
 
-// Where threads of a block meet: number 0 all of them, numbers 1 to 15 so many.
+// Where threads of a block meet: number 0 all of them, others so many. 1 to 15 are hardware barriers on a GPU; those
+// from 16 on are the block's warps.
 struct meeting_place {
     unsigned number = 0, threads = 0;
 };
@@ -104,8 +105,7 @@ inline unsigned block_index() { return blockIdx.x; }
 
 // The groups of exec_cuda.cuh.
 struct whole_block {
-    unsigned first_thread;
-    unsigned thread() const { return thread_index() ^ first_thread; }
+    unsigned thread() const { return thread_index(); }
     unsigned threads() const { return block_threads(); }
     bool leads() const { return thread() == 0; }
     void sync() const { sync_block(); }
@@ -113,27 +113,37 @@ struct whole_block {
     cpu::meeting_place place() const { return {}; }
 };
 
-struct numbered_block {
-    unsigned number;
-    unsigned thread() const { return number; }
-    unsigned threads() const { return block_threads(); }
-    bool leads() const { return number == 0; }
-    void sync() const { sync_block(); }
-    unsigned count(bool yes) const { return static_cast<unsigned>(__syncthreads_count(yes)); }
-    bool any(bool yes) const { return count(yes) != 0; }
-    cpu::meeting_place place() const { return {}; }
-};
-
-struct block_part {
-    unsigned first_thread, thread_count; // multiples of 32
+struct part_meeting {
+    unsigned thread_count;
     unsigned barrier;
-    unsigned thread() const { return thread_index() - first_thread; }
     unsigned threads() const { return thread_count; }
-    bool leads() const { return thread() == 0; }
     void sync() const { cpu::sync(place(), nullptr, nullptr, nullptr); }
     unsigned count(bool yes) const { return cpu::sync_and_count(place(), yes); }
+    bool any(bool yes) const { return count(yes) != 0; }
     cpu::meeting_place place() const { return {barrier, thread_count}; }
 };
+
+// Of the whole block any thread may be the first of the group: the others' numbers begin again behind the last.
+struct block_part : part_meeting {
+    unsigned first_thread;
+    block_part(unsigned first, unsigned count, unsigned number) : part_meeting{count, number}, first_thread(first) {}
+    block_part() = default;
+    unsigned thread() const {
+        const unsigned index = thread_index();
+        return index < first_thread ? index + thread_count - first_thread : index - first_thread;
+    }
+    bool leads() const { return thread() == 0; }
+    unsigned thread_in_order() const { return thread_index() - (barrier == 0 ? 0 : first_thread); }
+};
+
+struct numbered_part : part_meeting {
+    unsigned number;
+    unsigned thread() const { return number; }
+    bool leads() const { return number == 0; }
+};
+
+using rank_group = block_part;
+using caller_group = numbered_part;
 
 // One thread of the group runs f; no thread returns before f returned.
 template <class Group, class F>
@@ -142,22 +152,23 @@ void run_then_sync(const Group& group, const F& f) {
         group.place(), [](void* data) { (*static_cast<const F*>(data))(); }, nullptr, const_cast<F*>(&f));
 }
 
-// Chooses which warp of the block leads. Where ranks have lead warps, it is every other block's second one: so that
-// tests meet it.
-inline void form_group(std::uint32_t& first_thread) {
+// A rank's group that is the whole block. Chooses which warp leads. Where ranks have lead warps, it is every other
+// block's second one: so that tests meet it.
+inline void form_group(block_part& group) {
     run_then_sync(whole_block{}, [&] {
-        first_thread = DCUDA_CPU_WARPS && block_threads() % 64 == 0 && block_index() % 2 != 0 ? 32 : 0;
+        const unsigned first = DCUDA_CPU_WARPS && block_threads() % 64 == 0 && block_index() % 2 != 0 ? 32 : 0;
+        group = {first, block_threads(), 0};
     });
 }
 
 // The threads take turns here: they meet, so that the moment of one of them is one of the whole rank.
-inline void align_turns() {
-    if (!cpu::is_unwinding()) sync_block();
+inline void align_turns(const block_part& group) {
+    if (!cpu::is_unwinding()) group.sync();
 }
 
 // What large copies pass through, and who makes them, on a GPU: detail/exec/bulk_copy.cuh. Here nothing.
 struct staging {};
-inline staging find_staging(const staging_shape&) { return {}; }
+inline staging find_staging(const staging_shape&, unsigned) { return {}; }
 inline void complete_copies(staging&) {}
 
 // Who makes a copy.
@@ -208,7 +219,8 @@ struct launch_shape {
     dim3 threads;             // of a block
     unsigned blocks;          // all co-resident
     std::size_t shared_bytes; // dynamic shared memory of a block
-    int first_rank;           // world rank of block 0, for names and messages
+    int first_rank;           // world rank of the first rank of block 0, for names and messages
+    int ranks_per_block = 1;
 };
 
 // Starts the blocks once the stream's earlier work is done, and returns at once; every thread of every block calls

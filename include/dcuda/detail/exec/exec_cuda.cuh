@@ -36,6 +36,7 @@ DCUDA_DEVICE void sync_block() { __syncthreads(); }
 // All threads of the block. Its first warp, which keeps the rank's books, is the block's first or second one.
 struct whole_block {
     unsigned first_thread; // of the group in the block: 0; or 32, and then the two warps' numbers are exchanged
+    DCUDA_DEVICE unsigned thread_in_order() const { return thread_index(); }
     DCUDA_DEVICE unsigned thread() const { return thread_index() ^ first_thread; }
     DCUDA_DEVICE unsigned threads() const { return block_threads(); }
     DCUDA_DEVICE bool leads() const { return thread() == 0; }
@@ -54,42 +55,103 @@ struct numbered_block {
     DCUDA_DEVICE bool any(bool yes) const { return __syncthreads_or(yes) != 0; }
 };
 
-// Chooses which warp of the block leads: the whole_block's first_thread, in shared memory. All threads of the block.
+// A rank's group that is the whole block; `group` lies in shared memory. All threads of the block. Chooses which warp
+// leads.
 // PERF: a multiprocessor has four schedulers, and a warp has the one that its number there says, modulo 4. Blocks of
 // two warps lie so that the first warp of each has scheduler 0 or 2: if those led, all of the library's instructions
 // would be executed by half of the multiprocessor (H200, 2026-11-24, 16 ranks of 64 threads: arithmetic of 122 us and
 // an exchange of 9 to 12 took 163 us, and now take 139). So it is with six warps. Blocks of one, three, four
 // and eight warps the hardware distributes well.
-DCUDA_DEVICE void form_group(std::uint32_t& first_thread) {
+DCUDA_DEVICE void form_group(whole_block& group) {
     if (thread_index() == 0) {
         unsigned warp;
         asm volatile("mov.u32 %0, %%warpid;" : "=r"(warp));
-        first_thread = block_threads() % 128 == 64 && (warp & 4) != 0 ? 32 : 0;
+        group.first_thread = block_threads() % 128 == 64 && (warp & 4) != 0 ? 32 : 0;
     }
     sync_block();
 }
 
-// Consecutive whole warps of the block, which meet without the others: at a barrier of the block that only they use, of
-// 1 to 15 (0 is the whole block's).
-struct block_part {
-    unsigned first_thread, thread_count; // multiples of 32
+// How the threads of a part of a block meet without the others: at a barrier of the block that only they use, of 1 to
+// 15 (0 is the whole block's); or, if they are one warp, as a warp. `bar` takes a whole warp at a time, and votes of a
+// warp order no memory: __syncwarp() before them does.
+struct part_meeting {
+    unsigned thread_count;
     unsigned barrier;
-    DCUDA_DEVICE unsigned thread() const { return thread_index() - first_thread; }
     DCUDA_DEVICE unsigned threads() const { return thread_count; }
-    DCUDA_DEVICE bool leads() const { return thread() == 0; }
-    // Not `bar`, which takes a whole warp at a time: threads of a warp may come on different ways.
     DCUDA_DEVICE void sync() const {
-        asm volatile("barrier.cta.sync %0, %1;" ::"r"(barrier), "r"(thread_count) : "memory");
+        __syncwarp();
+        if (thread_count != 32) asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(in_whole_warps()) : "memory");
     }
     DCUDA_DEVICE unsigned count(bool yes) const {
+        __syncwarp();
+        if (thread_count == 32) return static_cast<unsigned>(__popc(__ballot_sync(0xffff'ffffu, yes)));
         unsigned number;
-        asm volatile("{ .reg .pred p; setp.ne.u32 p, %1, 0; barrier.cta.red.popc.u32 %0, %2, %3, p; }"
+        asm volatile("{ .reg .pred p; setp.ne.u32 p, %1, 0; bar.red.popc.u32 %0, %2, %3, p; }"
                      : "=r"(number)
-                     : "r"(yes ? 1u : 0u), "r"(barrier), "r"(thread_count)
+                     : "r"(yes ? 1u : 0u), "r"(barrier), "r"(in_whole_warps())
                      : "memory");
         return number;
     }
+    DCUDA_DEVICE bool any(bool yes) const {
+        __syncwarp();
+        if (thread_count == 32) return __any_sync(0xffff'ffffu, yes) != 0;
+        unsigned result;
+        asm volatile("{ .reg .pred p; setp.ne.u32 p, %1, 0; bar.red.or.pred p, %2, %3, p; selp.u32 %0, 1, 0, p; }"
+                     : "=r"(result)
+                     : "r"(yes ? 1u : 0u), "r"(barrier), "r"(in_whole_warps())
+                     : "memory");
+        return result != 0;
+    }
+
+private:
+    DCUDA_DEVICE unsigned in_whole_warps() const { return (thread_count + 31) / 32 * 32; }
 };
+
+// Consecutive whole warps of the block; or all of it, at barrier 0.
+struct block_part : part_meeting {
+    unsigned first_thread; // in the block
+    DCUDA_DEVICE block_part(unsigned first, unsigned count, unsigned number)
+        : part_meeting{count, number}, first_thread(first) {}
+    block_part() = default;
+    DCUDA_DEVICE unsigned thread() const { return thread_index() - first_thread; }
+    DCUDA_DEVICE bool leads() const { return thread() == 0; }
+    DCUDA_DEVICE unsigned thread_in_order() const { return thread(); }
+};
+
+// The same where the calling thread knows its number.
+struct numbered_part : part_meeting {
+    unsigned number;
+    DCUDA_DEVICE unsigned thread() const { return number; }
+    DCUDA_DEVICE bool leads() const { return number == 0; }
+};
+
+DCUDA_DEVICE void form_group(block_part& group) {
+    if (thread_index() == 0) group = {0, block_threads(), 0};
+    sync_block();
+}
+
+// A rank's group, and a calling thread's; and what a calling thread keeps of the group beside its number.
+#if DCUDA_PARTS
+using rank_group = block_part;
+using caller_group = numbered_part;
+class kept_group {
+public:
+    DCUDA_DEVICE explicit kept_group(const rank_group& group) : word_(group.thread_count | group.barrier << 16) {
+        asm("" : "+r"(word_)); // the compiler would load it again at every use
+    }
+    DCUDA_DEVICE caller_group of_thread(unsigned number) const { return {{word_ & 0xffff, word_ >> 16}, number}; }
+
+private:
+    std::uint32_t word_;
+};
+#else
+using rank_group = whole_block;
+using caller_group = numbered_block;
+struct kept_group {
+    DCUDA_DEVICE explicit kept_group(const rank_group&) {}
+    DCUDA_DEVICE caller_group of_thread(unsigned number) const { return {number}; }
+};
+#endif
 
 // Threads of a warp that came here on different ways go on together: __syncthreads takes a whole warp at a time.
 DCUDA_DEVICE void converge_warp() { __syncwarp(); }
@@ -118,7 +180,7 @@ DCUDA_DEVICE void delay() {
 }
 
 // Where threads take turns they meet here: not on a GPU.
-DCUDA_DEVICE void align_turns() {}
+DCUDA_DEVICE void align_turns(const rank_group&) {}
 
 // --- Without branches ---------------------------------------------------------------------------------------------
 

@@ -17,13 +17,13 @@
 #endif
 
 namespace dcuda::detail {
-struct device_context;
+struct kernel_context;
 }
 
 namespace dcuda {
 // The kernel's first parameter: made by the host, given to the constructor of rank.
 struct context {
-    const detail::device_context* device = nullptr;
+    const detail::kernel_context* device = nullptr;
     // 1: this run is traced or counted. PERF: here, since the compiler knows that a kernel's parameters are the same
     // for all threads, and they take no register.
     std::uint32_t profiled = 0;
@@ -34,23 +34,31 @@ namespace dcuda::detail {
 
 #if DCUDA_BACKEND_CUDA
 namespace exec {
-// One block per rank, all of them co-resident.
+// All blocks are co-resident.
 struct launch_shape {
     dim3 threads;
     unsigned blocks;
     std::size_t shared_bytes;
-    int first_rank;
+    int first_rank, ranks_per_block;
 };
 } // namespace exec
 #endif
 
-// What large puts pass through: stages in a rank's dynamic shared memory, then a barrier for each.
+// Of a block; the first is that of __syncthreads.
+inline constexpr unsigned hardware_barriers = 16;
+
+// What large puts pass through: stages of each rank in its block's dynamic shared memory, then a barrier for each.
 // The device aligns the first stage.
-inline constexpr std::uint32_t stage_alignment = 128;
+inline constexpr std::uint32_t stage_alignment = 128, stage_barrier_bytes = 8;
 struct staging_shape {
     std::uint32_t offset;      // bytes; before it is the user's
-    std::uint32_t stage_count; // 0: none
+    std::uint32_t stage_count; // of a rank; 0: none
     std::uint32_t stage_bytes;
+    // What a rank takes: the next one's stages are aligned, too.
+    DCUDA_HOST_DEVICE constexpr std::uint32_t bytes_of_rank() const {
+        const std::uint32_t bytes = stage_count * (stage_bytes + stage_barrier_bytes);
+        return (bytes + stage_alignment - 1) / stage_alignment * stage_alignment;
+    }
 };
 
 // What a kernel is started with: its address, and what the backend needs to call it.

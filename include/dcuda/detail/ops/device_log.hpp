@@ -21,7 +21,7 @@ DCUDA_COLD void send_log(shared_state shared, const command& cmd) {
             if (bound_ns != 0 && clock_ns() - begin_ns >= bound_ns) store_relaxed(state.device.aborted, 1);
             return load_relaxed(state.device.aborted) == 0;
         });
-    if (has_place) store_command(state, ticket, cmd); // else the run has ended: the next operation sees it
+    if (has_place) store_command(state.device.ring, ticket, cmd); // else the run has ended: the next operation sees it
 }
 
 // Collects one line and ends it when it goes out of scope. Any thread may use it; the block's first thread writes.
@@ -71,8 +71,8 @@ public:
     }
 
 private:
-    // The block's first thread.
-    DCUDA_DEVICE bool writes() const { return state_->group().thread() == state_->first_thread; }
+    // The rank's first thread.
+    DCUDA_DEVICE bool writes() const { return state_->group().thread_in_order() == 0; }
 
     template <class Value>
     DCUDA_DEVICE log_line& item(log_item kind, Value value) {

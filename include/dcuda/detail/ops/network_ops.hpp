@@ -72,7 +72,7 @@ DCUDA_COLD void store_commands(lead_warp warp, shared_state shared, const outbou
     if (!any(warp, warp.leads() && going)) return; // who waits next sees that the run has ended
     for (std::uint32_t number = warp.index; number < message.packets();) {
         const std::uint32_t command = ticket + number / packets_per_command;
-        store_packet<order_tag::command_publish>(ring_slot(state, command) + number % packets_per_command,
+        store_packet<order_tag::command_publish>(ring_slot(state.device.ring, command) + number % packets_per_command,
                                                  words.words[0], words.words[1], words.words[2], command + 1);
         number += warp.count;
         if (number < message.packets()) words = message.words(number);

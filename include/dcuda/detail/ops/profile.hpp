@@ -105,7 +105,7 @@ DCUDA_COLD void end_blocked(lone_thread leader, shared_state shared, waiting kin
 
 // All threads of the rank, when an operation begins in an profiled run.
 DCUDA_DEVICE void begin_operation(rank_state& state) {
-    exec::align_turns(); // the operation itself begins with a barrier
+    exec::align_turns(state.group()); // the operation itself begins with a barrier
     if (!state.group().leads()) return;
     endpoint& own = books_of(state);
     own.doing.begin = clock_ticks();
@@ -160,7 +160,7 @@ struct event_fields {
 // PERF: the kind is known when this is compiled, since one thread's instructions are what an event costs.
 template <operation Kind>
 DCUDA_DEVICE void end_operation(rank_state& state, const event_fields& fields) {
-    exec::align_turns(); // another thread may have acted for the rank
+    exec::align_turns(state.group()); // another thread may have acted for the rank
     if (state.group().leads()) {
         endpoint& own = books_of(state);
         const profiler_view& to = state.device.profiler;
@@ -183,7 +183,7 @@ DCUDA_DEVICE void end_operation(rank_state& state, const event_fields& fields) {
         if (Kind == operation::finish || now - own.doing.clock_at >= ticks_between_clock_samples)
             exec::far(relate_clocks)(state, Kind == operation::finish);
     }
-    exec::align_turns();
+    exec::align_turns(state.group());
 }
 
 // --- Ranges of the user --------------------------------------------------------------------------------------------
@@ -212,9 +212,9 @@ public:
                              std::uint32_t length_and_flags, std::uint32_t number)
         : state_(state), profiled_(profiled) {
         if (profiled_ == 0) return;
-        exec::align_turns();
+        exec::align_turns(state_.get().group());
         if (state_.get().group().leads()) exec::far(begin_range)(state_, name, length_and_flags, number);
-        exec::align_turns();
+        exec::align_turns(state_.get().group());
     }
     DCUDA_DEVICE ~range_scope() { end(); }
     range_scope(const range_scope&) = delete;
@@ -224,9 +224,9 @@ public:
     DCUDA_DEVICE void end() {
         if (profiled_ == 0 || exec::is_unwinding()) return; // a run that fails leaves it open
         profiled_ = 0;
-        exec::align_turns();
+        exec::align_turns(state_.get().group());
         if (state_.get().group().leads()) exec::far(end_range)(state_);
-        exec::align_turns();
+        exec::align_turns(state_.get().group());
     }
 
 private:

@@ -197,9 +197,9 @@ struct rank_state {
     tag_record* tag_records;                      // this rank's, [tag], where they are not cached
     mailbox_status* status;                       // this rank's mailbox
     inbound_queue* far_queues;                    // this rank's
-    std::uint32_t first_thread; // of the group that executes this rank's operations, see exec::whole_block
-    std::uint32_t profiled;     // 1: this run is traced or counted
-    exec::staging staging;      // its changing words are the leader's
+    exec::rank_group members;                     // the threads that execute this rank's operations together
+    std::uint32_t profiled;                       // 1: this run is traced or counted
+    exec::staging staging;                        // its changing words are the leader's
 
     std::uint32_t ended;    // 1: the run has ended for this rank; its threads leave the kernel
     std::uint32_t finished; // 1: finish() is over
@@ -212,8 +212,7 @@ struct rank_state {
     std::uint32_t answers[2]; // of operations that return a number: in turn, too
     lead_only<endpoint> own;
 
-    // The threads that execute this rank's operations together.
-    DCUDA_DEVICE exec::whole_block group() const { return {first_thread}; }
+    DCUDA_DEVICE exec::rank_group group() const { return members; }
 };
 
 // Leaves something to all threads of the block, who read it after the block's next barrier, in one of two places; which
@@ -535,13 +534,13 @@ DCUDA_DEVICE bool take_tickets(lone_thread leader, rank_state& state, std::uint3
            exec::far(await_ring_space)(leader, state, first, end);
 }
 
-DCUDA_DEVICE packet* ring_slot(const rank_state& state, std::uint32_t ticket) {
-    return state.device.ring.slots + std::size_t(ticket % ring_capacity) * packets_per_command;
+DCUDA_DEVICE packet* ring_slot(const command_ring& ring, std::uint32_t ticket) {
+    return ring.slots + std::size_t(ticket % ring_capacity) * packets_per_command;
 }
 
 // Writes a command into the place of the ring that this ticket is for. One thread.
-DCUDA_DEVICE void store_command(const rank_state& state, std::uint32_t ticket, const command& cmd) {
-    packet* slot = ring_slot(state, ticket);
+DCUDA_DEVICE void store_command(const command_ring& ring, std::uint32_t ticket, const command& cmd) {
+    packet* slot = ring_slot(ring, ticket);
     for (unsigned part = 0; part < packets_per_command; ++part) {
         std::uint32_t words[3];
         memcpy(words, reinterpret_cast<const std::byte*>(&cmd) + part * sizeof words, sizeof words);
@@ -554,7 +553,7 @@ DCUDA_COLD bool send_command(lone_thread leader, shared_state shared, const comm
     rank_state& state = shared.get();
     std::uint32_t ticket = 0;
     if (!take_tickets(leader, state, 1, ticket)) return false;
-    store_command(state, ticket, cmd);
+    store_command(state.device.ring, ticket, cmd);
     return true;
 }
 

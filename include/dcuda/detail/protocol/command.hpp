@@ -63,8 +63,26 @@ enum class fault : std::uint32_t {
     late_process,        // target: world rank of a member whose process is none of the first exchange_processes
     memory,
     local_memory, // offset: its address
+    part,         // of a block: target: a part_problem, the other fields: what it says
     timeout,
     protocol
+};
+
+// What is wrong with a rank that is a part of a block.
+enum class part_problem : std::uint32_t {
+    none,
+    kernel,  // it was compiled without parts
+    checked, // the run is checked, and the checker does not follow parts
+    whole,   // a rank is the whole block; limit: there shall be so many ranks of a block
+    index,   // offset: it is that; limit: as before
+    warps,   // offset, bytes: its first thread and how many there are, as in what follows; not whole warps
+    block,   // limit: threads of the block
+    thread,  // limit: the thread that calls, which is none of them
+    barrier, // limit: the barrier
+    taken,   // limit: the barrier, which another part meets at
+    overlap, // limit: the part to which a warp of it belongs, too
+    shape,   // another call says the same index, and another part
+    state    // limit: the part that has the same dcuda::state
 };
 
 // A rank broke a rule, or its bound on waits was reached: the run ends.

@@ -15,7 +15,6 @@
 #if !defined(__CUDA_ARCH__)
 #include <atomic>
 #include <bit>
-#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
@@ -204,7 +203,7 @@ __device__ __forceinline__ std::uint32_t fetch_add_relaxed_system(std::uint32_t*
     return before;
 }
 
-// In shared or global memory, like add_in_block below.
+// In shared or global memory, as add_in_block.
 __device__ __forceinline__ std::uint32_t exchange_relaxed(std::uint32_t* word, std::uint32_t value) {
     std::uint32_t before;
     asm volatile("atom.relaxed.gpu.exch.b32 %0, [%1], %2;" : "=r"(before) : "l"(word), "r"(value) : "memory");
@@ -297,16 +296,17 @@ inline std::atomic_ref<Word> atomic(const Word* word) {
     return std::atomic_ref<Word>(*const_cast<Word*>(word));
 }
 
-// Sleeps until the word no longer holds `value`, at most `timeout_ns`. The word may be shared between processes. Of a
-// wide word the lower half counts, which comes first.
+// Sleeps until the word, of a wide one its lower half, no longer holds `value`, at most `timeout_ns`; if other CUDA
+// threads of the block can run, lets them run instead. The word may be shared between processes.
+bool run_others_of_block(); // false: none can; block.cpp
 template <class Word>
 inline void sleep_on(const Word* word, Word value, long timeout_ns) {
     static_assert(std::endian::native == std::endian::little);
+    if (run_others_of_block()) return;
     const timespec timeout{timeout_ns / 1'000'000'000, timeout_ns % 1'000'000'000};
     syscall(SYS_futex, word, FUTEX_WAIT, static_cast<std::uint32_t>(value), &timeout, nullptr, 0);
 }
-
-inline void wake_sleepers(const void* word) { syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
+inline void wake_sleepers(const void* word) { syscall(SYS_futex, word, FUTEX_WAKE, 0x7fff'ffff, nullptr, nullptr, 0); }
 
 template <order_tag Tag, class Word>
 inline Word load_acquire(scope, const Word* word) {
@@ -572,6 +572,9 @@ DCUDA_DEVICE bool await_packet(const packet* source, std::uint32_t expected, pac
     for (unsigned polls = 1; result.sequence != expected; ++polls) {
         result = load_packet<Tag>(source, expected);
         if (polls % 4096 == 0 && load_relaxed(aborted) != 0) return false;
+#if !defined(__CUDACC__)
+        if (polls % 32 == 0) run_others_of_block(); // one of them may be the source
+#endif
     }
     return true;
 }
@@ -592,9 +595,6 @@ DCUDA_DEVICE void acquire_packet(scope s) {
 inline bool packet_arrived(const packet* source, std::uint32_t sequence) {
     return atomic(&source->sequence).load(order<order_tag::command_observe>(std::memory_order_acquire)) == sequence;
 }
-
-// Host: lets other threads run between two looks at something.
-inline void yield_processor() { sched_yield(); }
 #endif
 
 } // namespace dcuda::detail

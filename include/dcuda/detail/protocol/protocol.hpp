@@ -227,6 +227,7 @@ enum class waiting : std::uint32_t {
     flush, // that its puts have arrived over the network
     ring_space,
     delivery, // that a target takes messages out of its mailbox
+    threads,  // in the constructor: that all threads of the rank call it; others may still compute before they do
     done,
 };
 // Words of 32 bits.
@@ -354,12 +355,29 @@ struct profiler_view {
     rank_counters* counters; // [local rank]
 };
 
-// What a kernel finds through its context. writer: the host, before the launch; readers: all ranks; home: device
-// memory.
+// What the parts of a block have taken of it, where ranks are parts. writers, readers: warps, in the constructor of
+// rank; home: device memory.
+inline constexpr unsigned most_warps = 32; // of a block
+enum part_outcome : std::uint32_t { part_incomplete, part_complete, part_left };
+struct block_claims {
+    std::uint32_t warps[most_warps];           // 1 + the part that the warp belongs to
+    std::uint32_t barriers[hardware_barriers]; // 1 + the part that meets there
+    std::uint32_t states_taken;                // how many parts have said which state is theirs,
+    std::uint32_t states[most_warps];          // in that order: a number that stands for the state; 0: not yet
+    std::uint32_t owners[most_warps];          // and the parts
+    // By part:
+    std::uint32_t calls[most_warps];    // threads that have said it,
+    std::uint32_t shapes[most_warps];   // what the first of them said, shape_of_part; 0: not yet
+    std::uint32_t arrived[most_warps];  // how many have found nothing wrong; upper half: have left after that
+    std::uint32_t outcomes[most_warps]; // what became of it: part_outcome
+};
+
+// What a kernel finds through its context, and each rank keeps a copy of. writer: the host, before the launch; readers:
+// all ranks; home: device memory.
 struct device_context {
     std::uint32_t world_size;
     std::uint32_t ranks_per_device; // the same on every device
-    std::uint32_t first_rank;       // world rank of block 0
+    std::uint32_t first_rank;       // world rank of the first rank of block 0
     std::uint32_t process_index;
     std::uint32_t process_count;
     near_communicator communicators[communicator_count]; // world, device
@@ -400,6 +418,12 @@ struct device_context {
 #endif
 };
 
+// The same, and what only the constructors of ranks need.
+struct kernel_context : device_context {
+    std::uint32_t ranks_per_block;
+    block_claims* claims; // [block], where ranks are parts of one
+};
+
 // What kernels of a program and the library must agree on: version, and the records above by their sizes.
 constexpr std::uint64_t fingerprint_of(std::initializer_list<std::size_t> numbers) {
     std::uint64_t result = 14695981039346656037u; // FNV-1a
@@ -412,8 +436,8 @@ inline constexpr std::uint64_t fingerprint = fingerprint_of(
      sizeof(queue_shape),     sizeof(mailbox_status),      sizeof(mailbox_header),     sizeof(peer_view),
      sizeof(rank_connection), sizeof(inbound_queue),       sizeof(tag_record),         sizeof(wait_record),
      sizeof(command),         sizeof(command_ring),        sizeof(delivery_task),      sizeof(network_view),
-     sizeof(trace_event),     sizeof(rank_counters),       sizeof(profiler_view),      sizeof(device_context),
-     sizeof(split_entry),     sizeof(exchange_memory),     sizeof(communicator_table)});
+     sizeof(trace_event),     sizeof(rank_counters),       sizeof(profiler_view),      sizeof(kernel_context),
+     sizeof(split_entry),     sizeof(exchange_memory),     sizeof(communicator_table), sizeof(block_claims)});
 
 // The library defines it for the fingerprint of its own headers: a program that was compiled with others does not link,
 // instead of hanging when it runs. Programs refer to it in device.hpp.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "dcuda/detail/ops/check.hpp"
+#include "dcuda/detail/ops/parts.hpp"
 #include "dcuda/detail/ops/put.hpp"
 #include "dcuda/detail/ops/waits/wait.hpp"
 
@@ -345,17 +346,17 @@ DCUDA_COLD void cross_barrier_seldom(shared_state shared, std::uint32_t meeting)
     cross_barrier<true>(shared.get(), meeting);
 }
 
-// What a rank starts with. The leader.
-DCUDA_COLD void start_rank(lone_thread leader, rank_state& state, context from_host) {
-    const device_context* const device = from_host.device;
+// What a rank starts with; it is number `in_block` of its block. The leader, when the state knows its group.
+DCUDA_COLD void start_rank(lone_thread leader, rank_state& state, context from_host, std::uint32_t in_block) {
+    const kernel_context* const device = from_host.device;
     state.device = *device;
     state.inbox = device->peers[device->process_index];
-    state.staging = exec::find_staging(device->staging);
+    state.staging = exec::find_staging(device->staging, in_block);
     // What a predicted wait takes at once. PERF: larger ones are faster directly.
     const std::uint32_t threads = state.group().threads() < 32 ? state.group().threads() : 32;
     const std::uint32_t most = threads * 3 * packet_payload_bytes;
     if (DCUDA_BACKEND_CUDA && state.device.small_put_bytes > most) state.device.small_put_bytes = most;
-    state.device_rank = exec::block_index();
+    state.device_rank = exec::block_index() * device->ranks_per_block + in_block;
     state.world_rank = state.device.first_rank + state.device_rank;
     state.ended = state.finished = state.decision = 0;
     // ORDER notify-observe: the narrowest scope that includes every possible source.
@@ -418,13 +419,9 @@ DCUDA_COLD void start_rank(lone_thread leader, rank_state& state, context from_h
     if (is_profiled(state)) exec::far(begin_profile)(leader, state);
 }
 
-// All threads of the rank. They are callers then.
-DCUDA_DEVICE caller init(context from_host, rank_state& state) {
-#if DCUDA_BACKEND_CPU
-    const exec::operation_scope named("the constructor of dcuda::rank");
-#endif
-    exec::form_group(state.first_thread);
-    exec::leader_then_sync(state.group(), [&](lone_thread leader) { start_rank(leader, state, from_host); });
+// All threads of the rank, which is number `in_block` of its block. They are callers then.
+DCUDA_DEVICE caller begin_rank(context from_host, rank_state& state, std::uint32_t in_block) {
+    exec::leader_then_sync(state.group(), [&](lone_thread leader) { start_rank(leader, state, from_host, in_block); });
     exec::far(cross_barrier_seldom)(state, collective{operation::init, world}.index());
     if (is_profiled(state)) end_operation<operation::init>(state, {.window = processor_number()});
 #if DCUDA_BACKEND_CPU
@@ -433,16 +430,46 @@ DCUDA_DEVICE caller init(context from_host, rank_state& state) {
     return caller(state);
 }
 
+// A rank that is the whole block. All of its threads.
+DCUDA_DEVICE caller init(context from_host, rank_state& state) {
+#if DCUDA_BACKEND_CPU
+    const exec::operation_scope named(constructor_name);
+#endif
+    if (from_host.device->ranks_per_block != 1)
+        report_part(from_host, {DCUDA_PARTS ? part_problem::whole : part_problem::kernel, 0, 0, 0,
+                                from_host.device->ranks_per_block});
+    exec::form_group(state.members);
+    return begin_rank(from_host, state, 0);
+}
+
+#if DCUDA_PARTS
+// A rank that is a part of the block. All of its threads.
+DCUDA_DEVICE caller init(context from_host, rank_state& state, const part& own) {
+#if DCUDA_BACKEND_CPU
+    const exec::operation_scope named(constructor_name);
+#endif
+    const exec::rank_group group = claim_part(from_host, state, own);
+    exec::leader_then_sync(group, [&](lone_thread) { state.members = group; });
+    return begin_rank(from_host, state, own.index);
+}
+#endif
+
 // Not inlined, and the warp converges first: threads of a warp that leave the kernel in different places must come to
 // one and the same barrier instruction, together.
 DCUDA_COLD void finish(shared_state shared) {
     rank_state& state = shared.get();
     // A thread that leaves the kernel because of an error runs destructors on the CPU backend: nothing to wait for
     // then.
-    if (load_in_block(&state.ended) != 0 || exec::is_unwinding() || load_in_block(&state.finished) != 0) return;
+    if (exec::is_unwinding() || load_in_block(&state.finished) != 0) return;
     exec::converge_warp();
 #if DCUDA_BACKEND_CPU
     const exec::operation_scope named("finish (the end of the kernel)");
+#endif
+    // Only the lead warp knows for sure whether the run has ended: others may be an operation behind.
+    const auto is_going = [&](const lead_warp&) { return load_in_block(&state.ended) == 0 ? 1u : 0u; };
+    if (DCUDA_PARTS ? exec::decide(state.group(), state.decision, is_going) == 0 : load_in_block(&state.ended) != 0)
+        return;
+#if DCUDA_BACKEND_CPU
     if (check::is_on(state)) check::enter(state, {operation::finish, world});
 #endif
     if (is_profiled(state)) begin_operation(state);

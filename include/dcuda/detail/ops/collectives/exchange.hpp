@@ -191,7 +191,7 @@ DCUDA_COLD void send_far(lead_warp warp, shared_state shared, const awaited_unit
             const exchange_target& target = targets[begin + warp.index];
             fields.target = target.world_rank;
             fields.address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(target.slot + place));
-            store_command(state, ticket + warp.index, make_command(state.device_rank, fields));
+            store_command(state.device.ring, ticket + warp.index, make_command(state.device_rank, fields));
         }
     }
 }

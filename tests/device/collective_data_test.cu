@@ -158,7 +158,7 @@ DCUDA_DEVICE void move_all(dcuda::rank& self, findings* found, void* memory, std
     const dcuda::communicator column = self.split(dcuda::world, self.id(dcuda::device), 0);
     for (const dcuda::communicator comm : {dcuda::world, dcuda::device, column, some}) {
         const auto members = static_cast<std::size_t>(self.size(comm));
-        for (const std::size_t count : {0, 1, 2, 3, 31, 33, 129, 1000, 4097, 70001})
+        for (const std::size_t count : {0, 1, 2, 3, 6, 31, 33, 129, 256, 257, 1000, 4097, 70001})
             if (members * count <= capacity) move_pieces(self, found, comm, own, count);
         for (const std::size_t most : {1, 5, 1000, 40000})
             if (members * most <= capacity) move_differing(self, found, comm, own, most);
@@ -194,6 +194,12 @@ protected:
 
 TEST_P(CollectiveData, Words) { check_moves<std::uint32_t>(); }
 TEST_P(CollectiveData, Triples) { check_moves<triple>(); }
+// Small pieces, too, which would go in packets.
+TEST_P(CollectiveData, ThroughBounceBuffers) {
+    setenv("DCUDA_BOUNCE_BYTES", "0", 1);
+    if (GetParam() <= 7) check_moves<triple>();
+    unsetenv("DCUDA_BOUNCE_BYTES");
+}
 TEST_P(CollectiveData, ByOneThread) {
     if (GetParam() <= 132) check_moves<std::uint32_t, 1>();
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The collective operations on values and data, and which way each goes: packets (reduce.hpp) or bounce buffers
-// (slices.hpp, move.hpp, scan.hpp). All threads of the rank, all members.
+// The collective operations on values and data, and which way each goes: packets (reduce.hpp, pieces.hpp) or bounce
+// buffers (slices.hpp, move.hpp, scan.hpp). All threads of the rank, all members.
 #pragma once
 
-#include "dcuda/detail/ops/collectives/move.hpp"
+#include "dcuda/detail/ops/collectives/pieces.hpp"
 #include "dcuda/detail/ops/collectives/scan.hpp"
 #include "dcuda/detail/ops/collectives/slices.hpp"
 
@@ -105,14 +105,14 @@ DCUDA_DEVICE void move_pieces(rank_state& state, communicator comm, int root, T*
     check_memory(state, Kind, writes ? out : nullptr, (gets_all ? members : 1) * count * sizeof(T),
                  reads && !is_in_place ? in : nullptr, (brings_all ? members : 1) * count * sizeof(T), false);
     const auto target = static_cast<std::uint32_t>(root);
-    exec::far(move_data)(state, move_request{.where = Kind,
-                                             .comm = comm,
-                                             .root = target,
-                                             .digest = digest_of<T>(Kind, target, static_cast<std::uint32_t>(count)),
-                                             .out = reinterpret_cast<std::byte*>(out),
-                                             .in = reinterpret_cast<const std::byte*>(in),
-                                             .count = count,
-                                             .element_bytes = sizeof(T)});
+    exec::far(move_equal)(state, move_request{.where = Kind,
+                                              .comm = comm,
+                                              .root = target,
+                                              .digest = digest_of<T>(Kind, target, static_cast<std::uint32_t>(count)),
+                                              .out = reinterpret_cast<std::byte*>(out),
+                                              .in = reinterpret_cast<const std::byte*>(in),
+                                              .count = count,
+                                              .element_bytes = sizeof(T)});
 }
 
 // The same with pieces that differ, in elements.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Collective operations that move data and combine nothing: gather, all_gather, scatter, all_to_all, and those of them
-// in which members have different amounts. They go through bounce buffers, a part of each piece in each step.
+// in which members have different amounts. They go through bounce buffers, a part of each piece in each step; but for
+// small pieces of one size, which go in packets (pieces.hpp).
 #pragma once
 
 #include "dcuda/detail/ops/collectives/bounce.hpp"

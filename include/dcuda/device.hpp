@@ -498,8 +498,8 @@ private:
     std::uint32_t profiled_;
 };
 
-/// Which part of its block the calling thread is in, if it is cut into so many equal ones. Any single thread may call
-/// it.
+/// Which part of its block the calling thread is in, if it is cut into so many equal ones: from 1 to the number of its
+/// threads. Any single thread may call it.
 DCUDA_DEVICE part equal_part(unsigned parts) {
     const unsigned threads = detail::exec::block_threads() / parts, index = detail::exec::thread_index() / threads;
     return {index, index * threads, threads};

@@ -315,7 +315,7 @@ std::vector<place_group> group_by_place(const std::vector<fiber>& fibers, const 
         const char* where = f.operation;
         if (where == nullptr)
             where = f.state == fiber_state::in_warp_operation ? "a warp operation"
-                    : f.state == fiber_state::at_barrier      ? "__syncthreads"
+                    : f.place != nullptr                      ? "__syncthreads"
                                                               : "the kernel";
         const auto known =
             std::find_if(groups.begin(), groups.end(), [&](const place_group& each) { return each.where == where; });

@@ -100,8 +100,9 @@ rank_limit find_rank_limit(const void* kernel, bool with_network, const launch_c
         cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, static_cast<int>(threads), config.shared_bytes),
         "asking for the kernel's occupancy");
     resource limit = tightest_resource(attributes, static_cast<int>(threads), config.shared_bytes, properties);
-    if (blocks < limit.blocks) // what else a kernel may need much of: ours do with DCUDA_PARTS
-        limit = {blocks, "hardware barriers (a kernel that is compiled with DCUDA_PARTS takes 16 of 64)"};
+    constexpr int most_with_all_barriers = 4; // kernels that are compiled with DCUDA_PARTS take 16 of 64
+    if (blocks == most_with_all_barriers && blocks < limit.blocks)
+        limit = {blocks, "hardware barriers (64 / 16, as with DCUDA_PARTS)"};
     const footprint block = footprint_of(attributes, static_cast<int>(threads), config.shared_bytes);
     const int places = with_network ? blocks_for_delivery_kernel(block, static_cast<int>(threads), properties) : 0;
     return {std::max(0, blocks * properties.multiProcessorCount - places) * config.ranks_per_block,

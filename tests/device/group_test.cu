@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(256)
     const unsigned part = thread < 32 ? 0 : thread < 96 ? 1 : 2;
     const unsigned first[3] = {0, 32, 96}, count[3] = {32, 64, 96};
     if (thread < 192)
-        take_steps(exec::block_part{first[part], count[part], part + 1}, self, found, parts[part],
+        take_steps(exec::block_part{{count[part], part + 1}, first[part]}, self, found, parts[part],
                    words + part * words_per_part, rounds * (part + 1), part);
     self.barrier(dcuda::device);
 }

@@ -126,8 +126,6 @@ struct part_meeting {
 // Of the whole block any thread may be the first of the group: the others' numbers begin again behind the last.
 struct block_part : part_meeting {
     unsigned first_thread;
-    block_part(unsigned first, unsigned count, unsigned number) : part_meeting{count, number}, first_thread(first) {}
-    block_part() = default;
     unsigned thread() const {
         const unsigned index = thread_index();
         return index < first_thread ? index + thread_count - first_thread : index - first_thread;
@@ -157,7 +155,7 @@ void run_then_sync(const Group& group, const F& f) {
 inline void form_group(block_part& group) {
     run_then_sync(whole_block{}, [&] {
         const unsigned first = DCUDA_CPU_WARPS && block_threads() % 64 == 0 && block_index() % 2 != 0 ? 32 : 0;
-        group = {first, block_threads(), 0};
+        group = {{block_threads(), 0}, first};
     });
 }
 

@@ -110,9 +110,6 @@ private:
 // Consecutive whole warps of the block; or all of it, at barrier 0.
 struct block_part : part_meeting {
     unsigned first_thread; // in the block
-    DCUDA_DEVICE block_part(unsigned first, unsigned count, unsigned number)
-        : part_meeting{count, number}, first_thread(first) {}
-    block_part() = default;
     DCUDA_DEVICE unsigned thread() const { return thread_index() - first_thread; }
     DCUDA_DEVICE bool leads() const { return thread() == 0; }
     DCUDA_DEVICE unsigned thread_in_order() const { return thread(); }
@@ -126,7 +123,7 @@ struct numbered_part : part_meeting {
 };
 
 DCUDA_DEVICE void form_group(block_part& group) {
-    if (thread_index() == 0) group = {0, block_threads(), 0};
+    if (thread_index() == 0) group = {{block_threads(), 0}, 0};
     sync_block();
 }
 

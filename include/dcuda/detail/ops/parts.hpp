@@ -161,7 +161,7 @@ DCUDA_COLD exec::rank_group claim_part(context from_host, const rank_state& stat
     }
     if (found.problem != part_problem::none) report_part(from_host, found);
     if (!gather_part(device, own, claims)) exec::exit_thread();
-    return {own.first_thread, own.threads, barrier};
+    return {{own.threads, barrier}, own.first_thread};
 }
 
 #endif

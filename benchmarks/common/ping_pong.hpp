@@ -41,7 +41,14 @@ inline player make_player(side which, void* memory, std::size_t payload_bytes, i
     return {which, {words, words + stride}, {words + 2 * stride, words + 3 * stride}, stamps, wrong};
 }
 
-// All threads of both blocks. The player comes by value: a library that invalidates the L1 cache when it waits must not
+// The threads of a side: all of the calling one's block. Others than these have the same functions.
+struct threads_of_block {
+    DCUDA_DEVICE unsigned thread() const { return threadIdx.x; }
+    DCUDA_DEVICE unsigned threads() const { return blockDim.x; }
+    DCUDA_DEVICE void sync() const { __syncthreads(); }
+};
+
+// All threads of both sides. The player comes by value: a library that invalidates the L1 cache when it waits must not
 // pay for reading our parameters again. A channel has
 //   send(source, landing)  puts the payload into the other side's landing buffer of this number and signals it
 //   wait()                 waits for the other side's signal
@@ -52,11 +59,11 @@ inline player make_player(side which, void* memory, std::size_t payload_bytes, i
 // before travels, and reads and compares them after the answer has left: the payload is used and checked in every
 // round, and nothing of that is in the timed path. A landing buffer is written again two rounds later, which needs the
 // answer of the round between: by then it has been read.
-template <class Channel>
-DCUDA_DEVICE void play(Channel& channel, const game of, const player me) {
+template <class Channel, class Threads = threads_of_block>
+DCUDA_DEVICE void play(Channel& channel, const game of, const player me, const Threads& all = {}) {
     const bool is_ping = me.which == side::ping;
     const int name = static_cast<int>(me.which);
-    const bool is_clerk = threadIdx.x == blockDim.x - 1; // not in the warp that signals and polls, if there are two
+    const bool is_clerk = all.thread() == all.threads() - 1; // not in the warp that signals and polls, if there are two
     const bool has_payload = of.words != 0;
     const std::uint32_t last = of.words - 1;
 
@@ -73,11 +80,11 @@ DCUDA_DEVICE void play(Channel& channel, const game of, const player me) {
             put_stamp(round + 1);
         };
 
-        for (std::uint32_t i = threadIdx.x; i < of.words; i += blockDim.x) {
+        for (std::uint32_t i = all.thread(); i < of.words; i += all.threads()) {
             me.sources[0][i] = me.sources[1][i] = pattern(batch, name, i);
             me.landings[0][i] = me.landings[1][i] = 0;
         }
-        __syncthreads();
+        all.sync();
         put_stamp(0);
         channel.barrier();
 
@@ -94,13 +101,13 @@ DCUDA_DEVICE void play(Channel& channel, const game of, const player me) {
             expect(me.wrong, batch, round, last, expected, landing[last]);
         }
         const std::uint64_t stop = now_ns();
-        if (is_ping && batch >= 0 && threadIdx.x == 0) me.stamps[batch] = {start, stop};
+        if (is_ping && batch >= 0 && all.thread() == 0) me.stamps[batch] = {start, stop};
 
         channel.complete();
         for (int used = 0; used < (of.rounds > 1 ? 2 : 1); ++used)
-            for (std::uint32_t i = 1 + threadIdx.x; i + 1 < of.words; i += blockDim.x)
+            for (std::uint32_t i = 1 + all.thread(); i + 1 < of.words; i += all.threads())
                 expect(me.wrong, batch, no_round, i, pattern(batch, 1 - name, i), me.landings[used][i]);
-        __syncthreads();
+        all.sync();
     }
 }
 

@@ -2,73 +2,16 @@
 // One-way latency of notify and put_notify: half of a round trip between two ranks, timed by the rank itself, in the
 // kernel. Same device: both ranks on one device. Peer: on two devices. Beside: the same without the library. And what
 // these latencies become in a run that is traced.
-#include "common/ping_pong.hpp"
-#include "common/session.hpp"
-#include "dcuda/dcuda.hpp"
+#include "suite/ping_pong.hpp"
 
 namespace benchmark {
 namespace {
-
-constexpr int tag = 0;
-
-// The players of a device, in device memory. World rank 0 plays ping, rank 1 pong; all others watch.
-struct board {
-    player players[2];
-};
-
-struct put_channel {
-    dcuda::rank& self;
-    dcuda::window landing;
-    int peer;
-    std::size_t bytes;
-
-    DCUDA_DEVICE void send(const void* source, int number) {
-        const std::size_t offset = static_cast<std::size_t>(number) * stride_bytes(bytes);
-        self.put_notify(landing, peer, offset, bytes, source, tag);
-    }
-    DCUDA_DEVICE void wait() { self.wait_notifications(tag, 1); }
-    DCUDA_DEVICE void complete() { self.flush(landing); }
-    DCUDA_DEVICE void barrier() { self.barrier(dcuda::world); }
-};
-
-struct notify_channel {
-    dcuda::rank& self;
-    int peer;
-    bool relaxed;
-
-    DCUDA_DEVICE void send(const void*, int) {
-        if (relaxed)
-            self.notify_relaxed(peer, dcuda::world, tag);
-        else
-            self.notify(peer, dcuda::world, tag);
-    }
-    DCUDA_DEVICE void wait() { self.wait_notifications(tag, 1); }
-    DCUDA_DEVICE void complete() {}
-    DCUDA_DEVICE void barrier() { self.barrier(dcuda::world); }
-};
 
 // `relaxed`: of notifications alone.
 __global__ void ping_pong(dcuda::context context, game of, bool relaxed, const board* board) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
-    const int id = self.id();
-    const bool plays = id < 2;
-    const player* const me = plays ? &board->players[id] : nullptr;
-    const std::size_t bytes = of.words * sizeof(std::uint32_t);
-
-    // The window holds all of a player's buffers: sources lie in the window, too.
-    const std::size_t window_bytes = plays && bytes != 0 ? buffers_of_player * stride_bytes(bytes) : 0;
-    const dcuda::window window = self.create_window(dcuda::world, plays ? me->landings[0] : nullptr, window_bytes);
-    if (!plays) {
-        for (int batch = -1; batch < of.batches; ++batch) self.barrier(dcuda::world);
-    } else if (bytes == 0) {
-        notify_channel channel{self, 1 - id, relaxed};
-        play(channel, of, *me);
-    } else {
-        put_channel channel{self, window, 1 - id, bytes};
-        play(channel, of, *me);
-    }
-    self.free_window(window);
+    play_or_watch(self, of, relaxed, board);
 }
 
 // The waiting side does not know which tag comes: any of so many.
@@ -188,34 +131,13 @@ struct memory {
     device_array<raw_board> raw_game_board;
 };
 
-game choose_game(const session& with, std::size_t bytes) {
-    return {static_cast<std::uint32_t>(bytes / 4), with.rounds(1000, 50), with.batches(12, 6)};
-}
-
-// Half of a round trip. Collective; the result is that of process 0.
-void summarise_latency(const results& measured, const game& of, row& what) {
-    measured.require_right(what);
-    what.value = measure::summarise(scaled(measured.microseconds(), 0.5 / of.rounds));
-}
-
-// Gives the players what lies in `used`, for payloads of so many bytes.
-void set_board(const memory& used, std::size_t bytes, const results& measured) {
-    board pieces;
-    for (int i = 0; i < 2; ++i)
-        pieces.players[i] =
-            make_player(static_cast<side>(i),
-                        used.players.get() + static_cast<std::size_t>(i) * buffers_of_player * stride_bytes(bytes),
-                        bytes, measured.stamps(), measured.wrong());
-    check(cudaMemcpy(used.game_board.get(), &pieces, sizeof pieces, cudaMemcpyHostToDevice), "cannot copy parameters");
-}
-
 // Leaves in `measured` how long each batch took.
 row play_library(session& with, const memory& used, bool peer, std::size_t bytes, int threads, bool relaxed,
                  bool traced, const results& measured) {
     const char* const operation = bytes != 0 ? "put_notify" : relaxed ? "notify_relaxed" : "notify";
     row what{"latency", peer ? with.other_device() : "same device", operation, bytes, threads, peer ? 1 : 2};
     const game of = choose_game(with, bytes);
-    set_board(used, bytes, measured);
+    set_board(used.game_board.get(), used.players.get(), bytes, measured);
     dcuda::launch_config config = shape(threads, what.ranks);
     config.profiled = traced;
     with.run(what, ping_pong, config, of, relaxed, used.game_board.get());
@@ -234,7 +156,7 @@ row measure_any(session& with, const memory& used, bool peer, int tags, int thre
         peer ? 1 : 2};
     const game of = choose_game(with, 0);
     const results measured(of.batches, 1);
-    set_board(used, 0, measured);
+    set_board(used.game_board.get(), used.players.get(), 0, measured);
     with.run(what, ping_pong_any, shape(threads, what.ranks), of, tags, used.game_board.get());
     summarise_latency(measured, of, what);
     return what;

@@ -1,36 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Ranks that are one warp of their block: the latency of their messages, while the block's other warps are idle or
 // compute; and how much a halo exchange by such a rank slows a matrix product of the other warps.
-#include "common/session.hpp"
-#include "dcuda/dcuda.hpp"
+#include "suite/ping_pong.hpp"
 
 namespace benchmark {
 namespace {
 
 constexpr int workers = 256, rank_threads = 32; // the block's last warp is the rank
-constexpr int tag = 0;
 
 DCUDA_DEVICE dcuda::part last_warp() { return {.index = 0, .first_thread = workers, .threads = rank_threads}; }
 
 // --- Latency ---------------------------------------------------------------------------------------------------------
 
-struct volley {
-    std::size_t bytes; // 0: notifications
-    int rounds, batches;
-    bool busy; // the other warps compute
-};
-
-// World ranks 0 and 1 play. The first and the last word of a payload stand for its round; a landing is used again two
-// rounds later, when the answer to the round between has shown that it was read.
+// `busy`: the other warps compute meanwhile.
 __global__ void __launch_bounds__(workers + rank_threads)
-    warp_ping_pong(dcuda::context context, volley of, unsigned char* memory, interval* stamps, mistake* wrong) {
+    warp_ping_pong(dcuda::context context, game of, bool busy, const board* board, mistake* wrong) {
     __shared__ dcuda::state state;
     __shared__ unsigned done;
     if (threadIdx.x == 0) done = 0;
     __syncthreads();
     if (threadIdx.x < workers) {
         float value = static_cast<float>(threadIdx.x);
-        while (of.busy && atomicAdd(&done, 0u) == 0 && !dcuda::is_ending(context)) {
+        while (busy && atomicAdd(&done, 0u) == 0 && !dcuda::is_ending(context)) {
             value = multiply_add(value, 100);
             __nanosleep(0);
         }
@@ -38,39 +29,7 @@ __global__ void __launch_bounds__(workers + rank_threads)
         return;
     }
     dcuda::rank self(context, state, last_warp());
-    const int id = self.id();
-    const std::size_t stride = of.bytes + 256;
-    auto* const mine = memory + 4 * stride * blockIdx.x;
-    const auto last = static_cast<std::uint32_t>(of.bytes / sizeof(std::uint32_t) - 1);
-    const dcuda::window window = self.create_window(dcuda::world, id < 2 ? mine : nullptr, id < 2 ? 2 * stride : 0);
-    for (int batch = -1; batch < of.batches; ++batch) {
-        self.barrier(dcuda::world);
-        if (id >= 2) continue;
-        const auto stamp_in = [&](int round) {
-            return stamp_of(static_cast<std::uint32_t>((batch + 1) * of.rounds + round));
-        };
-        const auto send = [&](int round) {
-            if (of.bytes == 0) return self.notify(1 - id, dcuda::world, tag);
-            auto* const source = reinterpret_cast<std::uint32_t*>(mine + (2 + round % 2) * stride);
-            if (self.thread() == 0) source[0] = source[last] = stamp_in(round);
-            self.put_notify(window, 1 - id, round % 2 * stride, of.bytes, source, tag);
-        };
-        const std::uint64_t start = now_ns();
-        if (id == 0) send(0);
-        for (int round = 0; round < of.rounds; ++round) {
-            self.wait_notifications(tag, 1);
-            if (of.bytes != 0 && self.thread() == 31) {
-                const auto* const landing = reinterpret_cast<const std::uint32_t*>(mine + round % 2 * stride);
-                expect(wrong, batch, round, 0, stamp_in(round), landing[0]);
-                expect(wrong, batch, round, last, stamp_in(round), landing[last]);
-            }
-            const int next = id == 0 ? round + 1 : round;
-            if (next < of.rounds) send(next);
-        }
-        const std::uint64_t stop = now_ns();
-        if (id == 0 && batch >= 0 && self.thread() == 0) stamps[batch] = {start, stop};
-    }
-    self.free_window(window);
+    play_or_watch(self, of, false, board, self);
     if (self.thread() == 0) atomicAdd(&done, 1u);
 }
 
@@ -81,13 +40,14 @@ void measure_latency_of_warps(session& with, bool peer, std::size_t bytes, bool 
              bytes,
              rank_threads,
              peer ? 1 : 2};
-    const int rounds = with.rounds(1000, 50), batches = with.batches(12, 6);
-    const results measured(batches, 1);
-    const auto memory = allocate<unsigned char>(8 * (bytes + 256));
-    with.run(what, warp_ping_pong, shape(workers + rank_threads, what.ranks), volley{bytes, rounds, batches, busy},
-             memory.get(), measured.stamps(), measured.wrong());
-    measured.require_right(what);
-    what.value = measure::summarise(scaled(measured.microseconds(), 0.5 / rounds));
+    const game of = choose_game(with, bytes);
+    const results measured(of.batches, 1);
+    const auto buffers = allocate<unsigned char>(2 * buffers_of_player * stride_bytes(bytes));
+    const auto game_board = allocate<board>(1);
+    set_board(game_board.get(), buffers.get(), bytes, measured);
+    with.run(what, warp_ping_pong, shape(workers + rank_threads, what.ranks), of, busy, game_board.get(),
+             measured.wrong());
+    summarise_latency(measured, of, what);
     with.rows.push_back(what);
 }
 

@@ -90,10 +90,7 @@ DCUDA_COLD std::uint32_t store_behind(shared_state shared, const outbound messag
     rank_state& state = shared.get();
     const unsigned decision = exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
         std::uint32_t ticket = 0;
-        bool going = true;
-        if (warp.leads()) going = take_tickets(exec::lead_access::alone(), state, message.commands(), ticket);
-        ticket = broadcast(warp, ticket, 0);
-        if (!any(warp, warp.leads() && going)) return 0u;
+        if (!take_tickets_together(warp, state, message.commands(), ticket)) return 0u;
         return 1 + post(warp, state, {state.device.ring.payload(ticket), 0, nullptr, ticket, 0});
     });
     if (decision == 0) exec::exit_thread();

@@ -39,39 +39,42 @@ DCUDA_DEVICE std::uint32_t shape_of_part(const part& own, std::uint32_t barrier)
     return own.first_thread / 32 | own.threads / 32 << 8 | 1u << 16 | barrier << 17;
 }
 
+DCUDA_DEVICE part_finding finding_of(const part& own, part_problem problem, std::uint32_t detail) {
+    return {problem, own.index, own.first_thread, own.threads, detail};
+}
+
 // What one thread sees by itself. `barrier`: where the part meets.
 DCUDA_DEVICE part_finding check_part(const kernel_context& device, const part& own, std::uint32_t barrier) {
-    const auto found = [&](part_problem problem, std::uint32_t detail) {
-        return part_finding{problem, own.index, own.first_thread, own.threads, detail};
-    };
     const unsigned thread = exec::thread_index(), all = exec::block_threads();
 #if DCUDA_BACKEND_CPU
-    if (device.checker != nullptr) return found(part_problem::checked, 0);
+    if (device.checker != nullptr) return finding_of(own, part_problem::checked, 0);
 #endif
-    if (own.index >= device.ranks_per_block) return found(part_problem::index, device.ranks_per_block);
-    if (own.first_thread % 32 != 0 || own.threads % 32 != 0 || own.threads == 0) return found(part_problem::warps, 0);
-    if (own.first_thread > all || own.threads > all - own.first_thread) return found(part_problem::block, all);
-    if (thread - own.first_thread >= own.threads) return found(part_problem::thread, thread);
-    if (own.threads > 32 && barrier >= hardware_barriers) return found(part_problem::barrier, barrier);
-    return found(part_problem::none, 0);
+    if (own.index >= device.ranks_per_block) return finding_of(own, part_problem::index, device.ranks_per_block);
+    if (own.first_thread % 32 != 0 || own.threads % 32 != 0 || own.threads == 0)
+        return finding_of(own, part_problem::warps, 0);
+    if (own.first_thread > all || own.threads > all - own.first_thread)
+        return finding_of(own, part_problem::block, all);
+    if (thread - own.first_thread >= own.threads) return finding_of(own, part_problem::thread, thread);
+    if (own.threads > 32 && barrier >= hardware_barriers) return finding_of(own, part_problem::barrier, barrier);
+    return finding_of(own, part_problem::none, 0);
 }
 
 // Takes the part's warps and its barrier for it. A thread of each of its warps does all of that, so whoever comes
 // second to what two parts take sees it.
 DCUDA_DEVICE part_finding take_part(block_claims& claims, const part& own, std::uint32_t barrier) {
-    const auto found = [&](part_problem problem, std::uint32_t detail) {
-        return part_finding{problem, own.index, own.first_thread, own.threads, detail};
+    // The part that it belongs to.
+    const auto take = [&](std::uint32_t& owner) {
+        const std::uint32_t before = exchange_relaxed(&owner, own.index + 1);
+        return before == 0 ? own.index : before - 1;
     };
     DCUDA_NO_UNROLL
     for (unsigned warp = own.first_thread / 32; warp < (own.first_thread + own.threads) / 32; ++warp) {
-        const std::uint32_t owner = exchange_relaxed(&claims.warps[warp], own.index + 1);
-        if (owner != 0 && owner != own.index + 1) return found(part_problem::overlap, owner - 1);
+        const std::uint32_t owner = take(claims.warps[warp]);
+        if (owner != own.index) return finding_of(own, part_problem::overlap, owner);
     }
-    if (own.threads > 32) {
-        const std::uint32_t owner = exchange_relaxed(&claims.barriers[barrier], own.index + 1);
-        if (owner != 0 && owner != own.index + 1) return found(part_problem::taken, barrier);
-    }
-    return found(part_problem::none, 0);
+    if (own.threads > 32 && take(claims.barriers[barrier]) != own.index)
+        return finding_of(own, part_problem::taken, barrier);
+    return finding_of(own, part_problem::none, 0);
 }
 
 // Waits for a word of a part that is not 0. 0: the run ends.

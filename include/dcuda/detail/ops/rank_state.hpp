@@ -534,6 +534,15 @@ DCUDA_DEVICE bool take_tickets(lone_thread leader, rank_state& state, std::uint3
            exec::far(await_ring_space)(leader, state, first, end);
 }
 
+// The same for the lead warp, whose threads all get the first ticket.
+DCUDA_DEVICE bool take_tickets_together(const lead_warp& warp, rank_state& state, std::uint32_t count,
+                                        std::uint32_t& ticket) {
+    bool going = true;
+    if (warp.leads()) going = take_tickets(exec::lead_access::alone(), state, count, ticket);
+    ticket = broadcast(warp, ticket, 0);
+    return any(warp, warp.leads() && going);
+}
+
 DCUDA_DEVICE packet* ring_slot(const command_ring& ring, std::uint32_t ticket) {
     return ring.slots + std::size_t(ticket % ring_capacity) * packets_per_command;
 }

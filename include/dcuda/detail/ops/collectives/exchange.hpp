@@ -113,6 +113,31 @@ struct exchange_team {
     }
 };
 
+// Stores the packets of a unit where it goes, at a member whose memory is mapped here. One thread.
+template <unsigned Packets>
+DCUDA_DEVICE void store_unit_packets(const rank_state& state, packet* slot, const value_unit& value, std::uint32_t word,
+                                     std::uint32_t world_rank) {
+    DCUDA_UNROLL
+    for (unsigned i = 0; i < Packets; ++i)
+        store_packet<order_tag::exchange_publish>(slot + i, value.words[3 * i], value.words[3 * i + 1],
+                                                  value.words[3 * i + 2], word);
+    if (DCUDA_BACKEND_CPU) {
+        const auto [process, rank] = locate(state, world_rank);
+        ring_doorbell(&state.device.peers[process].status[rank].doorbell);
+    }
+}
+// Whether all packets of a unit have come; `value` gets it then. One thread.
+template <unsigned Packets>
+DCUDA_DEVICE bool load_unit_packets(const packet* slot, std::uint32_t word, value_unit& value) {
+    packet found[Packets];
+    DCUDA_UNROLL
+    for (unsigned i = 0; i < Packets; ++i) found[i] = load_packet<order_tag::exchange_observe>(slot + i, word);
+    if (found[0].sequence != word || found[Packets - 1].sequence != word) return false;
+    DCUDA_UNROLL
+    for (unsigned i = 0; i < 3 * Packets; ++i) value.words[i] = found[i / 3].payload[i % 3];
+    return true;
+}
+
 // Sends a team's unit in one stage, to members whose memory is mapped here. `place`: of the unit at this rank's
 // position, in packets from the begin of a slot.
 template <unsigned Packets>
@@ -121,15 +146,7 @@ DCUDA_DEVICE void send_unit(const rank_state& state, const exchange_plan& plan, 
                             std::uint32_t word) {
     DCUDA_NO_UNROLL
     for (std::uint32_t k = part.begin + team.thread; k < part.end; k += team.width) {
-        packet* const slot = plan.targets[k].slot + place;
-        DCUDA_UNROLL
-        for (unsigned i = 0; i < Packets; ++i)
-            store_packet<order_tag::exchange_publish>(slot + i, value.words[3 * i], value.words[3 * i + 1],
-                                                      value.words[3 * i + 2], word);
-        if (DCUDA_BACKEND_CPU) {
-            const auto [process, rank] = locate(state, plan.targets[k].world_rank);
-            ring_doorbell(&state.device.peers[process].status[rank].doorbell);
-        }
+        store_unit_packets<Packets>(state, plan.targets[k].slot + place, value, word, plan.targets[k].world_rank);
     }
 }
 
@@ -183,10 +200,8 @@ DCUDA_COLD void send_far(lead_warp warp, shared_state shared, const awaited_unit
         for (std::uint32_t begin = 0; begin < unit.far_targets; begin += warp.count) {
             const std::uint32_t left = unit.far_targets - begin, count = left < warp.count ? left : warp.count;
             std::uint32_t ticket = 0;
-            bool going = true;
-            if (warp.leads()) going = take_tickets(exec::lead_access::alone(), state, count, ticket);
-            ticket = broadcast(warp, ticket, 0);
-            if (!any(warp, warp.leads() && going)) return; // who waits next sees that the run has ended
+            if (!take_tickets_together(warp, state, count, ticket))
+                return; // who waits next sees that the run has ended
             if (warp.index >= count) continue;
             const exchange_target& target = targets[begin + warp.index];
             fields.target = target.world_rank;
@@ -233,6 +248,16 @@ DCUDA_COLD bool keep_exchanging(lead_warp warp, shared_state shared, awaited_uni
     return any(warp, going);
 }
 
+// The same for any warp. Another than the lead warp sees by itself what ends the run, and no more.
+template <class Group>
+DCUDA_DEVICE bool keep_receiving(const Group& warp, rank_state& state, awaited_unit& unit, std::uint32_t position,
+                                 bool waits) {
+    if constexpr (std::is_same_v<Group, lead_warp>)
+        return keep_exchanging(warp, state, unit, position, waits);
+    else
+        return !any(warp, load_relaxed(state.device.aborted) != 0);
+}
+
 // What comes from some positions, whose packets a thread looks for at the same time.
 template <unsigned Count>
 using received_values = maybe_value[Count];
@@ -249,7 +274,7 @@ inline constexpr unsigned positions_at_once = Packets == 1 && !std::is_empty_v<V
 
 // Waits for the values of some positions, from `first` on; of those behind the last there is none. False if the run has
 // ended. All threads of a warp, each for its own positions. Another warp than the lead warp does not say whom it waits
-// for: the lead warp does, as the warps of a member begin together. What ends the run such a warp sees by itself.
+// for: the lead warp does, as the warps of a member begin together.
 template <unsigned Packets, unsigned Count, class Group>
 DCUDA_DEVICE bool receive_positions(const Group& warp, rank_state& state, awaited_unit& unit, std::uint32_t first,
                                     received_values<Count>& results) {
@@ -267,29 +292,14 @@ DCUDA_DEVICE bool receive_positions(const Group& warp, rank_state& state, awaite
             bool waits_for_some = false;
             DCUDA_UNROLL
             for (unsigned k = 0; k < Count; ++k) {
-                if (waits[k]) {
-                    packet found[Packets];
-                    DCUDA_UNROLL
-                    for (unsigned i = 0; i < Packets; ++i)
-                        found[i] =
-                            load_packet<order_tag::exchange_observe>(unit.slot + (first + k) * unit.distance + i, word);
-                    waits[k] = found[0].sequence != word || found[Packets - 1].sequence != word;
-                    if (!waits[k]) {
-                        DCUDA_UNROLL
-                        for (unsigned i = 0; i < 3 * Packets; ++i)
-                            results[k].value.words[i] = found[i / 3].payload[i % 3];
-                    }
-                }
+                if (waits[k])
+                    waits[k] =
+                        !load_unit_packets<Packets>(unit.slot + (first + k) * unit.distance, word, results[k].value);
                 waits_for_some = waits_for_some | waits[k];
             }
             return any(warp, waits_for_some) ? poll_result::nothing : poll_result::all;
         },
-        [&] {
-            if constexpr (std::is_same_v<Group, lead_warp>)
-                return keep_exchanging(warp, state, unit, first + (waits[0] ? 0 : 1), waits[0] || waits[Count - 1]);
-            else
-                return !any(warp, load_relaxed(state.device.aborted) != 0);
-        },
+        [&] { return keep_receiving(warp, state, unit, first + (waits[0] ? 0 : 1), waits[0] || waits[Count - 1]); },
         &state.status->doorbell);
 }
 

@@ -32,6 +32,8 @@ struct move_request {
     }
 
     DCUDA_DEVICE std::size_t bytes() const { return count * element_bytes; }
+    // Whether a member brings a piece for each other one, and not one for all.
+    DCUDA_DEVICE bool brings_all() const { return where == operation::scatter || where == operation::all_to_all; }
 
     // What the member `own` sends the others: at most so many bytes of each piece, those from `first` on.
     DCUDA_DEVICE outgoing_pieces sent(std::uint32_t own, std::size_t first, std::size_t most) const {
@@ -39,7 +41,7 @@ struct move_request {
         all.first = first;
         all.end = bytes();
         if (where == operation::gather) all.only = root;
-        if (where == operation::scatter || where == operation::all_to_all) {
+        if (brings_all()) {
             all.stride = bytes();
             all.end = SIZE_MAX;
             // What is sent ends with the piece.
@@ -54,12 +56,11 @@ struct move_request {
         }
         return all;
     }
-    // What this member keeps for itself.
-    DCUDA_DEVICE piece kept(std::uint32_t own) const {
+    // What this member brings for a member: itself, or one that gets something of it.
+    DCUDA_DEVICE piece brought_for(std::uint32_t number) const {
         if (where == operation::all_to_all && differs)
-            return {in + displacements[own] * element_bytes, counts[own] * element_bytes};
-        const bool has_all = where == operation::scatter || where == operation::all_to_all;
-        return {in + (has_all ? own * bytes() : 0), bytes()};
+            return {in + displacements[number] * element_bytes, counts[number] * element_bytes};
+        return {in + (brings_all() ? number * bytes() : 0), bytes()};
     }
     // Where what the member `own` gets from another goes; null: it gets nothing.
     DCUDA_DEVICE std::byte* target(std::uint32_t own, std::uint32_t number) const {
@@ -121,7 +122,7 @@ DCUDA_DEVICE void store_parts(rank_state& state, const move_request& request, co
 // How many elements a member has sent to this rank in all, as it says in the step before.
 DCUDA_DEVICE std::size_t sent_count(const move_request& request, const bounce_exchange& by, const std::byte* places,
                                     std::uint32_t number) {
-    if (number == by.place) return request.kept(by.place).bytes / request.element_bytes;
+    if (number == by.place) return request.brought_for(by.place).bytes / request.element_bytes;
     if (!request.differs) return request.count;
     return *reinterpret_cast<const std::size_t*>(places + (number + 1) * by.place_bytes - sizeof(std::size_t));
 }
@@ -168,7 +169,7 @@ DCUDA_COLD void take_parts(shared_state shared, const move_request& request, con
         if (is_own && first != 0) continue;
         const std::size_t part = is_own || bytes - first < most ? bytes - first : most;
         exec::copy_bytes(team, target + first,
-                         is_own ? request.kept(by.place).source : places + number * by.place_bytes, part);
+                         is_own ? request.brought_for(by.place).source : places + number * by.place_bytes, part);
     }
 }
 

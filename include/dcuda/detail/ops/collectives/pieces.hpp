@@ -82,9 +82,12 @@ struct packet_move {
     }
     // A unit of what this rank sends a member.
     DCUDA_DEVICE value_unit load(std::uint32_t number, std::uint32_t unit) const {
-        const bool has_all = request.where == operation::scatter || request.where == operation::all_to_all;
-        return load_unit(request.in + (has_all ? number * request.bytes() : 0), unit * std::size_t{unit_bytes},
-                         is_sent(own, number) ? request.bytes() : 0);
+        const piece brought = request.brought_for(number);
+        return load_unit(brought.source, unit * std::size_t{unit_bytes}, is_sent(own, number) ? brought.bytes : 0);
+    }
+    // For what waits as in any other exchange. A member's position is its number.
+    DCUDA_DEVICE exchange_request exchange() const {
+        return {request.where, request.comm, packet_digest(request), true, 1};
     }
     // Where a unit lies, in packets from the begin of a slot.
     DCUDA_DEVICE std::uint32_t place(std::uint32_t position, std::uint32_t unit) const {
@@ -113,15 +116,9 @@ DCUDA_DEVICE void send_units(const rank_state& state, const packet_move& move, c
         const std::uint32_t member = move.member_of(number), unit = number % move.units;
         if (unit != 0 && !move.is_sent(move.own, member)) continue;
         const std::uint32_t world_rank = comm.world_rank_of(member);
-        const auto [process, rank] = locate(state, world_rank);
-        if (is_remote(state, process)) continue;
-        const value_unit value = move.load(member, unit);
-        packet* const slot = slot_of(state, comm, world_rank) + move.place(move.own, unit);
-        DCUDA_UNROLL
-        for (unsigned i = 0; i < unit_packets; ++i)
-            store_packet<order_tag::exchange_publish>(slot + i, value.words[3 * i], value.words[3 * i + 1],
-                                                      value.words[3 * i + 2], move.word);
-        if (DCUDA_BACKEND_CPU) ring_doorbell(&state.device.peers[process].status[rank].doorbell);
+        if (is_remote(state, locate(state, world_rank).process)) continue;
+        store_unit_packets<unit_packets>(state, slot_of(state, comm, world_rank) + move.place(move.own, unit),
+                                         move.load(member, unit), move.word, world_rank);
     }
 }
 
@@ -138,10 +135,8 @@ DCUDA_COLD void send_units_far(lead_warp warp, shared_state shared, const packet
         const unsigned senders = vote(warp, sends);
         if (senders == 0) continue;
         std::uint32_t ticket = 0;
-        bool going = true;
-        if (warp.leads()) going = take_tickets(exec::lead_access::alone(), state, bits_in(senders), ticket);
-        ticket = broadcast(warp, ticket, 0);
-        if (!any(warp, warp.leads() && going)) return; // who waits next sees that the run has ended
+        if (!take_tickets_together(warp, state, bits_in(senders), ticket))
+            return; // who waits next sees that the run has ended
         if (!sends) continue;
         exchange_fields fields{world_rank, move.word, 0, {}};
         fields.address = static_cast<std::uint64_t>(
@@ -167,7 +162,7 @@ DCUDA_DEVICE awaited_unit await_units(const Group& warp, const rank_state& state
 // warp.
 DCUDA_COLD bool await_members(lead_warp warp, shared_state shared, const packet_move& move) {
     rank_state& state = shared.get();
-    const exchange_request request{move.request.where, move.request.comm, packet_digest(move.request), true, 1};
+    const exchange_request request = move.exchange();
     awaited_unit awaited = await_units(warp, state, request, move);
     bool going = true;
     for (std::uint32_t begin = 0; going && begin < move.members; begin += warp.count) {
@@ -175,11 +170,8 @@ DCUDA_COLD bool await_members(lead_warp warp, shared_state shared, const packet_
         bool waits = member < move.members && member != move.own;
         going = poll_until(
             [&](unsigned) {
-                if (waits) {
-                    const packet found =
-                        load_packet<order_tag::exchange_observe>(awaited.slot + member * move.distance, move.word);
-                    waits = found.sequence != move.word;
-                }
+                value_unit ignored;
+                if (waits) waits = !load_unit_packets<1>(awaited.slot + member * move.distance, move.word, ignored);
                 return any(warp, waits) ? poll_result::nothing : poll_result::all;
             },
             [&] { return keep_exchanging(warp, state, awaited, member, waits); }, &state.status->doorbell);
@@ -193,7 +185,7 @@ DCUDA_COLD bool await_members(lead_warp warp, shared_state shared, const packet_
 template <class Group>
 DCUDA_COLD bool receive_units(Group warp, shared_state shared, const packet_move& move, const unit_share& share) {
     rank_state& state = shared.get();
-    const exchange_request request{move.request.where, move.request.comm, packet_digest(move.request), true, 1};
+    const exchange_request request = move.exchange();
     awaited_unit awaited = await_units(warp, state, request, move);
     const packet* const slot = awaited.slot;
     bool going = true;
@@ -207,29 +199,14 @@ DCUDA_COLD bool receive_units(Group warp, shared_state shared, const packet_move
         bool waits = member != move.own && (unit == 0 || is_sent);
         going = poll_until(
             [&](unsigned) {
-                if (waits) {
-                    packet found[unit_packets];
-                    DCUDA_UNROLL
-                    for (unsigned i = 0; i < unit_packets; ++i)
-                        found[i] = load_packet<order_tag::exchange_observe>(awaited.slot + member * move.distance + i,
-                                                                            move.word);
-                    waits = found[0].sequence != move.word || found[unit_packets - 1].sequence != move.word;
-                    if (!waits && is_sent) {
-                        value_unit value;
-                        DCUDA_UNROLL
-                        for (unsigned i = 0; i < unit_bytes / 4; ++i) value.words[i] = found[i / 3].payload[i % 3];
-                        store_unit(target, unit * std::size_t{unit_bytes}, move.request.bytes(), value);
-                    }
+                value_unit value;
+                if (waits && load_unit_packets<unit_packets>(awaited.slot + member * move.distance, move.word, value)) {
+                    waits = false;
+                    if (is_sent) store_unit(target, unit * std::size_t{unit_bytes}, move.request.bytes(), value);
                 }
                 return any(warp, waits) ? poll_result::nothing : poll_result::all;
             },
-            [&] {
-                if constexpr (std::is_same_v<Group, lead_warp>)
-                    return keep_exchanging(warp, state, awaited, member, waits);
-                else
-                    return !any(warp, load_relaxed(state.device.aborted) != 0);
-            },
-            &state.status->doorbell);
+            [&] { return keep_receiving(warp, state, awaited, member, waits); }, &state.status->doorbell);
     }
     if constexpr (std::is_same_v<Group, lead_warp>)
         if (awaited.has_waited && warp.leads()) end_wait(exec::lead_access::alone(), state);
@@ -271,7 +248,7 @@ DCUDA_COLD bool move_packets(shared_state shared, const move_request& request) {
     const packet_move move(state, request, state.puts[begun - move_in_packets].value.words[0]);
     std::byte* const own = request.target(move.own, move.own);
     if (own != nullptr) {
-        const piece kept = request.kept(move.own);
+        const piece kept = request.brought_for(move.own);
         exec::copy_bytes(state.group(), own, kept.source, kept.bytes);
     }
     const unsigned threads = state.group().threads();
@@ -298,9 +275,8 @@ DCUDA_COLD bool move_packets(shared_state shared, const move_request& request) {
         if (find_communicator(state, request.comm)->shape.is_networked != 0) send_units_far(warp, state, move);
         bool going = receive_units(warp, state, move, own_share);
 #if DCUDA_BACKEND_CUDA
-        const exchange_request shares{request.where, request.comm, packet_digest(request), true, 1};
         going = going && await_members(warp, state, move) &&
-                await_shares(warp, state, shares, sharing / 32 - (sharing >= 32 ? 1 : 0));
+                await_shares(warp, state, move.exchange(), sharing / 32 - (sharing >= 32 ? 1 : 0));
 #endif
         return going ? 1u : 0u;
     }));

@@ -83,6 +83,8 @@ public:
     /// rank. What they wrote before is visible to all of them after, in shared and global memory.
     DCUDA_DEVICE void sync() const { self_.group().sync(); }
 
+    // --- Communicators -----------------------------------------------------------------------------------------------
+
     /// This rank's number in the communicator, from 0; -1 if there is no such communicator, or the rank is no member.
     /// Any single thread may call it.
     DCUDA_DEVICE int id(communicator comm = world) const { return detail::comm_rank(self_.state(), comm); }
@@ -124,11 +126,7 @@ public:
         return detail::translate(self_.state(), from, number, target);
     }
 
-    /// Waits until all ranks of the communicator have called it. What they wrote before is visible after, and their
-    /// puts have arrived: those with a notification at least as far as their target can see.
-    DCUDA_DEVICE void barrier(communicator comm) {
-        detail::perform<detail::barrier_operation>(self_, is_profiled(), comm);
-    }
+    // --- Windows and puts --------------------------------------------------------------------------------------------
 
     /// Opens `bytes` bytes at `base` for puts by the ranks of the communicator. All of them call it; base and bytes may
     /// differ, bytes may be 0, and windows may overlap: how puts come into one of them, window_kind says. With several
@@ -167,6 +165,140 @@ public:
     DCUDA_DEVICE void put_notify(window win, int target, std::size_t offset, std::size_t bytes, const void* source,
                                  int tag) {
         detail::perform<detail::put_notify_operation>(self_, is_profiled(), win, target, offset, bytes, source, tag);
+    }
+
+    /// create_window over `count` elements at `base`: a window whose places count elements, with the same guarantees
+    /// and errors. All ranks of the communicator call it, with one type.
+    template <class Element>
+    DCUDA_DEVICE typed_window<Element> create_typed_window(communicator comm, Element* base, std::size_t count,
+                                                           window_kind kind = window_kind::usual) {
+        static_assert(detail::is_plain<Element>, "elements of a window must be trivially copyable, and not const");
+        return {create_window(comm, base, count * sizeof(Element), kind)};
+    }
+    /// free_window of a typed window.
+    template <class Element>
+    DCUDA_DEVICE void free_window(typed_window<Element> win) {
+        free_window(win.bytes);
+    }
+
+    /// put of `count` elements at `source` to those of the target's window from number `index` on. What put guarantees
+    /// holds; errors are told in bytes.
+    template <class Element>
+    DCUDA_DEVICE void put(typed_window<Element> win, int target, std::size_t index, std::size_t count,
+                          const std::type_identity_t<Element>* source) {
+        put(win.bytes, target, index * sizeof(Element), count * sizeof(Element), source);
+    }
+    /// put_notify of `count` elements at `source` to those of the target's window from number `index` on. What
+    /// put_notify guarantees holds; errors are told in bytes.
+    template <class Element>
+    DCUDA_DEVICE void put_notify(typed_window<Element> win, int target, std::size_t index, std::size_t count,
+                                 const std::type_identity_t<Element>* source, int tag) {
+        put_notify(win.bytes, target, index * sizeof(Element), count * sizeof(Element), source, tag);
+    }
+    /// put_notify of one value to element `index` of the target's window. The value needs no memory, and nothing has to
+    /// be flushed before the next one: every thread of the rank calls it with the same value, which has been read on
+    /// return.
+    template <class Element>
+    DCUDA_DEVICE void put_value_notify(typed_window<Element> win, int target, std::size_t index,
+                                       const std::type_identity_t<Element>& value, int tag) {
+        const detail::value_to_put<Element> copy{value};
+        put_notify(win, target, index, 1, &copy.value, tag);
+    }
+    /// put of one value, likewise; flush() or a later notification completes it.
+    template <class Element>
+    DCUDA_DEVICE void put_value(typed_window<Element> win, int target, std::size_t index,
+                                const std::type_identity_t<Element>& value) {
+        const detail::value_to_put<Element> copy{value};
+        put(win, target, index, 1, &copy.value);
+    }
+
+    /// Returns when all earlier puts of this rank are complete: their data is in the targets' memory, for every rank
+    /// that learns of it from this one, and their sources may change. Waits until targets have taken small notified
+    /// puts, which they do in any operation; so two ranks may flush at the same time. All threads of the rank call it.
+    DCUDA_DEVICE void flush(window win) { detail::perform<detail::flush_operation>(self_, is_profiled(), win); }
+    /// flush of a typed window.
+    template <class Element>
+    DCUDA_DEVICE void flush(typed_window<Element> win) {
+        flush(win.bytes);
+    }
+
+    // --- Notifications and waits -------------------------------------------------------------------------------------
+
+    /// Adds one to the target's counter of notifications with this tag; the target sees it after all earlier puts of
+    /// this rank to it. `target` is its number in the communicator. Returns when issued, and does not wait for the
+    /// target.
+    DCUDA_DEVICE void notify(int target, communicator comm, int tag) {
+        detail::perform<detail::notify_operation>(self_, is_profiled(), target, comm, tag);
+    }
+
+    /// A notification that orders nothing: the target may see it before earlier puts of this rank, and may see none of
+    /// their data when it has. It does not wait until these are stored, which a notify() after a direct put does. For
+    /// signals that say all there is to know. Notifications of either kind arrive in the order in which they were
+    /// issued, and are counted alike. As notify() otherwise.
+    DCUDA_DEVICE void notify_relaxed(int target, communicator comm, int tag) {
+        detail::perform<detail::notify_relaxed_operation>(self_, is_profiled(), target, comm, tag);
+    }
+
+    /// Waits until `count` notifications with this tag have arrived and consumes them. What their sources put before is
+    /// then visible to all threads of the rank. Ends the run with an error after the runtime's wait_timeout, if one is
+    /// set, and when nothing moves anywhere any more (deadlock). A tag that is
+    /// none, or a negative count, ends it, too (error_code::device_fault).
+    DCUDA_DEVICE void wait_notifications(int tag, int count) {
+        detail::perform<detail::wait_operation>(self_, is_profiled(), tag, count);
+    }
+
+    /// wait_notifications for each of these, one after the other:
+    ///
+    ///     self.wait_all({{from_left, 1}, {from_right, 1}, {from_all, 3}});
+    ///
+    /// All threads of the rank call it, with the same list.
+    DCUDA_DEVICE void wait_all(std::initializer_list<tag_count> all) {
+        for (const tag_count& each : all) wait_notifications(each.tag, each.count);
+    }
+
+    /// Waits until a notification has arrived with one of the tags from `first_tag` on, `tags` of them; consumes it,
+    /// and returns its tag, the same to all threads. Fair: of the tags whose notifications are there already it takes
+    /// the first one after the tag that it returned last. What the source put before is visible to all threads of the
+    /// rank then. The time that it takes grows with `tags`. All threads of the rank call it; ends the run as
+    /// wait_notifications does, and if not all of these are tags (error_code::device_fault).
+    DCUDA_DEVICE int wait_any(int first_tag, int tags) {
+        return detail::perform<detail::wait_any_operation>(self_, is_profiled(), first_tag, tags);
+    }
+
+    /// wait_any for all at once: waits until there is a notification with one of these tags, consumes one of each tag
+    /// that has any, and returns how many tags those are. `arrived` has room for `tags` numbers and gets these tags, in
+    /// their order; it is the same memory for all threads of the rank, shared or global
+    /// (error_code::device_fault if it is a thread's own), and they may read it on return.
+    DCUDA_DEVICE int wait_some(int first_tag, int tags, int* arrived) {
+        return detail::perform<detail::wait_some_operation>(self_, is_profiled(), first_tag, tags, arrived);
+    }
+
+    /// wait_notifications for at most so many nanoseconds: false if not as many have arrived in that time; then nothing
+    /// is consumed, and the run goes on. With 0 it looks once. Neither wait_timeout nor the watchdog ends it. All
+    /// threads of the rank call it and get the same answer; errors as of wait_notifications.
+    DCUDA_DEVICE bool wait_notifications_for(int tag, int count, std::uint64_t nanoseconds) {
+        return detail::perform<detail::wait_for_operation>(self_, is_profiled(), tag, count, nanoseconds);
+    }
+
+    /// How many notifications with this tag have arrived that no wait has consumed; consumes none. What their sources
+    /// put before is visible when they are consumed. All threads of the rank call it and get the same number. A tag
+    /// that is none ends the run (error_code::device_fault).
+    DCUDA_DEVICE int pending_notifications(int tag) const {
+        return detail::perform<detail::pending_operation>(self_, is_profiled(), tag);
+    }
+
+    /// The same as wait_notifications, and true, if they have arrived already; else returns false at once and consumes
+    /// nothing. All threads of the rank call it and get the same answer.
+    DCUDA_DEVICE bool test_notifications(int tag, int count) {
+        return detail::perform<detail::test_operation>(self_, is_profiled(), tag, count);
+    }
+
+    // --- Collective operations ---------------------------------------------------------------------------------------
+
+    /// Waits until all ranks of the communicator have called it. What they wrote before is visible after, and their
+    /// puts have arrived: those with a notification at least as far as their target can see.
+    DCUDA_DEVICE void barrier(communicator comm) {
+        detail::perform<detail::barrier_operation>(self_, is_profiled(), comm);
     }
 
     /// Combines a value of each member, and returns the result to all threads of all of them. All threads call it, with
@@ -328,129 +460,7 @@ public:
             detail::differing_pieces{0, counts, displacements, out_displacements, received});
     }
 
-    /// create_window over `count` elements at `base`: a window whose places count elements, with the same guarantees
-    /// and errors. All ranks of the communicator call it, with one type.
-    template <class Element>
-    DCUDA_DEVICE typed_window<Element> create_typed_window(communicator comm, Element* base, std::size_t count,
-                                                           window_kind kind = window_kind::usual) {
-        static_assert(detail::is_plain<Element>, "elements of a window must be trivially copyable, and not const");
-        return {create_window(comm, base, count * sizeof(Element), kind)};
-    }
-    /// free_window of a typed window.
-    template <class Element>
-    DCUDA_DEVICE void free_window(typed_window<Element> win) {
-        free_window(win.bytes);
-    }
-
-    /// put of `count` elements at `source` to those of the target's window from number `index` on. What put guarantees
-    /// holds; errors are told in bytes.
-    template <class Element>
-    DCUDA_DEVICE void put(typed_window<Element> win, int target, std::size_t index, std::size_t count,
-                          const std::type_identity_t<Element>* source) {
-        put(win.bytes, target, index * sizeof(Element), count * sizeof(Element), source);
-    }
-    /// put_notify of `count` elements at `source` to those of the target's window from number `index` on. What
-    /// put_notify guarantees holds; errors are told in bytes.
-    template <class Element>
-    DCUDA_DEVICE void put_notify(typed_window<Element> win, int target, std::size_t index, std::size_t count,
-                                 const std::type_identity_t<Element>* source, int tag) {
-        put_notify(win.bytes, target, index * sizeof(Element), count * sizeof(Element), source, tag);
-    }
-    /// put_notify of one value to element `index` of the target's window. The value needs no memory, and nothing has to
-    /// be flushed before the next one: every thread of the rank calls it with the same value, which has been read on
-    /// return.
-    template <class Element>
-    DCUDA_DEVICE void put_value_notify(typed_window<Element> win, int target, std::size_t index,
-                                       const std::type_identity_t<Element>& value, int tag) {
-        const detail::value_to_put<Element> copy{value};
-        put_notify(win, target, index, 1, &copy.value, tag);
-    }
-    /// put of one value, likewise; flush() or a later notification completes it.
-    template <class Element>
-    DCUDA_DEVICE void put_value(typed_window<Element> win, int target, std::size_t index,
-                                const std::type_identity_t<Element>& value) {
-        const detail::value_to_put<Element> copy{value};
-        put(win, target, index, 1, &copy.value);
-    }
-
-    /// Adds one to the target's counter of notifications with this tag; the target sees it after all earlier puts of
-    /// this rank to it. `target` is its number in the communicator. Returns when issued, and does not wait for the
-    /// target.
-    DCUDA_DEVICE void notify(int target, communicator comm, int tag) {
-        detail::perform<detail::notify_operation>(self_, is_profiled(), target, comm, tag);
-    }
-
-    /// A notification that orders nothing: the target may see it before earlier puts of this rank, and may see none of
-    /// their data when it has. It does not wait until these are stored, which a notify() after a direct put does. For
-    /// signals that say all there is to know. Notifications of either kind arrive in the order in which they were
-    /// issued, and are counted alike. As notify() otherwise.
-    DCUDA_DEVICE void notify_relaxed(int target, communicator comm, int tag) {
-        detail::perform<detail::notify_relaxed_operation>(self_, is_profiled(), target, comm, tag);
-    }
-
-    /// Waits until `count` notifications with this tag have arrived and consumes them. What their sources put before is
-    /// then visible to all threads of the rank. Ends the run with an error after the runtime's wait_timeout, if one is
-    /// set, and when nothing moves anywhere any more (deadlock). A tag that is
-    /// none, or a negative count, ends it, too (error_code::device_fault).
-    DCUDA_DEVICE void wait_notifications(int tag, int count) {
-        detail::perform<detail::wait_operation>(self_, is_profiled(), tag, count);
-    }
-
-    /// wait_notifications for each of these, one after the other:
-    ///
-    ///     self.wait_all({{from_left, 1}, {from_right, 1}, {from_all, 3}});
-    ///
-    /// All threads of the rank call it, with the same list.
-    DCUDA_DEVICE void wait_all(std::initializer_list<tag_count> all) {
-        for (const tag_count& each : all) wait_notifications(each.tag, each.count);
-    }
-
-    /// Waits until a notification has arrived with one of the tags from `first_tag` on, `tags` of them; consumes it,
-    /// and returns its tag, the same to all threads. Fair: of the tags whose notifications are there already it takes
-    /// the first one after the tag that it returned last. What the source put before is visible to all threads of the
-    /// rank then. The time that it takes grows with `tags`. All threads of the rank call it; ends the run as
-    /// wait_notifications does, and if not all of these are tags (error_code::device_fault).
-    DCUDA_DEVICE int wait_any(int first_tag, int tags) {
-        return detail::perform<detail::wait_any_operation>(self_, is_profiled(), first_tag, tags);
-    }
-
-    /// wait_any for all at once: waits until there is a notification with one of these tags, consumes one of each tag
-    /// that has any, and returns how many tags those are. `arrived` has room for `tags` numbers and gets these tags, in
-    /// their order; it is the same memory for all threads of the rank, shared or global
-    /// (error_code::device_fault if it is a thread's own), and they may read it on return.
-    DCUDA_DEVICE int wait_some(int first_tag, int tags, int* arrived) {
-        return detail::perform<detail::wait_some_operation>(self_, is_profiled(), first_tag, tags, arrived);
-    }
-
-    /// wait_notifications for at most so many nanoseconds: false if not as many have arrived in that time; then nothing
-    /// is consumed, and the run goes on. With 0 it looks once. Neither wait_timeout nor the watchdog ends it. All
-    /// threads of the rank call it and get the same answer; errors as of wait_notifications.
-    DCUDA_DEVICE bool wait_notifications_for(int tag, int count, std::uint64_t nanoseconds) {
-        return detail::perform<detail::wait_for_operation>(self_, is_profiled(), tag, count, nanoseconds);
-    }
-
-    /// How many notifications with this tag have arrived that no wait has consumed; consumes none. What their sources
-    /// put before is visible when they are consumed. All threads of the rank call it and get the same number. A tag
-    /// that is none ends the run (error_code::device_fault).
-    DCUDA_DEVICE int pending_notifications(int tag) const {
-        return detail::perform<detail::pending_operation>(self_, is_profiled(), tag);
-    }
-
-    /// The same as wait_notifications, and true, if they have arrived already; else returns false at once and consumes
-    /// nothing. All threads of the rank call it and get the same answer.
-    DCUDA_DEVICE bool test_notifications(int tag, int count) {
-        return detail::perform<detail::test_operation>(self_, is_profiled(), tag, count);
-    }
-
-    /// Returns when all earlier puts of this rank are complete: their data is in the targets' memory, for every rank
-    /// that learns of it from this one, and their sources may change. Waits until targets have taken small notified
-    /// puts, which they do in any operation; so two ranks may flush at the same time. All threads of the rank call it.
-    DCUDA_DEVICE void flush(window win) { detail::perform<detail::flush_operation>(self_, is_profiled(), win); }
-    /// flush of a typed window.
-    template <class Element>
-    DCUDA_DEVICE void flush(typed_window<Element> win) {
-        flush(win.bytes);
-    }
+    // --- Beside communication ----------------------------------------------------------------------------------------
 
     /// The pointer that the host gave to runtime::set_user_data; null if it gave none. Any single thread may call it.
     DCUDA_DEVICE void* user_data() const { return detail::user_data(self_.state()); }

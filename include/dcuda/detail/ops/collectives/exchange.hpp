@@ -188,20 +188,23 @@ struct awaited_unit {
 //
 // ORDER command-publish: the values come with the command. In an ordered exchange each thread has released before what
 // the rank did, and its commands come after.
+//
+// The values are read for each command, behind the call that may wait for places: while that is on, they need no
+// registers.
 DCUDA_COLD void send_far(lead_warp warp, shared_state shared, const awaited_unit& unit, const value_unit& value) {
     rank_state& state = shared.get();
     const exchange_target* const targets = unit.plan.targets + unit.plan.parts[unit.stage].end;
-    exchange_fields fields{0, unit.word, 0, {}};
     for (unsigned team = 0; team < unit.team.teams; ++team) {
         const unsigned owner = team * unit.team.width;
         if (broadcast(warp, unit.has_unit ? 1 : 0, owner) == 0) continue;
-        for (unsigned i = 0; i < 3 * unit_packets; ++i) fields.values[i] = broadcast(warp, value.words[i], owner);
         const std::uint32_t place = broadcast(warp, unit.place, owner);
         for (std::uint32_t begin = 0; begin < unit.far_targets; begin += warp.count) {
             const std::uint32_t left = unit.far_targets - begin, count = left < warp.count ? left : warp.count;
             std::uint32_t ticket = 0;
             if (!take_tickets_together(warp, state, count, ticket))
                 return; // who waits next sees that the run has ended
+            exchange_fields fields{0, unit.word, 0, {}};
+            for (unsigned i = 0; i < 3 * unit_packets; ++i) fields.values[i] = broadcast(warp, value.words[i], owner);
             if (warp.index >= count) continue;
             const exchange_target& target = targets[begin + warp.index];
             fields.target = target.world_rank;

@@ -273,6 +273,15 @@ public:
         return detail::perform<detail::wait_some_operation>(self_, is_profiled(), first_tag, tags, arrived);
     }
 
+    /// wait_notifications for those that this member of the communicator has issued; those of others with the tag stay
+    /// for their own waits. The tag is one of the last ones, which are matched by source (options::match_sources): it
+    /// serves this wait only, and notifications with it take the slow path of their source. All threads of the rank
+    /// call it; ends the run as wait_notifications does, and if there is no such member, or the tag is another
+    /// (error_code::device_fault).
+    DCUDA_DEVICE void wait_notifications_from(int source, communicator comm, int tag, int count) {
+        detail::perform<detail::wait_from_operation>(self_, is_profiled(), source, comm, tag, count);
+    }
+
     /// wait_notifications for at most so many nanoseconds: false if not as many have arrived in that time; then nothing
     /// is consumed, and the run goes on. With 0 it looks once. Neither wait_timeout nor the watchdog ends it. All
     /// threads of the rank call it and get the same answer; errors as of wait_notifications.

@@ -27,13 +27,13 @@ checker::~checker() {
     std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
-check::session* checker::begin_run(int ranks_per_device, const std::vector<host_window>& windows) {
+check::session* checker::begin_run(int ranks_per_device, const detail::tag_numbers& tags,
+                                   const std::vector<host_window>& windows) {
     const int ranks = ranks_per_device * control_.count();
     support::require(ranks <= static_cast<int>(check::most_ranks), error_code::out_of_resources,
                      "DCUDA_CHECK: {} ranks; the protocol checker follows at most {}: run with fewer ranks per device "
                      "(DCUDA_RANKS_PER_DEVICE)",
                      ranks, check::most_ranks);
-    const auto tags = static_cast<std::uint32_t>(settings_.tags);
     if (ranks_ != ranks) {
         transport::exported_allocation mine{};
         others_.close();

@@ -23,7 +23,8 @@ public:
     ~checker();
 
     // Collective over the processes. No rank may begin before all processes have returned. `windows` exist already.
-    detail::check::session* begin_run(int ranks_per_device, const std::vector<host_window>& windows);
+    detail::check::session* begin_run(int ranks_per_device, const detail::tag_numbers& tags,
+                                      const std::vector<host_window>& windows);
     // After the kernel of this process has ended: says what was found, if it has not ended the run.
     void end_run();
 

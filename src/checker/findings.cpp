@@ -53,7 +53,7 @@ std::string findings::put_of(const put_record& put) {
 // Why the put is not known to have arrived to this rank.
 std::string findings::missing_edge(const put_record& put, std::uint32_t rank) const {
     const std::uint32_t tag = put.tag != no_tag ? put.tag : put.releasing_tag;
-    if (rank == put.target && tag != none) return fmt::format("wait for the notification with tag {} first", tag);
+    if (rank == put.target && tag != none) return fmt::format("wait for the notification with tag {} first", name(tag));
     if (rank == put.target)
         return fmt::format(
             "no notification follows it: use put_notify, or notify rank {} after it, and wait for that first", rank);
@@ -74,7 +74,7 @@ std::string findings::missing_edge(const put_record& put, std::uint32_t rank) co
             put.target, rank);
     return fmt::format("rank {} must wait for the notification with tag {}, and then notify rank {} (or meet it in a "
                        "barrier) first",
-                       put.target, tag, rank);
+                       put.target, name(tag), rank);
 }
 
 void findings::conflict_with_put(const put_record& earlier, address at, unsigned bytes, std::uint32_t rank,
@@ -126,7 +126,7 @@ void findings::conflict_of_put(const put_record& later, address at, unsigned byt
         where_.name(site), reads ? "read" : "write", rank, later.source, later.source,
         reads && rank == later.target && later.tag != no_tag
             ? fmt::format("; or, if the read is of this put, wait for its notification (tag {}) before the read",
-                          later.tag)
+                          name(later.tag))
             : std::string()));
 }
 
@@ -147,7 +147,7 @@ std::string findings::range(address at, unsigned bytes, std::uint32_t rank) cons
 
 // The tag of a notification that has come to `rank`, and knows what `other` did in this epoch, but was not waited for.
 std::uint32_t findings::unused_edge(std::uint32_t rank, std::uint32_t other, std::uint32_t epoch) const {
-    for (std::uint32_t tag = 0; tag < m_.tags(); ++tag) {
+    for (std::uint32_t tag = 0; tag < m_.tags().wire_count(); ++tag) {
         std::uint32_t index = m_.arrived(rank, tag).first;
         for (std::uint32_t left = m_.arrived(rank, tag).count; left != 0; --left, index = m_.notice(index).next)
             if (m_.notice(index).clock[other] >= epoch) return tag;
@@ -162,7 +162,7 @@ void findings::conflict_of_accesses(const access& earlier, address at, unsigned 
     const std::uint32_t tag = unused_edge(rank, earlier.rank, earlier.epoch);
     const std::string cure =
         tag != none
-            ? fmt::format("wait for the notification with tag {} first", tag)
+            ? fmt::format("wait for the notification with tag {} first", name(tag))
             : fmt::format("a put in place with notification, flush and notify, or barrier(device) must lead from "
                           "rank {} to rank {}",
                           earlier.rank, rank);
@@ -207,7 +207,7 @@ void findings::left_over(std::uint32_t rank, std::uint32_t tag) {
     report(fmt::format(
         "rank {} has {} with tag {} left over at the end of the kernel, the first from the {} of rank {} ({}): "
         "rank {} must wait for what it is sent, or the others send less",
-        rank, count_of(queue.count, "notification"), tag, traits_of(oldest.kind).name, oldest.source,
+        rank, count_of(queue.count, "notification"), name(tag), traits_of(oldest.kind).name, oldest.source,
         where_.name(oldest.site), rank));
 }
 
@@ -234,22 +234,23 @@ std::string findings::wait_of(std::uint32_t r) {
     }
     case rank_status::waiting: {
         std::string others;
-        for (std::uint32_t tag = 0; tag < m_.tags(); ++tag)
+        for (std::uint32_t tag = 0; tag < m_.tags().wire_count(); ++tag)
             if (tag - rank.tag >= rank.tags && m_.arrived(r, tag).count != 0)
-                others +=
-                    fmt::format("{} {} with tag {}", others.empty() ? "; it has" : ",", m_.arrived(r, tag).count, tag);
+                others += fmt::format("{} {} with tag {}", others.empty() ? "; it has" : ",", m_.arrived(r, tag).count,
+                                      name(tag));
         if (rank.tags != 1)
             return fmt::format(
                 "waits for a notification with one of the tags {} to {} ({}), of which none has arrived{}", rank.tag,
                 rank.tag + rank.tags - 1, at, others);
-        return fmt::format(
-            "waits for {} with tag {} ({}), of which {} arrived{}", count_of(rank.count, "notification"), rank.tag, at,
-            m_.arrived(r, rank.tag).count == 1 ? "1 has" : fmt::format("{} have", m_.arrived(r, rank.tag).count),
-            others);
+        return fmt::format("waits for {} with tag {} ({}), of which {} arrived{}", count_of(rank.count, "notification"),
+                           name(rank.tag), at,
+                           m_.arrived(r, rank.tag).count == 1 ? "1 has"
+                                                              : fmt::format("{} have", m_.arrived(r, rank.tag).count),
+                           others);
     }
     case rank_status::ready:
         return fmt::format("tests for {} with tag {} again and again ({}), of which {} arrived",
-                           count_of(rank.count, "notification"), rank.tag, at, m_.arrived(r, rank.tag).count);
+                           count_of(rank.count, "notification"), name(rank.tag), at, m_.arrived(r, rank.tag).count);
     case rank_status::absent:
         return "has left the kernel";
     case rank_status::finished:

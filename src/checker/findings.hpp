@@ -57,6 +57,8 @@ private:
     bool is_new(const char* kind, std::uint32_t a, std::uint32_t b);
     void report(const std::string& text);
 
+    std::string name(std::uint32_t tag) const { return name_of_tag(tag, m_.tags()); }
+
     memory m_;
     places& where_;
     std::set<std::tuple<std::string, std::uint32_t, std::uint32_t>> known_;

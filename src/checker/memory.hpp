@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "dcuda/detail/protocol/operation.hpp"
+#include "dcuda/detail/protocol/protocol.hpp"
 
 namespace dcuda::detail::check {
 
@@ -85,7 +85,7 @@ struct put_record {
     std::uint32_t id;
     std::uint16_t source, target; // world ranks
     std::uint32_t window;         // in the table
-    std::uint32_t tag;            // or no_tag
+    std::uint32_t tag;            // wire tag, or no_tag
     std::uint32_t releasing_tag;  // tag of the first notification of its source to its target from then on; or none
     std::uint32_t site;
     std::uint32_t position;   // among what the source has sent to the target
@@ -159,7 +159,7 @@ struct finding_text {
 
 struct header {
     std::uint64_t random;
-    std::uint32_t ranks, processes, ranks_per_process, tags;
+    std::uint32_t ranks, processes, ranks_per_process;
     std::uint32_t entered;   // ranks that have begun; atomic
     std::uint32_t in_native; // ranks that still are in the library's own part of a collective operation; atomic
     std::uint32_t steps;     // choices so far
@@ -180,12 +180,12 @@ struct header {
 class memory {
 public:
     memory() = default;
-    memory(std::byte* base, std::uint32_t ranks, std::uint32_t tags) : ranks_(ranks), tags_(tags), base_(base) {
+    memory(std::byte* base, std::uint32_t ranks, const tag_numbers& tags) : ranks_(ranks), tags_(tags), base_(base) {
         layout();
     }
 
     // How much of it there is; most of it is never touched.
-    static std::size_t bytes(std::uint32_t ranks, std::uint32_t tags) { return memory(nullptr, ranks, tags).end_; }
+    static std::size_t bytes(std::uint32_t ranks, const tag_numbers& tags) { return memory(nullptr, ranks, tags).end_; }
 
     // To its state before a run.
     void clear() { std::memset(base_, 0, cleared_); }
@@ -193,8 +193,8 @@ public:
     header& head() const { return at<header>(0); }
     rank_record& rank(std::uint32_t r) const { return at<rank_record>(rank_records_, r); }
     std::uint32_t* clock(std::uint32_t r) const { return &at<std::uint32_t>(clocks_, std::size_t(r) * ranks_); }
-    notice_queue& arrived(std::uint32_t r, std::uint32_t tag) const {
-        return at<notice_queue>(queues_, std::size_t(r) * tags_ + tag);
+    notice_queue& arrived(std::uint32_t r, std::uint32_t wire_tag) const {
+        return at<notice_queue>(queues_, std::size_t(r) * tags_.wire_count() + wire_tag);
     }
     check::channel& channel(std::uint32_t source, std::uint32_t target) const {
         return at<check::channel>(channels_, std::size_t(source) * ranks_ + target);
@@ -214,7 +214,7 @@ public:
     finding_text& finding(std::uint32_t index) const { return at<finding_text>(findings_, index); }
 
     std::uint32_t ranks() const { return ranks_; }
-    std::uint32_t tags() const { return tags_; }
+    const tag_numbers& tags() const { return tags_; }
     static constexpr std::uint32_t page_slots = 2 * most_pages;
 
 private:
@@ -233,7 +233,7 @@ private:
         take(sizeof(header));
         rank_records_ = take(n * sizeof(rank_record));
         clocks_ = take(n * n * sizeof(std::uint32_t));
-        queues_ = take(n * tags_ * sizeof(notice_queue));
+        queues_ = take(n * tags_.wire_count() * sizeof(notice_queue));
         channels_ = take(n * n * sizeof(check::channel));
         pages_ = take(page_slots * sizeof(page_slot));
         cleared_ = end_;
@@ -249,7 +249,8 @@ private:
         findings_ = take(most_findings * sizeof(finding_text));
     }
 
-    std::uint32_t ranks_ = 0, tags_ = 0;
+    std::uint32_t ranks_ = 0;
+    tag_numbers tags_{};
     std::byte* base_ = nullptr;
     std::size_t rank_records_ = 0, clocks_ = 0, queues_ = 0, channels_ = 0, pages_ = 0, cleared_ = 0, window_bytes_ = 0,
                 windows_ = 0, puts_ = 0, notice_bytes_ = 0, notices_ = 0, lists_ = 0, accesses_ = 0, sites_ = 0,

@@ -30,12 +30,20 @@ void leave_if_ended(rank_state& state) {
 }
 
 void check_tag(rank_state& state, operation where, int tag, std::uint32_t target) {
-    if (static_cast<std::uint32_t>(tag) >= state.device.tags)
-        fail(state, fault::tag, where, 0, target, static_cast<std::uint32_t>(tag), 0, state.device.tags);
+    const std::uint32_t limit = state.device.tags.count;
+    if (static_cast<std::uint32_t>(tag) >= limit)
+        fail(state, fault::tag, where, 0, target, static_cast<std::uint32_t>(tag), 0, limit);
+}
+
+// Of an operation that waits for notifications from anybody.
+void check_plain_tag(rank_state& state, operation where, int tag) {
+    check_tag(state, where, tag, 0);
+    const auto asked = static_cast<std::uint32_t>(tag);
+    if (asked >= state.device.tags.plain) fail(state, fault::matched_tag, where, 0, 0, asked, 0, 0);
 }
 
 void check_count(rank_state& state, operation where, int tag, int count) {
-    check_tag(state, where, tag, 0);
+    check_plain_tag(state, where, tag);
     if (count < 0)
         fail(state, fault::count, where, 0, static_cast<std::uint32_t>(tag), static_cast<std::uint32_t>(count), 0, 0);
 }
@@ -43,8 +51,9 @@ void check_count(rank_state& state, operation where, int tag, int count) {
 void check_tags(rank_state& state, operation where, int first, int tags) {
     check_tag(state, where, first, 0);
     const auto from = static_cast<std::uint32_t>(first), count = static_cast<std::uint32_t>(tags);
-    if (count == 0 || count > state.device.tags - from)
-        fail(state, fault::tag_range, where, 0, from, count, 0, state.device.tags);
+    const std::uint32_t limit = state.device.tags.count;
+    if (count == 0 || count > limit - from) fail(state, fault::tag_range, where, 0, from, count, 0, limit);
+    check_plain_tag(state, where, static_cast<int>(from + count - 1));
 }
 
 constinit thread_local checked_rank* this_rank = nullptr;
@@ -259,7 +268,8 @@ void put(rank_state& state, window win, int target, std::size_t offset, std::siz
 void put_notify(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes, const void* source,
                 int tag) {
     check_tag(state, operation::put_notify, tag, static_cast<std::uint32_t>(target));
-    put_in_order(state, operation::put_notify, win, target, offset, bytes, source, static_cast<std::uint32_t>(tag));
+    put_in_order(state, operation::put_notify, win, target, offset, bytes, source,
+                 wire_tag(state, static_cast<std::uint32_t>(tag)));
 }
 
 void notify(rank_state& state, operation kind, int target, communicator comm, int tag) {
@@ -269,8 +279,8 @@ void notify(rank_state& state, operation kind, int target, communicator comm, in
     const communicator_record& ranks = *find_communicator(state, comm);
     if (rank >= ranks.size) fail(state, fault::rank, kind, 0, rank, 0, 0, ranks.size);
     const std::uint32_t world_rank = ranks.world_rank_of(rank);
-    perform_all({kind, {world_rank, static_cast<std::uint32_t>(tag)}},
-                [&](checked_rank& self) { self.notify(kind, world_rank, static_cast<std::uint32_t>(tag)); });
+    const std::uint32_t sent = wire_tag(state, static_cast<std::uint32_t>(tag));
+    perform_all({kind, {world_rank, sent}}, [&](checked_rank& self) { self.notify(kind, world_rank, sent); });
 }
 
 void wait_notifications(rank_state& state, int tag, int count) {
@@ -278,6 +288,15 @@ void wait_notifications(rank_state& state, int tag, int count) {
     const auto wanted = static_cast<std::uint32_t>(tag), expected = static_cast<std::uint32_t>(count);
     perform_all({operation::wait_notifications, {wanted, expected}},
                 [&](checked_rank& self) { self.take(wanted, expected, true); });
+}
+
+void wait_notifications_from(rank_state& state, int source, communicator comm, int tag, int count) {
+    constexpr operation where = operation::wait_notifications_from;
+    const auto rank = static_cast<std::uint32_t>(source), named = static_cast<std::uint32_t>(tag),
+               expected = static_cast<std::uint32_t>(count);
+    check_source(state, where, rank, comm, named, expected);
+    const std::uint32_t wanted = state.device.tags.wire_tag(named, world_rank_of(state, comm, rank));
+    perform_all({where, {wanted, expected}}, [&](checked_rank& self) { self.take(wanted, expected, true); });
 }
 
 bool test_notifications(rank_state& state, int tag, int count) {
@@ -313,7 +332,7 @@ int wait_some(rank_state& state, int first_tag, int tags, int* arrived) {
 }
 
 int pending_notifications(rank_state& state, int tag) {
-    check_tag(state, operation::pending_notifications, tag, 0);
+    check_plain_tag(state, operation::pending_notifications, tag);
     const auto wanted = static_cast<std::uint32_t>(tag);
     perform_all({operation::pending_notifications, {wanted}},
                 [&](checked_rank& self) { self.result = self.count_pending(wanted); });
@@ -358,7 +377,7 @@ void checked_rank::enter(const collective& where, window win) {
     if (where.kind == operation::finish)
         turns_.at_end = [this] {
             for (std::uint32_t r = 0; r < m_.ranks(); ++r)
-                for (std::uint32_t tag = 0; tag < m_.tags(); ++tag)
+                for (std::uint32_t tag = 0; tag < m_.tags().wire_count(); ++tag)
                     if (m_.arrived(r, tag).count != 0) run_.found.left_over(r, tag);
         };
     if (!going(turns_.to_native())) return;

@@ -9,8 +9,8 @@ namespace dcuda::detail::check {
 
 bool sees_loads_and_stores = false;
 
-void session::begin_run(std::byte* shared, std::uint32_t ranks, std::uint32_t ranks_per_process, std::uint32_t tags,
-                        const std::vector<host_window>& windows) {
+void session::begin_run(std::byte* shared, std::uint32_t ranks, std::uint32_t ranks_per_process,
+                        const tag_numbers& tags, const std::vector<host_window>& windows) {
     const memory m(shared, ranks, tags);
     state_ = std::make_unique<run_state>(m);
     for (const host_window& each : windows) {
@@ -30,7 +30,6 @@ void session::begin_run(std::byte* shared, std::uint32_t ranks, std::uint32_t ra
     head.ranks = ranks;
     head.processes = processes_;
     head.ranks_per_process = ranks_per_process;
-    head.tags = tags;
     head.free_notice = head.free_access = none;
     head.stop = stop_ ? 1 : 0;
     for (const host_window& each : windows) m.window(head.windows++) = {each.slot(), none, none, {}};

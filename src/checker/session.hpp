@@ -21,12 +21,12 @@ public:
         : stop_(stop), seed_(seed), process_(process), processes_(processes) {}
 
     // How many bytes of memory all processes must map for a run.
-    static std::size_t bytes(std::uint32_t ranks, std::uint32_t tags) { return memory::bytes(ranks, tags); }
+    static std::size_t bytes(std::uint32_t ranks, const tag_numbers& tags) { return memory::bytes(ranks, tags); }
 
     // `shared` is mapped by all processes. Process 0 sets it to its state before a run; the others may use it only
     // after.
     // `windows` exist already.
-    void begin_run(std::byte* shared, std::uint32_t ranks, std::uint32_t ranks_per_process, std::uint32_t tags,
+    void begin_run(std::byte* shared, std::uint32_t ranks, std::uint32_t ranks_per_process, const tag_numbers& tags,
                    const std::vector<host_window>& windows);
     // Of process 0, when all ranks have ended: what was found and not said yet, line by line.
     std::string end_run();

@@ -85,6 +85,7 @@ device_state::device_state(bootstrap::control& control, const settings& with, st
     const auto windows = static_cast<std::size_t>(settings_.max_windows);
     fields_.barriers =
         shape_barriers(static_cast<std::uint32_t>(ranks), static_cast<std::uint32_t>(settings_.barrier_row));
+    number_tags();
     agree_on_queues();
     const std::size_t partners = fields_.partner_limit;
     fields_.small_put_bytes = std::min(choose_small_put_bytes(settings_.small_put_bytes, ranks_),
@@ -112,12 +113,9 @@ device_state::device_state(bootstrap::control& control, const settings& with, st
                                           "pinned memory for the command ring");
     context_ = cuda::allocate<kernel_context>(1, "memory for the context");
 
-    fields_.world_size = static_cast<std::uint32_t>(all_ranks);
     fields_.ranks_per_device = static_cast<std::uint32_t>(ranks_);
-    fields_.first_rank = static_cast<std::uint32_t>(first_rank());
     fields_.process_index = static_cast<std::uint32_t>(control_.index());
     fields_.process_count = static_cast<std::uint32_t>(processes);
-    fields_.tags = static_cast<std::uint32_t>(settings_.tags);
     fields_.max_windows = static_cast<std::uint32_t>(settings_.max_windows);
     fields_.counter_start = settings_.counter_start;
     fields_.wait_timeout_ns = static_cast<std::uint64_t>(settings_.wait_timeout.count());
@@ -129,8 +127,10 @@ device_state::device_state(bootstrap::control& control, const settings& with, st
     fields_.connection_index = connection_index_.get();
     fields_.far_queues = far_queues_.get();
     fields_.communicator_tables = communicator_tables_.get();
-    fields_.communicators[static_cast<std::size_t>(world)] = {fields_.world_size, 0, fields_.process_count};
-    fields_.communicators[static_cast<std::size_t>(device)] = {fields_.ranks_per_device, fields_.first_rank, 1};
+    fields_.communicators[static_cast<std::size_t>(world)] = {static_cast<std::uint32_t>(all_ranks), 0,
+                                                              fields_.process_count};
+    fields_.communicators[static_cast<std::size_t>(device)] = {fields_.ranks_per_device,
+                                                               static_cast<std::uint32_t>(first_rank()), 1};
     fields_.waits = waits_.get();
     fields_.collective_barriers = collective_barriers_.get();
     fields_.windows = slots_.get();
@@ -142,6 +142,17 @@ device_state::device_state(bootstrap::control& control, const settings& with, st
                     words_.get() + 4 * line_words};
     describe_communicators();
     share_inbox();
+}
+
+void device_state::number_tags() {
+    const auto all = static_cast<std::uint32_t>(settings_.tags),
+               matched = static_cast<std::uint32_t>(settings_.match_sources);
+    const std::uint64_t numbers = all + std::uint64_t{matched} * static_cast<std::uint64_t>(world_size());
+    support::require(numbers <= max_tags, error_code::invalid_argument,
+                     "{} tags, of which {} are matched by source (DCUDA_MATCH_SOURCES), take {} numbers with {} ranks: "
+                     "there are {}",
+                     all, matched, numbers, world_size(), max_tags);
+    fields_.tags = {all, all - matched, static_cast<std::uint32_t>(world_size())};
 }
 
 // How many partners a rank has queues from and to, how many queues the device has, and of what size. What the user
@@ -249,8 +260,9 @@ void device_state::describe_communicators() {
         record.sequence = settings_.counter_start;
     };
     const std::uint32_t ranks = fields_.ranks_per_device;
-    describe(world, fields_.world_size, fields_.first_rank, 0);
-    describe(device, ranks, 0, fields_.first_rank);
+    const auto first = static_cast<std::uint32_t>(first_rank());
+    describe(world, static_cast<std::uint32_t>(world_size()), first, 0);
+    describe(device, ranks, 0, first);
     describe(node, static_cast<std::uint32_t>(near.size()) * ranks, static_cast<std::uint32_t>(before) * ranks,
              static_cast<std::uint32_t>(near.front()) * ranks);
     if (is_regular) return;
@@ -409,7 +421,7 @@ void device_state::open_windows(const std::vector<host_window>& windows) {
         window_slot& slot = slots.at(each.slot());
         slot.id = each.id;
         slot.comm = static_cast<std::uint32_t>(world);
-        slot.rank_count = fields_.world_size;
+        slot.rank_count = static_cast<std::uint32_t>(world_size());
         by_rank.clear();
         for (const window_entry& entry : each.entries) by_rank.insert(by_rank.end(), fields_.ranks_per_device, entry);
         upload(slot.entries, by_rank.data(), by_rank.size());

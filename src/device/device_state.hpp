@@ -72,7 +72,8 @@ private:
         std::size_t barriers, status, places, claimed, credits, counters, queues, entries, slots, pool, bounce, end;
     };
     inbox_layout layout() const;
-    std::size_t counter_count() const { return std::size_t(ranks_) * static_cast<std::size_t>(settings_.tags); }
+    std::size_t counter_count() const { return std::size_t(ranks_) * fields_.tags.wire_count(); }
+    void number_tags();
     void agree_on_queues();
     void size_exchanges(std::size_t device_bytes);
     void describe_communicators();

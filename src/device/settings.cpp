@@ -125,6 +125,11 @@ settings resolve_settings(const options& requested, int* argc, char** argv) {
     result.ranks_per_device =
         integer("ranks_per_device", requested.ranks_per_device, "DCUDA_RANKS_PER_DEVICE", 1, max_ranks_per_device, 0);
     result.tags = integer("tags", requested.tags, "DCUDA_TAGS", 1, detail::max_tags, detail::default_tags);
+    result.match_sources =
+        integer("match_sources", requested.match_sources, "DCUDA_MATCH_SOURCES", 0, detail::max_tags, 0);
+    support::require(result.match_sources <= result.tags, error_code::invalid_argument,
+                     "{} tags shall be matched by source (DCUDA_MATCH_SOURCES), but there are {} (DCUDA_TAGS)",
+                     result.match_sources, result.tags);
     result.max_windows = integer("max_windows", requested.max_windows, "DCUDA_MAX_WINDOWS", 1, detail::max_max_windows,
                                  detail::default_max_windows);
     result.windows_may_fail = requested.windows_may_fail || support::env_flag("DCUDA_WINDOWS_MAY_FAIL").value_or(false);

@@ -16,6 +16,7 @@ enum class unconsumed_mode : int { ignore, report, error };
 struct settings {
     int ranks_per_device; // 0: as many as fit
     int tags;
+    int match_sources; // of these tags
     int max_windows;
     bool windows_may_fail;                      // DCUDA_WINDOWS_MAY_FAIL: one too many is a false window, and no error
     std::chrono::nanoseconds wait_timeout;      // 0: none

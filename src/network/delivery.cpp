@@ -20,7 +20,8 @@ device_delivery::device_delivery(device_state& state)
 }
 
 void device_delivery::start(unsigned threads_of_rank) {
-    delivery_task task{ring_.get(), words_.get(), words_.get() + 1, state_.inbox().counters, state_.fields().tags};
+    delivery_task task{ring_.get(), words_.get(), words_.get() + 1, state_.inbox().counters,
+                       state_.fields().tags.wire_count()};
     void* arguments[] = {&task};
     cuda::check(cudaLaunchKernel(delivery_kernel_address(), dim3(1), dim3(delivery_threads(threads_of_rank)), arguments,
                                  0, stream_.get()),
@@ -137,8 +138,8 @@ bool device_delivery::put(std::uint64_t place, const std::byte* payload, std::si
     if (bytes != 0) std::memcpy(reinterpret_cast<void*>(static_cast<std::uintptr_t>(place)), payload, bytes);
     if (tag == no_tag) return true;
     const peer_view& inbox = state_.inbox();
-    add_release<order_tag::notify_publish>(scope::system,
-                                           inbox.counters + std::size_t(rank) * state_.fields().tags + tag, 1u);
+    add_release<order_tag::notify_publish>(
+        scope::system, inbox.counters + std::size_t(rank) * state_.fields().tags.wire_count() + tag, 1u);
     ring_doorbell(&inbox.status[rank].doorbell);
     return true;
 }

@@ -76,7 +76,7 @@ void network_path::begin(device_state& state, delivery& into, host_track& track,
                          const std::vector<host_window>& windows) {
     state_ = &state;
     delivery_ = &into;
-    check_.begin_run(static_cast<std::uint32_t>(state.ranks()), state.fields().tags,
+    check_.begin_run(static_cast<std::uint32_t>(state.ranks()), state.fields().tags.wire_count(),
                      static_cast<std::uint32_t>(barriers_.front().arrivals.size()), state.exchange_slots(),
                      state.split_entries());
     open_window(state.fields().max_windows, state.bounce_buffers()); // as one window more

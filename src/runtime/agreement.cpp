@@ -20,7 +20,7 @@ struct proposal {
     int requested, ranks_per_block;
     unsigned threads[3];
     std::size_t shared_bytes;
-    int tags;
+    int tags, match_sources;
     int max_windows;
     int mailbox_packets, mailbox_queues;
     int small_put_bytes, bounce_bytes;
@@ -60,6 +60,7 @@ int agree_on_ranks(bootstrap::control& control, const settings& with, bool with_
                          {config.threads.x, config.threads.y, config.threads.z},
                          config.shared_bytes,
                          with.tags,
+                         with.match_sources,
                          with.max_windows,
                          with.mailbox_packets,
                          with.mailbox_queues,
@@ -83,23 +84,25 @@ int agree_on_ranks(bootstrap::control& control, const settings& with, bool with_
         const bool same =
             theirs.requested == first.requested && theirs.ranks_per_block == first.ranks_per_block &&
             std::equal(theirs.threads, theirs.threads + 3, first.threads) && theirs.tags == first.tags &&
-            theirs.max_windows == first.max_windows && theirs.mailbox_packets == first.mailbox_packets &&
-            theirs.mailbox_queues == first.mailbox_queues && theirs.small_put_bytes == first.small_put_bytes &&
-            theirs.bounce_bytes == first.bounce_bytes && theirs.wait_timeout_ns == first.wait_timeout_ns &&
-            theirs.shared_bytes == first.shared_bytes && theirs.profiled == first.profiled;
+            theirs.match_sources == first.match_sources && theirs.max_windows == first.max_windows &&
+            theirs.mailbox_packets == first.mailbox_packets && theirs.mailbox_queues == first.mailbox_queues &&
+            theirs.small_put_bytes == first.small_put_bytes && theirs.bounce_bytes == first.bounce_bytes &&
+            theirs.wait_timeout_ns == first.wait_timeout_ns && theirs.shared_bytes == first.shared_bytes &&
+            theirs.profiled == first.profiled;
         support::require(
             same, error_code::invalid_argument,
             "processes 0 and {} disagree on the launch: ranks per device {} / {}, per block {} / {}, threads {}x{}x{} "
             "/ "
-            "{}x{}x{}, shared bytes {} / {}, tags {} / {}, windows {} / {}, packets of a queue {} / {}, queues of a "
+            "{}x{}x{}, shared bytes {} / {}, tags {} / {}, matched by source {} / {}, windows {} / {}, packets of a "
+            "queue {} / {}, queues of a "
             "device {} / {} (-1: by its memory), small puts up to {} / {} B, large arrays from {} / {} B, wait timeout "
             "{} / {} ns, profiled {} / {}",
             process, first.requested, theirs.requested, first.ranks_per_block, theirs.ranks_per_block, first.threads[0],
             first.threads[1], first.threads[2], theirs.threads[0], theirs.threads[1], theirs.threads[2],
-            first.shared_bytes, theirs.shared_bytes, first.tags, theirs.tags, first.max_windows, theirs.max_windows,
-            first.mailbox_packets, theirs.mailbox_packets, first.mailbox_queues, theirs.mailbox_queues,
-            first.small_put_bytes, theirs.small_put_bytes, first.bounce_bytes, theirs.bounce_bytes,
-            first.wait_timeout_ns, theirs.wait_timeout_ns, first.profiled, theirs.profiled);
+            first.shared_bytes, theirs.shared_bytes, first.tags, theirs.tags, first.match_sources, theirs.match_sources,
+            first.max_windows, theirs.max_windows, first.mailbox_packets, theirs.mailbox_packets, first.mailbox_queues,
+            theirs.mailbox_queues, first.small_put_bytes, theirs.small_put_bytes, first.bounce_bytes,
+            theirs.bounce_bytes, first.wait_timeout_ns, theirs.wait_timeout_ns, first.profiled, theirs.profiled);
         support::require(theirs.limit > 0, error_code::out_of_resources,
                          "not even one block of {} threads fits on process {}'s device: {}",
                          theirs.threads[0] * theirs.threads[1] * theirs.threads[2], process, reason);

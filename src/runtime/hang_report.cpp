@@ -148,6 +148,10 @@ std::string hang_report::describe(std::uint32_t rank, bool with_partner) const {
         else if (wait.source != no_source)
             from =
                 with_partner ? fmt::format(", last sent by rank {}", wait.source - 1) : ", last sent by various ranks";
+        if (wait.where == operation::wait_notifications_from)
+            return fmt::format("in wait_notifications_from({}, tag {}, count {}): {} arrived",
+                               with_partner ? fmt::format("rank {}", wait.source - 1) : std::string("a rank"),
+                               wait.detail, wait.expected, wait.seen);
         if (takes_any_tag(wait.where))
             return fmt::format("in {}({}): none arrived{}", traits_of(wait.where).name, name_tags(wait), from);
         return fmt::format("in wait_notifications(tag {}, count {}): {} arrived{}", wait.detail, wait.expected,
@@ -231,8 +235,9 @@ std::string hang_report::lines() const {
 std::string hang_report::conclusion(std::uint32_t least_age_ms) const {
     const ranks cycle = find_cycle(least_age_ms);
     if (cycle.empty()) return describe_origins(least_age_ms);
-    const bool is_guess = std::any_of(cycle.begin(), cycle.end(),
-                                      [&](std::uint32_t rank) { return wait_kind(rank) == waiting::notifications; });
+    const bool is_guess = std::any_of(cycle.begin(), cycle.end(), [&](std::uint32_t rank) {
+        return wait_kind(rank) == waiting::notifications && waits_[rank].where != operation::wait_notifications_from;
+    });
     if (!is_guess) return describe_cycle(cycle);
     return describe_cycle(cycle) +
            "\n  (taking who sent the last notification with a tag for who should send the next)" +
@@ -347,6 +352,8 @@ hang_report::ranks hang_report::find_cycle(std::uint32_t least_age_ms) const {
 // "waits in barrier(world) for rank 3"
 std::string hang_report::describe_step(std::uint32_t from, std::uint32_t to) const {
     const wait_record& wait = waits_[from];
+    if (wait.where == operation::wait_notifications_from)
+        return fmt::format("waits for notifications with tag {} from rank {}", wait.detail, to);
     if (wait_kind(from) == waiting::notifications)
         return fmt::format("waits for notifications with {}, last sent by rank {}", name_tags(wait), to);
     if (wait_kind(from) == waiting::member)

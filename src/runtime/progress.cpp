@@ -199,7 +199,8 @@ void progress::serve(const command& cmd, const std::byte* payload) {
     switch (cmd.code) {
     case opcode::fault:
         if (fields_of<fault_fields>(cmd).kind == fault::protocol) return fail(found_by_checker());
-        fail(describe_fault(cmd, static_cast<std::uint32_t>(state_.first_rank()), counts_of(state_)));
+        fail(describe_fault(cmd, static_cast<std::uint32_t>(state_.first_rank()), counts_of(state_),
+                            state_.fields().tags));
         break;
     case opcode::create_window:
         window_start_ns_ = clock_ns();
@@ -390,7 +391,7 @@ std::string progress::describe_unconsumed() const {
     const std::uint32_t other_tags = left.tags - 1, others = ranks_with_unconsumed_ - 1;
     std::string text =
         fmt::format("{} has not waited for {} notification{} with tag {}", name_rank(rank, counts_of(state_)),
-                    left.count, left.count == 1 ? "" : "s", left.tag);
+                    left.count, left.count == 1 ? "" : "s", name_of_tag(left.tag, state_.fields().tags));
     if (other_tags != 0)
         text += fmt::format(" and for those with {} other tag{}", other_tags, other_tags == 1 ? "" : "s");
     if (others != 0) text += fmt::format("; of this process {} other rank{} likewise", others, others == 1 ? "" : "s");

@@ -70,9 +70,12 @@ std::string describe_part(const fault_fields& at) {
 
 // What has not come: of a wait for notifications `seen` of `expected` with this tag.
 std::string describe_timeout(const std::string& who, operation where, waiting kind, std::uint32_t detail,
-                             std::uint64_t seen, std::uint64_t expected) {
+                             std::uint64_t seen, std::uint64_t expected, const tag_numbers& tags) {
     switch (kind) {
     case waiting::notifications:
+        if (tags.has_source(detail))
+            return fmt::format("{}_from(rank {}, tag {}, count {}): {} arrived", who, tags.source_of(detail),
+                               tags.tag_of(detail), expected, seen);
         if (takes_any_tag(where)) return fmt::format("{} from tag {} on: none arrived", who, detail);
         return fmt::format("{}(tag {}, count {}): {} arrived", who, detail, expected, seen);
     case waiting::collective:
@@ -96,7 +99,8 @@ std::string describe_timeout(const std::string& who, operation where, waiting ki
 
 } // namespace
 
-error describe_fault(const command& fault_command, std::uint32_t first_rank, rank_counts ranks) {
+error describe_fault(const command& fault_command, std::uint32_t first_rank, rank_counts ranks,
+                     const tag_numbers& tags) {
     const auto at = fields_of<fault_fields>(fault_command);
     const std::string who = name_rank(first_rank + fault_command.rank, ranks) + ": " + traits_of(at.where).name;
     const auto device_fault = [&](const std::string& text) { return error(error_code::device_fault, who + text); };
@@ -107,11 +111,26 @@ error describe_fault(const command& fault_command, std::uint32_t first_rank, ran
                                         as_signed(at.offset), name_window(at.window), at.target, at.limit));
     case fault::rank:
         return device_fault(fmt::format(
-            " to rank {}: there are ranks 0 to {} in {}", static_cast<std::int32_t>(at.target), at.limit - 1,
-            at.window == 0 ? "this communicator" : name_window(at.window) + "'s communicator"));
+            " {} rank {}: there are ranks 0 to {} in {}",
+            at.where == operation::wait_notifications_from ? "with source" : "to", static_cast<std::int32_t>(at.target),
+            at.limit - 1, at.window == 0 ? "this communicator" : name_window(at.window) + "'s communicator"));
     case fault::tag:
         return device_fault(fmt::format(" with tag {}: there are tags 0 to {} (DCUDA_TAGS={})",
                                         static_cast<std::int32_t>(at.offset), at.limit - 1, at.limit));
+    case fault::matched_tag:
+        return device_fault(
+            fmt::format(" with tag {}: tags {} to {} are matched by source (DCUDA_MATCH_SOURCES={}), and "
+                        "only wait_notifications_from waits for them",
+                        at.offset, tags.plain, tags.count - 1, tags.count - tags.plain));
+    case fault::plain_tag:
+        if (tags.plain == tags.count)
+            return device_fault(
+                fmt::format(" with tag {}: no tags are matched by source; set options::match_sources or "
+                            "DCUDA_MATCH_SOURCES, and use the last tags",
+                            at.offset));
+        return device_fault(
+            fmt::format(" with tag {}: only tags {} to {} are matched by source (DCUDA_MATCH_SOURCES={})", at.offset,
+                        tags.plain, tags.count - 1, tags.count - tags.plain));
     case fault::tag_range:
         return device_fault(fmt::format(" over {} tags from tag {} on: expected 1 to {}, as there are tags 0 to {} "
                                         "(DCUDA_TAGS={})",
@@ -198,7 +217,7 @@ error describe_fault(const command& fault_command, std::uint32_t first_rank, ran
         return error(error_code::wait_timeout,
                      fmt::format("{} within {:.3g} s (wait timeout)",
                                  describe_timeout(who, at.where, static_cast<waiting>(at.window), at.target, at.offset,
-                                                  at.bytes),
+                                                  at.bytes, tags),
                                  static_cast<double>(at.limit) * 1e-9));
     case fault::protocol: // the checker has the words
     case fault::none:

@@ -18,7 +18,8 @@ inline rank_counts counts_of(const device_state& state) {
 }
 
 // What a fault command says.
-error describe_fault(const detail::command& fault, std::uint32_t first_rank, rank_counts ranks);
+error describe_fault(const detail::command& fault, std::uint32_t first_rank, rank_counts ranks,
+                     const detail::tag_numbers& tags);
 
 // What these ranks of the system wait for, from `first_rank` on, and what that comes down to: lines, each after a line
 // break (hang_report.hpp).

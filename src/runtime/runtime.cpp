@@ -354,7 +354,7 @@ private:
         active_run& run = *(active_ = std::make_unique<active_run>(*this, kernel, config, stream));
         const std::vector<host_window> windows = windows_.all();
 #if DCUDA_BACKEND_CPU
-        state_->check_by(checker_ ? checker_->begin_run(ranks_, windows) : nullptr);
+        state_->check_by(checker_ ? checker_->begin_run(ranks_, state_->fields().tags, windows) : nullptr);
 #endif
         state_->reset(user_data, windows, config.ranks_per_block, run.shared.staging(),
                       profiler_->prepare(ranks_, config.profiled && kernel.is_profilable));

@@ -51,6 +51,7 @@ constexpr std::string_view known_variables[] = {
     "DCUDA_LOST_AFTER",
     "DCUDA_MAILBOX_PACKETS",
     "DCUDA_MAILBOX_QUEUES",
+    "DCUDA_MATCH_SOURCES",
     "DCUDA_MAX_WINDOWS",
     "DCUDA_NETWORK_INLINE_BYTES",
     "DCUDA_NETWORK_RING_BYTES",

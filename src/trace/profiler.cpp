@@ -98,15 +98,15 @@ rank_statistics statistics_of(const rank_counters& counters, int rank) {
         for (const operation kind : kinds) ticks += counters.operations[static_cast<std::size_t>(kind)].ticks;
         return ns(ticks);
     };
-    result.waits = count(operation::wait_notifications) + count(operation::wait_notifications_for) +
-                   count(operation::wait_any) + count(operation::wait_some);
+    result.waits = count(operation::wait_notifications) + count(operation::wait_notifications_from) +
+                   count(operation::wait_notifications_for) + count(operation::wait_any) + count(operation::wait_some);
     result.tests = count(operation::test_notifications) + count(operation::pending_notifications);
     result.flushes = count(operation::flush);
     result.barriers = count(operation::barrier);
     result.windows = count(operation::create_window);
     result.put_ns = time_in({operation::put, operation::put_notify, operation::notify, operation::notify_relaxed});
-    result.wait_ns = time_in(
-        {operation::wait_notifications, operation::wait_notifications_for, operation::wait_any, operation::wait_some});
+    result.wait_ns = time_in({operation::wait_notifications, operation::wait_notifications_from,
+                              operation::wait_notifications_for, operation::wait_any, operation::wait_some});
     result.flush_ns = time_in({operation::flush});
     result.barrier_ns = time_in({operation::barrier, operation::init, operation::finish});
     result.window_ns = time_in({operation::create_window, operation::free_window});

@@ -2,7 +2,9 @@
 #include "trace/timeline.hpp"
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace dcuda {
 
@@ -110,7 +112,7 @@ std::vector<slice> make_slices(const process_profile& part, std::size_t rank, st
                               (operands & (operand::tag | operand::communicator)) != 0 ? wait.detail : 0,
                               (operands & operand::count) != 0 ? wait.expected : 0,
                               0,
-                              0,
+                              (operands & operand::source) != 0 ? wait.source - 1 : 0,
                               {}});
     }
     std::stable_sort(slices.begin() + 1, slices.end(), [](const slice& a, const slice& b) {
@@ -119,7 +121,7 @@ std::vector<slice> make_slices(const process_profile& part, std::size_t rank, st
     return slices;
 }
 
-// What notifications of one tag to one rank were issued and consumed.
+// What notifications of one tag to one rank, and of one source where its waits name one, were issued and consumed.
 struct ledger {
     struct entry {
         std::int64_t time_ns;
@@ -147,24 +149,32 @@ std::vector<rank_timeline> make_timelines(const process_profile& part, std::int6
 }
 
 std::vector<arrow> match_notifications(const std::vector<rank_timeline>& ranks) {
-    std::unordered_map<std::uint64_t, ledger> ledgers;
-    const auto ledger_of = [&](std::uint32_t target, std::uint32_t tag) -> ledger& {
-        return ledgers[static_cast<std::uint64_t>(target) << 32 | tag];
-    };
+    constexpr std::uint64_t any_source = UINT64_MAX;
+    const auto key_of = [](std::uint64_t target, std::uint32_t tag) { return target << 32 | tag; };
+    const auto names_source = [](const slice& at) { return (traits_of(at.kind).operands & operand::source) != 0; };
+    std::unordered_set<std::uint64_t> matched; // by source
+    for (const rank_timeline& rank : ranks)
+        for (const slice& at : rank.slices)
+            if (names_source(at)) matched.insert(key_of(static_cast<std::uint32_t>(rank.rank), at.tag));
+    std::unordered_map<std::uint64_t, std::map<std::uint64_t, ledger>> ledgers; // by that, and source
     bool complete = true;
     for (std::size_t r = 0; r < ranks.size(); ++r) {
         complete = complete && ranks[r].dropped == 0;
         for (std::size_t i = 0; i < ranks[r].slices.size(); ++i) {
             const slice& at = ranks[r].slices[i];
             if (at.unfinished) continue;
-            if (notifies(at.kind))
-                ledger_of(at.peer, at.tag).issued.push_back({at.begin_ns, r, i});
-            else if (traits_of(at.kind).kind == activity::waiting)
-                ledger_of(static_cast<std::uint32_t>(ranks[r].rank), at.tag).consumed.push_back({at.begin_ns, r, i});
+            const auto own = static_cast<std::uint32_t>(ranks[r].rank);
+            if (notifies(at.kind)) {
+                const std::uint64_t key = key_of(at.peer, at.tag);
+                ledgers[key][matched.count(key) != 0 ? own : any_source].issued.push_back({at.begin_ns, r, i});
+            } else if (traits_of(at.kind).kind == activity::waiting) {
+                ledgers[key_of(own, at.tag)][names_source(at) ? at.bytes : any_source].consumed.push_back(
+                    {at.begin_ns, r, i});
+            }
         }
     }
     std::vector<arrow> arrows;
-    for (auto& [key, book] : ledgers) {
+    const auto match = [&](ledger& book) {
         const auto earlier = [](const ledger::entry& a, const ledger::entry& b) { return a.time_ns < b.time_ns; };
         std::stable_sort(book.issued.begin(), book.issued.end(), earlier);
         std::uint64_t wanted = 0;
@@ -181,7 +191,9 @@ std::vector<arrow> match_notifications(const std::vector<rank_timeline>& ranks) 
             }
             next = behind;
         }
-    }
+    };
+    for (auto& [key, by_source] : ledgers)
+        for (auto& [source, book] : by_source) match(book);
     std::sort(arrows.begin(), arrows.end(), [&](const arrow& a, const arrow& b) {
         return std::pair(a.target, a.target_slice) != std::pair(b.target, b.target_slice)
                    ? std::pair(a.target, a.target_slice) < std::pair(b.target, b.target_slice)

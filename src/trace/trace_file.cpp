@@ -90,6 +90,7 @@ std::string arguments_of(const slice& shown) {
     if ((operands & operand::tag) != 0 && (operands & operand::target) != 0)
         add("through_mailbox", shown.through_mailbox);
     if ((operands & operand::count) != 0) add("count", shown.peer);
+    if ((operands & operand::source) != 0) add("source", shown.bytes);
     if ((operands & operand::bytes) != 0) add("bytes", shown.bytes);
     if ((operands & operand::window) != 0 && shown.window != 0) add("window", shown.window - 1);
     if ((operands & operand::communicator) != 0)

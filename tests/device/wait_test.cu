@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Waits for any of several tags, for a limited time, and how much has arrived: with one rank and with as many as a
-// device can have, for notifications that come as messages and for those that are counted.
+// Waits for any of several tags, for one source, for a limited time, and how much has arrived: with one rank and with
+// as many as a device can have, for notifications that come as messages and for those that are counted.
 #include "device_test.hpp"
 
 using namespace dcuda::test;
@@ -135,6 +135,69 @@ TEST_P(Waits, AnyOfTheTags) {
 TEST_P(Waits, SomeOfTheTags) {
     const device_vector<unsigned char> memory(ranks() * 2 * partners * largest);
     check(exchange<by_some>, all_ranks(), memory.get(), rounds_of(40, 6));
+}
+
+// --- Of one source ---------------------------------------------------------------------------------------------------
+
+constexpr int matched_tag = 254;                            // and 255
+constexpr std::size_t matched_bytes[] = {0, 400, 24, 6000}; // by slot: alone, as messages, directly
+
+// All partners use one tag; the rank waits for them one by one, in another order each time, by their numbers in another
+// communicator. What it does not wait for yet must stay.
+__global__ void __launch_bounds__(threads, 1024 / threads)
+    one_by_one(dcuda::context context, findings* found, unsigned char* memory, int rounds) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int ranks = self.size(), rank = self.id();
+    const dcuda::communicator reversed = self.split(dcuda::world, 0, -rank);
+    constexpr std::size_t piece = matched_bytes[3];
+    unsigned char* const inbox = piece_of(memory, 2 * partners * piece, self);
+    unsigned char* const outbox = inbox + partners * piece;
+    const dcuda::window win = self.create_window(dcuda::world, inbox, partners * piece);
+    for (int round = 0; round < rounds; ++round) {
+        for (int slot = 0; slot < partners; ++slot) {
+            unsigned char* const payload = outbox + slot * piece;
+            for_each_thread(matched_bytes[slot],
+                            [&](std::size_t i) { payload[i] = pattern(i, rank + 4 * round + slot); });
+            self.put_notify(win, partner_of(rank, slot, ranks), slot * piece, matched_bytes[slot], payload,
+                            matched_tag);
+            self.notify(partner_of(rank, slot, ranks), dcuda::world, matched_tag + 1);
+        }
+        for (int k = 0; k < partners; ++k) {
+            const int slot = (round + k) % partners, source = partner_of(rank, slot ^ 1, ranks);
+            int messages = 0; // of this source
+            bool is_first = true;
+            for (int other = 0; other < partners; ++other) {
+                if (partner_of(rank, other ^ 1, ranks) != source) continue;
+                ++messages;
+                for (int before = 0; before < k; ++before) is_first &= (round + before) % partners != other;
+            }
+            if (!is_first) continue;
+            self.wait_notifications_from(k % 2 == 0 ? source : ranks - 1 - source, k % 2 == 0 ? dcuda::world : reversed,
+                                         matched_tag, messages);
+            for (int other = 0; other < partners; ++other) {
+                if (partner_of(rank, other ^ 1, ranks) != source) continue;
+                const unsigned char* const payload = inbox + other * piece;
+                for_each_thread(matched_bytes[other], [&](std::size_t i) {
+                    EXPECT_SAME(payload[i], pattern(i, source + 4 * round + other));
+                });
+            }
+        }
+        // The other tag has its own counts, and sources come in yet another order.
+        for (int slot = 0; slot < partners; ++slot)
+            self.wait_notifications_from(partner_of(rank, slot, ranks), dcuda::world, matched_tag + 1, 1);
+        for (int slot = 0; slot < partners; ++slot)
+            self.notify(partner_of(rank, slot, ranks), dcuda::world, credit_tag);
+        self.wait_notifications(credit_tag, partners);
+        self.flush(win);
+    }
+    self.free_window(win);
+}
+
+TEST_P(Waits, OfOneSource) {
+    requested.match_sources = 2;
+    const device_vector<unsigned char> memory(ranks() * 2 * partners * matched_bytes[3]);
+    check(one_by_one, all_ranks(), memory.get(), rounds_of(20, 6));
 }
 
 // --- What is there is taken in turn ---------------------------------------------------------------------------------

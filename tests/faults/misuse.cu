@@ -46,6 +46,12 @@ enum class wrong : int {
     some_to_own_memory,
     pending_tag,
     wait_for_negative_count,
+    matched_tag,
+    matched_range,
+    from_plain_tag,
+    from_no_member,
+    from_no_communicator,
+    from_negative_count,
     shared_memory,
     null_window,
     freed_communicator,
@@ -125,6 +131,24 @@ __global__ void contract(dcuda::context context, unsigned char* memory, wrong wh
         case wrong::negative_count:
             self.wait_notifications(3, -2);
             break;
+        case wrong::matched_tag:
+            self.wait_notifications(255, 1);
+            break;
+        case wrong::matched_range:
+            self.wait_some(250, 6, numbers);
+            break;
+        case wrong::from_plain_tag:
+            self.wait_notifications_from(0, dcuda::world, 253, 1);
+            break;
+        case wrong::from_no_member:
+            self.wait_notifications_from(ranks, dcuda::world, 254, 1);
+            break;
+        case wrong::from_no_communicator:
+            self.wait_notifications_from(0, dcuda::none, 254, 1);
+            break;
+        case wrong::from_negative_count:
+            self.wait_notifications_from(0, dcuda::world, 254, -1);
+            break;
         case wrong::any_of_no_tag:
             self.wait_any(3, 0);
             break;
@@ -203,6 +227,16 @@ __global__ void any_that_never_comes(dcuda::context context) {
     self.notify((self.id() + 1) % self.size(), dcuda::world, 11);
     self.wait_notifications(11, 1);
     self.wait_any(3, 8);
+}
+
+// Each rank waits for two notifications of the next one, which has sent none, or one if there are only two.
+__global__ void from_that_never_comes(dcuda::context context) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    self.notify((self.id() + 1) % self.size(), dcuda::world, 255);
+    self.notify((self.id() + 1) % self.size(), dcuda::world, 254);
+    self.wait_notifications_from((self.id() + self.size() - 1) % self.size(), dcuda::world, 254, 1);
+    self.wait_notifications_from((self.id() + 1) % self.size(), dcuda::world, 255, 2);
 }
 
 __global__ void different_barriers(dcuda::context context) {
@@ -466,6 +500,12 @@ const std::map<std::string, wrong> contracts = {
     {"some_to_own_memory", wrong::some_to_own_memory},
     {"pending_tag", wrong::pending_tag},
     {"wait_for_negative_count", wrong::wait_for_negative_count},
+    {"matched_tag", wrong::matched_tag},
+    {"matched_range", wrong::matched_range},
+    {"from_plain_tag", wrong::from_plain_tag},
+    {"from_no_member", wrong::from_no_member},
+    {"from_no_communicator", wrong::from_no_communicator},
+    {"from_negative_count", wrong::from_negative_count},
     {"shared_memory", wrong::shared_memory},
     {"null_window", wrong::null_window},
     {"freed_communicator", wrong::freed_communicator},
@@ -497,6 +537,7 @@ const std::map<std::string, void (*)(dcuda::context)> kernels = {
     {"unexpected_count", unexpected_count},
     {"one_reduces_too_little", one_reduces_too_little},
     {"any_that_never_comes", any_that_never_comes},
+    {"from_that_never_comes", from_that_never_comes},
     {"all_wait_first", all_wait_first},
     {"stops_early", stops_early},
     {"other_tags_between", other_tags_between},

@@ -60,6 +60,18 @@ CONTRACTS = {
     "wait_for_negative_count": "wait_notifications_for for tag 3 with count -1: expected 0 or more",
 }
 
+MATCHED = "tags 254 to 255 are matched by source (DCUDA_MATCH_SOURCES=2)"
+# The same where the last two tags are matched by source.
+MATCHED_CONTRACTS = {
+    "matched_tag": f"wait_notifications with tag 255: {MATCHED}, and only wait_notifications_from waits for them",
+    "matched_range": f"wait_some with tag 254: {MATCHED}, and only wait_notifications_from waits for them",
+    "from_plain_tag": f"wait_notifications_from with tag 253: only {MATCHED}",
+    "from_no_member": "wait_notifications_from with source rank {N}: there are ranks 0 to {L} in this communicator",
+    "from_no_communicator": "wait_notifications_from on the communicator none" + NO_MEMBER,
+    "from_negative_count": "wait_notifications_from for tag 254 with count -1: expected 0 or more",
+    "wait_tag": "wait_notifications with tag 1000: " + TAGS,
+}
+
 
 AGE = r" \(\d+\.\d s\)"  # of waits in the report of a deadlock
 
@@ -118,6 +130,19 @@ class MisuseTest(unittest.TestCase):
                 who = f"device_fault: rank {ranks - 1} (process {processes - 1}, block 1): "
                 self.expect(processes, case, who + sentence.format(N=ranks, L=ranks - 1) + "\n")
 
+    def test_tags_that_are_matched_by_source(self):
+        for processes in (1, 2):
+            ranks = 2 * processes
+            for case, sentence in MATCHED_CONTRACTS.items():
+                who = f"device_fault: rank {ranks - 1} (process {processes - 1}, block 1): "
+                self.expect(processes, case, who + sentence.format(N=ranks, L=ranks - 1) + "\n", DCUDA_MATCH_SOURCES=2)
+        self.expect(1, "from_plain_tag", "with tag 253: no tags are matched by source; set options::match_sources or "
+                                         "DCUDA_MATCH_SOURCES, and use the last tags")
+        self.expect(1, "from_plain_tag", "257 tags shall be matched by source (DCUDA_MATCH_SOURCES), but there are 256 "
+                                         "(DCUDA_TAGS)", DCUDA_MATCH_SOURCES=257)
+        self.expect(2, "from_plain_tag", "65536 tags, of which 1 are matched by source (DCUDA_MATCH_SOURCES), take 65540 "
+                                         "numbers with 4 ranks: there are 65536", DCUDA_MATCH_SOURCES=1, DCUDA_TAGS=65536)
+
     def test_results_in_memory_of_one_thread(self):
         self.expect(1, "some_to_own_memory", "rank 1 (process 0, block 1): wait_some into memory at 0x",
                     ", which is one thread's own: all threads of the rank read the result there, so it must be shared or "
@@ -153,9 +178,9 @@ class MisuseTest(unittest.TestCase):
 
     # ---- waits that never end ----
 
-    def expect_deadlock(self, processes, case, *patterns):
+    def expect_deadlock(self, processes, case, *patterns, **settings):
         self.expect_lines(processes, case, f"deadlock: deadlock: all {2 * processes} ranks wait and nothing moves",
-                          *patterns)
+                          *patterns, **settings)
 
     def test_missing_notification(self):
         waits = (r"  rank 0 \(process 0, block 0\) in wait_notifications\(tag 7, count 1\): 0 arrived, never notified with "
@@ -187,6 +212,19 @@ class MisuseTest(unittest.TestCase):
             self.expect_deadlock(processes, "any_that_never_comes",
                                  rf"  {ranks} in wait_any\(tags 3 to 10\): none arrived, senders not known{AGE}",
                                  rf"origin: {ranks} wait for notifications with tags 3 to 10; who sends them is not known")
+
+    def test_one_source_that_sends_nothing(self):
+        for processes in (1, 2):
+            ranks, here = 2 * processes, 1 if processes == 1 else 0
+            step = "waits for notifications with tag 255 from rank {}"
+            self.expect_deadlock(
+                processes, "from_that_never_comes",
+                *(rf"  rank {rank} \(.*\) in wait_notifications_from\(rank {(rank + 1) % ranks}, tag 255, count 2\): "
+                  rf"{here} arrived{AGE}" for rank in range(ranks)),
+                "cycle: rank 0 " + ", which ".join(step.format((rank + 1) % ranks) for rank in range(ranks)),
+                DCUDA_MATCH_SOURCES=1 + processes)
+        self.expect(1, "from_that_never_comes", ": wait_notifications_from(rank ", ", tag 255, count 2): 1 arrived within 1 s",
+                    DCUDA_MATCH_SOURCES=2, DCUDA_WAIT_TIMEOUT=1, DCUDA_WATCHDOG_INTERVAL=0)
 
     def test_sender_that_stops_early(self):
         for processes in (1, 2):
@@ -442,7 +480,7 @@ class MisuseTest(unittest.TestCase):
 
     def test_disagreement(self):
         self.expect(2, "other_threads", "invalid_argument: processes 0 and 1 disagree on the launch: ranks per device "
-                    "2 / 2, per block 1 / 1, threads 8x1x1 / 16x1x1, shared bytes 0 / 0, tags 256 / 256, windows 64 / 64, packets "
+                    "2 / 2, per block 1 / 1, threads 8x1x1 / 16x1x1, shared bytes 0 / 0, tags 256 / 256, matched by source 0 / 0, windows 64 / 64, packets "
                     "of a queue -1 / -1, queues of a device -1 / -1 (-1: by its memory), small puts up to 4096 / 4096 B, large arrays "
                     "from 8192 / 8192 B, wait timeout 0 / 0 ns")
 

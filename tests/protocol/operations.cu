@@ -56,6 +56,10 @@ KERNEL(wait_some, int first_tag, int tags, int* result) {
     RANK;
     result[tags] = self.wait_some(first_tag, tags, result);
 }
+KERNEL(wait_notifications_from, int source, dcuda::communicator comm, int tag, int count) {
+    RANK;
+    self.wait_notifications_from(source, comm, tag, count);
+}
 KERNEL(wait_notifications_for, int tag, int count, unsigned long long nanoseconds, int* result) {
     RANK;
     *result = self.wait_notifications_for(tag, count, nanoseconds) ? 1 : 0;

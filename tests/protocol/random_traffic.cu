@@ -211,6 +211,11 @@ private:
         const int number = depth + int(common.below(24)); // messages of each stream
         int shifts[streams];
         for (int& shift : shifts) shift = int(common.below(std::uint32_t(ranks_)));
+        // Some streams share a tag, and so do their credits: then each has a source of its own, and waits name it.
+        const bool by_source = about_.wrong == damage::none && ranks_ >= streams && common.below(2) == 0;
+        if (by_source)
+            for (int stream = 1; stream < streams; ++stream)
+                shifts[stream] = (shifts[0] + stream * (ranks_ / streams)) % ranks_;
         dice own(about_.seed, round_, 8, rank_);
         // A message is received `lead` steps after one is sent, and a place is used again `depth` messages later, so
         // that nobody waits for somebody who waits for him.
@@ -218,16 +223,20 @@ private:
             for (int stream = 0; stream < streams; ++stream) {
                 const int target = (rank_ + shifts[stream]) % ranks_,
                           source = (rank_ + ranks_ - shifts[stream]) % ranks_;
+                const int tag = by_source ? matched_tags : stream_tags + stream,
+                          credit_tag = by_source ? matched_tags + 1 : credit_tags + stream;
                 if (step < number) {
-                    if (step >= depth) wait(credit_tags + stream, 1);
-                    send_on(stream, target, step, depth);
+                    if (step >= depth) wait_from(by_source, target, credit_tag, 1);
+                    send_on(stream, target, step, depth, tag);
                 }
                 if (step < lead) continue;
-                if (own.below(4) != 0 || !test(stream_tags + stream, 1)) wait(stream_tags + stream, 1);
+                if (by_source || own.below(4) != 0 || !test(tag, 1)) wait_from(by_source, source, tag, 1);
                 check_message(stream, source, step - lead, depth);
-                notify(source, credit_tags + stream);
+                notify(source, credit_tag);
             }
-        for (int stream = 0; stream < streams; ++stream) wait(credit_tags + stream, number < depth ? number : depth);
+        for (int stream = 0; stream < streams; ++stream)
+            wait_from(by_source, (rank_ + shifts[stream]) % ranks_, by_source ? matched_tags + 1 : credit_tags + stream,
+                      number < depth ? number : depth);
     }
 
     struct stream_message {
@@ -253,7 +262,7 @@ private:
         return one;
     }
 
-    DCUDA_COLD void send_on(int stream, int target, int number, int depth) {
+    DCUDA_COLD void send_on(int stream, int target, int number, int depth, int tag) {
         const stream_message one = plan_stream(stream, rank_, number, depth);
         const std::uint32_t scratch = about_.pool_bytes() / std::uint32_t(streams * depth);
         unsigned char* const source =
@@ -264,8 +273,8 @@ private:
         for_each(one.bytes, [&](std::uint32_t i) { source[i] = content(salt, i); });
         if (one.parts == 2) issue(kind::put, stream % 2, target, false, one.place, one.first_bytes, source, 0);
         issue(one.alone ? kind::put : kind::put_notify, stream % 2, target, false, one.place + one.first_bytes,
-              one.bytes - one.first_bytes, source + one.first_bytes, stream_tags + stream);
-        if (one.alone) notify(target, stream_tags + stream);
+              one.bytes - one.first_bytes, source + one.first_bytes, tag);
+        if (one.alone) notify(target, tag);
         if (!one.flushes) return;
         flush(stream % 2);
         for_each(one.bytes, [&](std::uint32_t i) { source[i] = 0xee; }); // it may change at once
@@ -323,6 +332,11 @@ private:
             expect(self_.test_notifications(tag, count) ? 1 : 0, 1, __LINE__, tag, 0);
         else
             self_.wait_notifications(tag, count);
+    }
+    __device__ void wait_from(bool by_source, int source, int tag, int count) {
+        if (!by_source) return wait(tag, count);
+        ++counted_.operations;
+        self_.wait_notifications_from(source, dcuda::world, tag, count);
     }
     DCUDA_COLD bool test(int tag, int count) {
         ++counted_.operations;
@@ -463,7 +477,7 @@ wishes read_arguments(int argc, char** argv) {
 
 int run_program(int argc, char** argv) {
     using clock = std::chrono::steady_clock;
-    dcuda::runtime runtime(argc, argv);
+    dcuda::runtime runtime(argc, argv, {.tags = matched_tags + 2, .match_sources = 2});
     const wishes asked = read_arguments(argc, argv);
     const dcuda::launch_config config{.threads = dim3(asked.threads)};
     const dcuda::rank_info job = runtime.plan(move, config);

@@ -27,6 +27,7 @@ REGISTERS = {
     "test_notifications": 64,
     "wait_any": 64,
     "wait_some": 64,
+    "wait_notifications_from": 66,  # as wait_notifications
     "wait_notifications_for": 64,
     "pending_notifications": 64,
     "flush": 64,
@@ -53,21 +54,51 @@ DELIVERY_KERNEL_REGISTERS = 72
 FEW_REGISTERS = 64
 SPILLED_BYTES = 136
 SHARED_BYTES = 5120  # of each rank: dcuda::state
-# Of each thread: functions that are called rarely save there the registers that they use (exec::far). No rank takes less
-# than the least: where ptxas takes two functions for one, it believes that this one calls itself, and does not count it.
-LEAST_STACK_BYTES = 512
+# Of each thread: functions that are called rarely save there the registers that they use (exec::far). ptxas takes a
+# function that is called by its address for any one with the same parameters: so it may find more than is needed, and
+# where it believes that a function calls itself, less. needed_stack() tells what is needed.
 STACK_BYTES = 1600
 COLLECTIVE_STACK_BYTES = 2400
 
 
+def read_calls(ptx):
+    """Returns {function: those that it calls, or whose address it takes}, as the PTX says it."""
+    heads = list(re.finditer(r"^(?:\.\w+ )*\.(func|entry)(?:\s+\([^)]*\))?\s+([\w$]+)", ptx, re.M))
+    bodies = {}
+    for head, after in zip(heads, heads[1:] + [None]):
+        text = ptx[head.start(): after.start() if after else len(ptx)]
+        if "{" in text:
+            bodies[head[2]] = text[text.index("{"):]
+    functions = {head[2] for head in heads if head[1] == "func"} & bodies.keys()
+    return {name: set(re.findall(r"[\w$]+", body)) & functions for name, body in bodies.items()}
+
+
+def needed_stack(kernel, calls, frames):
+    """The stack of a kernel with all that it calls, which must not call themselves."""
+    known = {}
+
+    def with_calls(function):
+        if function not in known:
+            known[function] = None
+            known[function] = frames.get(function, 0) + max(map(with_calls, calls.get(function, ())), default=0)
+        if known[function] is None:
+            sys.exit(f"{kernel}: {function} calls itself")
+        return known[function]
+
+    return with_calls(kernel)
+
+
 def measure(nvcc, include, source, architecture, *options):
-    """Returns {kernel: (registers, stack bytes, spilled bytes, shared bytes)}, or the compiler's complaints."""
+    """Returns {kernel: (registers, stack bytes, spilled bytes, shared bytes)}, or ends with the compiler's complaints."""
     with tempfile.TemporaryDirectory() as directory:
+        kept = Path(directory)
         result = subprocess.run(
             [nvcc, "-std=c++20", f"-arch={architecture}", "-O3", "-cubin", "-Xptxas", "-v", *options, f"-I{include}",
-             f"-I{Path(include).parent}/src", str(source), "-o", str(Path(directory, "kernels.cubin"))],
+             f"-I{Path(include).parent}/src", str(source), "-o", str(kept / "kernels.cubin"), "--keep", "--keep-dir",
+             directory],
             capture_output=True, text=True,
         )
+        calls = read_calls("".join(path.read_text() for path in kept.glob("*.ptx")))
     output = result.stdout + result.stderr
     if result.returncode != 0:
         sys.exit(output)
@@ -79,6 +110,10 @@ def measure(nvcc, include, source, architecture, *options):
         stack = re.search(r"(\d+) bytes cumulative stack size", part) or re.search(r"(\d+) bytes stack frame", part)
         shared = re.search(r"(\d+) bytes smem", part)
         registers = re.search(r"Used (\d+) registers", part)
+        frames = {function: int(size) for function, size in
+                  re.findall(r"Function properties for (\S+)\n\s+(\d+) bytes stack frame", part)}
+        if (needed := needed_stack(name, calls, frames)) > int(stack[1]):
+            sys.exit(f"{name}: ptxas reserves {stack[1]} B of stack, but the functions that it calls need {needed}")
         # A kernel that may use any of the 16 has room for four blocks on a multiprocessor (DCUDA_PARTS).
         if re.search(r"used (\d+) barriers", part)[1] != "1":
             sys.exit(f"{name}: more than one hardware barrier\n{output}")
@@ -121,8 +156,6 @@ def main():
         if spilled_held > SPILLED_BYTES:
             problems.append(f"{name}: {spilled_held} B spilled with {FEW_REGISTERS} registers, at most {SPILLED_BYTES}")
         most_stack = COLLECTIVE_STACK_BYTES if name in COLLECTIVE_REGISTERS else STACK_BYTES
-        if stack < LEAST_STACK_BYTES:
-            problems.append(f"{name}: ptxas cannot tell the stack, since a function seems to call itself")
         if registers > most:
             problems.append(f"{name}: {registers} registers, at most {most}")
         if shared > SHARED_BYTES:

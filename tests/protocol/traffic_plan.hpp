@@ -10,7 +10,7 @@ namespace random_traffic {
 
 constexpr int lanes = 12, streams = 3, window_count = 3;
 constexpr int lane_tags = lanes, stream_tags = lanes, credit_tags = stream_tags + streams,
-              stop_tag = credit_tags + streams;
+              stop_tag = credit_tags + streams, matched_tags = stop_tag + 1; // the last ones: two
 constexpr int tag_count = stop_tag + 1;
 constexpr int rounds_per_run = 128, rounds_per_window = 32, rounds_per_look = 16; // a look at all memory
 constexpr int damaged_round = 5;

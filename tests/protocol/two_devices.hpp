@@ -33,19 +33,18 @@ public:
           collective_barriers_(collective::count), slots_(2), exports_(ranks_per_device), words_(5 * 32),
           ring_(std::size_t(ring_capacity) * packets_per_command), peers_(processes),
           entries_(slots_.size() * processes * ranks_per_device) {
-        fields_.world_size = processes * ranks_per_device;
+        const std::uint32_t world_size = processes * ranks_per_device, first_rank = process * ranks_per_device;
         fields_.ranks_per_device = ranks_per_device;
         fields_.ranks_per_block = 1;
-        fields_.first_rank = process * ranks_per_device;
         fields_.process_index = process;
         fields_.process_count = processes;
-        fields_.communicators[static_cast<std::size_t>(dcuda::world)] = {fields_.world_size, 0, processes};
-        fields_.communicators[static_cast<std::size_t>(dcuda::device)] = {ranks_per_device, fields_.first_rank, 1};
+        fields_.communicators[static_cast<std::size_t>(dcuda::world)] = {world_size, 0, processes};
+        fields_.communicators[static_cast<std::size_t>(dcuda::device)] = {ranks_per_device, first_rank, 1};
         const auto describe = [&](dcuda::communicator comm, std::uint32_t size, std::uint32_t number) {
             communicator_record record{};
             record.size = size;
             record.number = number;
-            record.first_rank = fields_.first_rank - number;
+            record.first_rank = first_rank - number;
             record.stride = 1;
             record.slots = static_cast<std::uint32_t>(comm) * ranks_per_device * fixed_packets;
             record.slots_stride = record.slots_packets = fixed_packets;
@@ -54,9 +53,9 @@ public:
                 ++record.number;
             }
         };
-        describe(dcuda::world, fields_.world_size, fields_.first_rank);
+        describe(dcuda::world, world_size, first_rank);
         describe(dcuda::device, ranks_per_device, 0);
-        describe(dcuda::node, fields_.world_size, fields_.first_rank);
+        describe(dcuda::node, world_size, first_rank);
         for (std::size_t rank = 0; rank < tables_.size(); ++rank) {
             tables_[rank].memory = {barrier_packets,
                                     barrier_packets + entry_packets,
@@ -70,7 +69,7 @@ public:
             tables_[rank].lists = lists_.data() + rank * list_words;
         }
         fields_.communicator_tables = tables_.data();
-        fields_.tags = tags;
+        fields_.tags = {tags, tags, world_size};
         fields_.max_windows = static_cast<std::uint32_t>(slots_.size());
         fields_.queues = queues;
         fields_.queue_count = ranks_per_device * partners;
@@ -90,7 +89,7 @@ public:
         fields_.reply = words_.data() + 32;
         fields_.aborted = words_.data() + 64;
         fields_.ring = {ring_.data(), reinterpret_cast<std::uint64_t*>(words_.data() + 96), words_.data() + 128};
-        for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].entries = entries_.data() + i * fields_.world_size;
+        for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].entries = entries_.data() + i * world_size;
     }
 
     void knows(unsigned process, small_device& peer) {

@@ -261,6 +261,28 @@ __device__ void thread_is_missing(setup at) {
     if (self.id() == 1) self.wait_notifications(3, 1);
 }
 
+// Ranks 0 and 2 put to rank 1 with one tag, which is matched by source; rank 1 waits for the wrong one first.
+__device__ void other_source(setup at) {
+    auto& [self, win, mine, right] = at;
+    if (self.id() == 0) self.put_notify(win, 1, 8 * sizeof(double), sizeof(double), mine, 255); // place: put
+    if (self.id() == 2) self.put_notify(win, 1, 9 * sizeof(double), sizeof(double), mine, 255);
+    if (self.id() != 1) return;
+    self.wait_notifications_from(right ? 0 : 2, dcuda::world, 255, 1);
+    const double value = mine[8]; // place: read
+    self.wait_notifications_from(right ? 2 : 0, dcuda::world, 255, 1);
+    if (leads()) mine[0] = value;
+}
+
+// Rank 1 waits for two notifications of rank 0; one is of rank 2.
+__device__ void too_many_from(setup at) {
+    auto& [self, win, mine, right] = at;
+    if (self.id() == 0) self.notify(1, dcuda::world, 255);
+    if (self.id() == 2) self.notify(1, dcuda::world, 255);
+    if (self.id() != 1) return;
+    if (right) self.wait_notifications_from(2, dcuda::world, 255, 1);
+    self.wait_notifications_from(0, dcuda::world, 255, right ? 1 : 2); // place: wait
+}
+
 struct program {
     const char* name;
     void (*run)(setup);
@@ -287,6 +309,8 @@ constexpr program programs[] = {
     {"threads_differ", threads_differ},
     {"thread_is_missing", thread_is_missing},
     {"value_read_early", value_read_early},
+    {"other_source", other_source},
+    {"too_many_from", too_many_from},
     {"left_early", nullptr}, // a kernel of its own
 };
 
@@ -315,7 +339,7 @@ __global__ void left_early(dcuda::context context, double*, int, int right) {
 } // namespace
 
 int main(int argc, char** argv) try {
-    dcuda::runtime runtime(argc, argv);
+    dcuda::runtime runtime(argc, argv, {.match_sources = 1});
     int number = -1;
     for (int i = 0; argc == 3 && i < static_cast<int>(std::size(programs)); ++i)
         if (std::strcmp(argv[1], programs[i].name) == 0) number = i;

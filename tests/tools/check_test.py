@@ -85,6 +85,16 @@ EXPECTED = {
         r"rank 1 has left the kernel without its last collective call \(finish\), which all others wait for; its last operation "
         r"was wait_notifications \({wait}\)"
     ],
+    "other_source": [
+        r"rank 1 reads window 0 of rank 1 \[64, 72\) \({read}\) while the put of rank 0 \({put}\) may still change it: "
+        r"nothing orders the put before the read; wait for the notification with tag 255 from rank 0 first",
+        r"rank 0 puts to window 0 of rank 1 \[64, 72\) \({put}\) while rank 1 may still be reading it \({read}\): .*"
+        r"wait for its notification \(tag 255 from rank 0\) before the read",
+    ],
+    "too_many_from": [
+        r"rank 1 waits for 2 notifications with tag 255 from rank 0 \({wait}\), of which 1 has arrived; it has 1 with tag 255 "
+        r"from rank 2, and no more can come"
+    ],
     "threads_differ": [r"rank 0: its threads call put_notify with different arguments \({put}\)"],
     "thread_is_missing": [
         r"rank 0: some of its threads call notify \({notify}\), others (__syncthreads \({sync}\)|are in __syncthreads)"

@@ -2,6 +2,7 @@
 // A program whose operations are known exactly, to be traced and counted: pattern CASE
 //
 //   pattern   two runs of the kernel below, then one that is not profiled; prints what runtime::statistics says
+//   waits     one run of the other waits; DCUDA_MATCH_SOURCES=1
 //   deadlock  rank 0 waits for what nobody sends
 #include <dcuda/dcuda.hpp>
 
@@ -48,6 +49,27 @@ __global__ void pattern(dcuda::context context, std::byte* memory) {
     self.free_window(window);
 }
 
+// What comes from both neighbours is waited for in all other ways.
+__global__ void waits(dcuda::context context) {
+    __shared__ dcuda::state state;
+    __shared__ int arrived[2];
+    dcuda::rank self(context, state);
+    const int ranks = self.size(), right = (self.id() + 1) % ranks, left = (self.id() + ranks - 1) % ranks;
+    constexpr int matched = 255;
+    for (int step = 0; step < steps; ++step) {
+        for (const int tag : {1, 3, 5, matched}) self.notify(right, dcuda::world, tag);
+        for (const int tag : {2, 4, matched}) self.notify(left, dcuda::world, tag);
+        self.wait_any(1, 2);
+        self.wait_any(1, 2);
+        for (int missing = 2; missing != 0;) missing -= self.wait_some(3, 2, arrived);
+        while (!self.wait_notifications_for(5, 1, 1'000'000)) {
+        }
+        self.wait_notifications_from(right, dcuda::world, matched, 1);
+        self.wait_notifications_from(left, dcuda::world, matched, 1);
+        self.barrier(dcuda::world);
+    }
+}
+
 __global__ void deadlock(dcuda::context context) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
@@ -67,6 +89,10 @@ int main(int argc, char** argv) try {
     if (argc != 2) throw dcuda::error(dcuda::error_code::invalid_argument, "use: pattern CASE");
     if (std::string_view(argv[1]) == "deadlock") {
         runtime.run(deadlock, config);
+        return 0;
+    }
+    if (std::string_view(argv[1]) == "waits") {
+        runtime.run(waits, config);
         return 0;
     }
     const auto ranks = static_cast<std::size_t>(runtime.plan(pattern, config).rank_responsible);

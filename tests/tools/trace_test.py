@@ -223,6 +223,32 @@ class TraceTest(unittest.TestCase):
     def test_network(self):
         self.check_pattern(2, "network", DCUDA_DISABLE_PEER="1")
 
+    def test_other_waits(self):
+        """An arrow for each notification, to the wait that took it; those that are matched by source, from that source."""
+        for processes, variables in ((1, {}), (2, {}), (2, {"DCUDA_DISABLE_PEER": "1"}), (1, {"DCUDA_MAILBOX_PACKETS": "0"})):
+            with self.subTest(processes=processes, **variables):
+                self.run_job(processes, pattern, "waits", DCUDA_TRACE=self.trace, DCUDA_MATCH_SOURCES="1", **variables)
+                timeline = Timeline(self.trace)
+                count = processes * RANKS
+                waits = ("wait_any", "wait_some", "wait_notifications_for", "wait_notifications_from")
+                taken = defaultdict(list)  # by target, tag and source
+                for (source, issued), (target, wait) in timeline.arrows:
+                    tag = wait["args"]["tag"]
+                    self.assertEqual((issued["args"]["tag"], issued["args"]["target"]), (tag, target))
+                    self.assertEqual(wait["args"].get("source", source), source)
+                    taken[target, tag, source].append((issued["ts"], wait["ts"]))
+                for rank in range(count):
+                    left, right = (rank - 1) % count, (rank + 1) % count
+                    for tag, source, kind in ((1, left, 0), (2, right, 0), (3, left, 1), (4, right, 1), (5, left, 2),
+                                              (255, left, 3), (255, right, 3)):
+                        issued = [one["ts"] for one in timeline.of(source, "notify")
+                                  if (one["args"]["tag"], one["args"]["target"]) == (tag, rank)]
+                        waited = [one["ts"] for one in timeline.of(rank, waits[kind])
+                                  if one["args"]["tag"] == tag and one["args"]["count"] == 1
+                                  and one["args"].get("source", source) == source]
+                        self.assertEqual(len(issued), STEPS)
+                        self.assertEqual(sorted(taken[rank, tag, source]), list(zip(issued, waited, strict=True)))
+
     def test_without_mailboxes(self):
         timeline = self.run_pattern(1, DCUDA_MAILBOX_PACKETS="0")
         self.assertEqual(len(timeline.arrows), RUNS * RANKS * (3 * STEPS + 2))

@@ -78,6 +78,15 @@ TEST(hang_report, a_rank_that_waits_for_itself) {
               "\ncycle: rank 0 waits for notifications with tag 5, last sent by rank 0" + guess);
 }
 
+TEST(hang_report, who_waits_for_one_source_is_no_guess) {
+    wait_record first = sent_by(1, 7), second = sent_by(0, 7);
+    first.where = second.where = detail::operation::wait_notifications_from;
+    const auto table = table_of({first, second}, 2);
+    EXPECT_EQ(table.describe(0), "in wait_notifications_from(rank 1, tag 7, count 1): 0 arrived");
+    EXPECT_EQ(table.conclusion(), "\ncycle: rank 0 waits for notifications with tag 7 from rank 1, which waits for "
+                                  "notifications with tag 7 from rank 0");
+}
+
 TEST(hang_report, waits_for_any_of_several_tags) {
     wait_record any = on_tag(3, detail::unknown_source);
     any.where = detail::operation::wait_any;

@@ -47,6 +47,7 @@ void environment(std::string_view input) {
                                      "MPI_LOCALNRANKS",
                                      "DCUDA_RANKS_PER_DEVICE",
                                      "DCUDA_TAGS",
+                                     "DCUDA_MATCH_SOURCES",
                                      "DCUDA_MAX_WINDOWS",
                                      "DCUDA_WINDOWS_MAY_FAIL",
                                      "DCUDA_WAIT_TIMEOUT",

@@ -47,6 +47,7 @@ void put_notify(rank_state& state, window win, int target, std::size_t offset, s
 // `kind`: notify or notify_relaxed.
 void notify(rank_state& state, operation kind, int target, communicator comm, int tag);
 void wait_notifications(rank_state& state, int tag, int count);
+void wait_notifications_from(rank_state& state, int source, communicator comm, int tag, int count);
 bool wait_notifications_for(rank_state& state, int tag, int count, std::uint64_t nanoseconds);
 int wait_any(rank_state& state, int first_tag, int tags);
 int wait_some(rank_state& state, int first_tag, int tags, int* arrived);

@@ -131,7 +131,7 @@ DCUDA_COLD void open_connection(rank_state& state, endpoint& own, std::uint32_t 
     found.record = no_record;
     found.reach = process == device.process_index ? scope::device : scope::system;
     if (peer.counters == nullptr) return; // reached over the network
-    found.counters = peer.counters + std::size_t(rank) * device.tags;
+    found.counters = peer.counters + std::size_t(rank) * device.tags.wire_count();
     found.status = peer.status + rank;
     found.flushes = never_flushed(own);
     if (own.connection_count == device.partner_limit) return;

@@ -18,7 +18,7 @@ DCUDA_DEVICE void* user_data(const rank_state& state) { return state.device.user
 
 // --- The operations -------------------------------------------------------------------------------------------------
 // Of each: what it does (run), what it does in a checked run (check, CPU backend), and what its event says (kind,
-// event). Operations with a result end their event themselves, with what they have come to (end).
+// event). Operations whose event says what they have come to, or what the rank must look up, end it themselves (end).
 
 struct barrier_operation {
     static constexpr operation kind = operation::barrier;
@@ -259,6 +259,22 @@ struct wait_operation {
 #endif
 };
 
+struct wait_from_operation {
+    static constexpr operation kind = operation::wait_notifications_from;
+    DCUDA_DEVICE static void run(const caller& by, int source, communicator comm, int tag, int count) {
+        wait_notifications_from(by, source, comm, tag, count);
+    }
+    DCUDA_DEVICE static void end(rank_state& state, int source, communicator comm, int tag, int count) {
+        const std::uint32_t world_rank = world_rank_of(state, comm, static_cast<std::uint32_t>(source));
+        end_operation<kind>(state, {.tag = tag, .peer = count, .bytes = world_rank});
+    }
+#if DCUDA_BACKEND_CPU
+    static void check(rank_state& state, int source, communicator comm, int tag, int count) {
+        check::wait_notifications_from(state, source, comm, tag, count);
+    }
+#endif
+};
+
 struct wait_for_operation {
     static constexpr operation kind = operation::wait_notifications_for;
     DCUDA_DEVICE static void end(rank_state& state, bool came, int tag, int count, std::uint64_t) {
@@ -380,7 +396,10 @@ DCUDA_COLD auto perform_profiled(shared_state shared, profiled_call, Arguments..
     begin_operation(state);
     if constexpr (std::is_void_v<decltype(run_or_check<Operation>(by, arguments...))>) {
         run_or_check<Operation>(by, arguments...);
-        end_operation<Operation::kind>(state, Operation::event(arguments...));
+        if constexpr (requires { Operation::end(state, arguments...); })
+            Operation::end(state, arguments...);
+        else
+            end_operation<Operation::kind>(state, Operation::event(arguments...));
     } else {
         const auto result = run_or_check<Operation>(by, arguments...);
         if constexpr (is_test<Operation::kind>)

@@ -153,7 +153,7 @@ struct event_fields {
     int tag = 0;              // or the communicator of a collective operation
     int peer = 0;             // the target's number in its communicator, or how many notifications were waited for
     std::uint32_t window = 0; // its id; of notify the communicator; of init the multiprocessor
-    std::size_t bytes = 0;
+    std::size_t bytes = 0;    // or the world rank of the source whose notifications were waited for
 };
 
 // All threads of the rank, when the operation has ended.

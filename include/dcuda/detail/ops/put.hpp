@@ -50,6 +50,11 @@ DCUDA_DEVICE void store_posted_payload(const rank_state& state, const posted_put
                   state.group().thread(), state.group().threads());
 }
 
+// What a notification of this rank with such a tag travels by.
+DCUDA_DEVICE std::uint32_t wire_tag(const rank_state& state, std::uint32_t tag) {
+    return state.device.tags.wire_tag(tag, state.world_rank);
+}
+
 // --- Targets -------------------------------------------------------------------------------------------------------
 
 // The window in the device's table; a slot with another id if there is no such window (any more).
@@ -61,8 +66,8 @@ DCUDA_DEVICE window_slot find_window(const rank_state& state, window win) {
 // What is wrong with a request; fault::none if nothing is. `limit`: what would be right.
 DCUDA_DEVICE fault find_fault(rank_state& state, const send_request& request, const window_slot& slot,
                               std::uint64_t& limit) {
-    limit = state.device.tags;
-    if (request.notifies() && request.tag >= state.device.tags) return fault::tag;
+    limit = state.device.tags.count;
+    if (request.notifies() && request.tag >= state.device.tags.count) return fault::tag;
     if (request.is_notification()) {
         limit = size_of(state, communicator_of(request.window));
         if (limit == 0) return fault::communicator;
@@ -131,7 +136,7 @@ DCUDA_COLD unsigned load_target(lead_warp warp, shared_state shared, const send_
 // Whether a request to a target that is near breaks no rule.
 DCUDA_DEVICE bool is_allowed(const rank_state& state, const target_entry& to, const send_request& request) {
     return (request.bytes <= to.bytes) & (request.offset <= to.bytes - request.bytes) &
-           (!request.notifies() | (request.tag < state.device.tags));
+           (!request.notifies() | (request.tag < state.device.tags.count));
 }
 
 // All threads have stored into a target's memory, or will. The leader.
@@ -201,7 +206,7 @@ DCUDA_COLD void send_message(lead_warp warp, shared_state shared, const send_req
                                   to.home + request.offset,
                                   static_cast<const std::byte*>(request.source),
                                   static_cast<std::uint32_t>(request.bytes),
-                                  request.notifies() ? request.tag : 0,
+                                  request.notifies() ? wire_tag(state, request.tag) : 0,
                                   request.notifies() ? 0 : message_is_quiet};
     if (!by_block)
         store_payload(state, path.queue, path.sent.packets, request.source, content.payload_bytes(), warp.index,
@@ -218,12 +223,13 @@ DCUDA_COLD void send_message(lead_warp warp, shared_state shared, const send_req
 DCUDA_COLD void notify_target(lead_warp warp, shared_state shared, std::uint32_t tag) {
     rank_state& state = shared.get();
     endpoint& own = state.own.of(warp);
+    const std::uint32_t wire = wire_tag(state, tag);
     const unsigned place = own.targets[own.doing.target].connection;
     rank_connection& to = own.connections[place];
-    if (find_room(warp, state, to, 0)) return send_header(warp, state, place, {nullptr, nullptr, nullptr, 0, tag, 0});
+    if (find_room(warp, state, to, 0)) return send_header(warp, state, place, {nullptr, nullptr, nullptr, 0, wire, 0});
     if (!warp.leads()) return;
     exec::complete_copies(state.staging);
-    add_release<order_tag::notify_publish>(to.reach, to.counters + tag, 1u);
+    add_release<order_tag::notify_publish>(to.reach, to.counters + wire, 1u);
     count_direct_store(own, to);
     if (DCUDA_BACKEND_CPU) ring_doorbell(&to.status->doorbell);
 }
@@ -261,7 +267,8 @@ DCUDA_COLD void send_slowly(shared_state shared, const send_request request) {
     if (way == route::packets_by_block) return store_posted_payload(state, put, request);
     if (way == route::proxied) {
         if (request.bytes != 0 || request.notifies())
-            send_through_host(state, put, request.source, request.bytes, request.notifies() ? request.tag : no_tag);
+            send_through_host(state, put, request.source, request.bytes,
+                              request.notifies() ? wire_tag(state, request.tag) : no_tag);
         return;
     }
     copy_and_notify(state, put, way, request);

@@ -193,8 +193,8 @@ struct rank_state {
     barrier_place row;
     std::uint64_t* near_barriers[near_processes]; // the words of the first processes
     scope notification_scope;                     // whom notifications may come from
-    std::uint32_t* counters;                      // this rank's, [tag]
-    tag_record* tag_records;                      // this rank's, [tag], where they are not cached
+    std::uint32_t* counters;                      // this rank's, [wire tag]
+    tag_record* tag_records;                      // this rank's, [wire tag], where they are not cached
     mailbox_status* status;                       // this rank's mailbox
     inbound_queue* far_queues;                    // this rank's
     exec::rank_group members;                     // the threads that execute this rank's operations together
@@ -579,9 +579,10 @@ DCUDA_COLD void report_fault(lone_thread leader, shared_state shared, fault kind
 
 // Reports a fault, and all threads of the rank, which call it, leave the kernel.
 DCUDA_DEVICE void report_and_leave(rank_state& state, fault kind, operation where, std::uint32_t window_id,
-                                   std::uint32_t target, std::uint64_t offset, std::uint64_t bytes) {
+                                   std::uint32_t target, std::uint64_t offset, std::uint64_t bytes,
+                                   std::uint64_t limit = 0) {
     exec::leader_then_sync(state.group(), [&](lone_thread leader) {
-        report_fault(leader, state, kind, where, window_id, target, offset, bytes, 0);
+        report_fault(leader, state, kind, where, window_id, target, offset, bytes, limit);
     });
     exec::exit_thread();
 }

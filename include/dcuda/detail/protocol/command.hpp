@@ -47,7 +47,9 @@ enum class fault : std::uint32_t {
     bounds,
     rank,
     tag,
-    tag_range, // offset: how many tags, from `target` on
+    tag_range,   // offset: how many tags, from `target` on
+    matched_tag, // offset: the tag, which is matched by source
+    plain_tag,   // offset: the tag, which is not
     window,
     host_window,
     count,

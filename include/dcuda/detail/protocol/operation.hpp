@@ -19,6 +19,7 @@ enum class operation : std::uint32_t {
     notify,
     notify_relaxed,
     wait_notifications,
+    wait_notifications_from,
     wait_notifications_for,
     wait_any,
     wait_some,             // an event for each tag
@@ -58,6 +59,7 @@ enum : std::uint32_t {
     window = 16,
     communicator = 32,
     multiprocessor = 64,
+    source = 128, // its world rank, in place of bytes
 };
 }
 
@@ -77,6 +79,7 @@ inline constexpr operation_traits operation_table[] = {
     {"notify", activity::putting, operand::target | operand::tag},
     {"notify_relaxed", activity::putting, operand::target | operand::tag},
     {"wait_notifications", activity::waiting, operand::tag | operand::count},
+    {"wait_notifications_from", activity::waiting, operand::tag | operand::count | operand::source},
     {"wait_notifications_for", activity::waiting, operand::tag | operand::count},
     {"wait_any", activity::waiting, operand::tag | operand::count},
     {"wait_some", activity::waiting, operand::tag | operand::count},

@@ -20,7 +20,7 @@ class session; // the protocol checker of the CPU backend: detail/ops/check.hpp
 }
 
 inline constexpr int default_tags = 256;
-inline constexpr int max_tags = 65536;
+inline constexpr int max_tags = 65536; // and wire tags
 inline constexpr int default_max_windows = 64;
 inline constexpr int max_max_windows = 32768;
 
@@ -156,8 +156,8 @@ struct mailbox_header {
 // Where what arrives at a device arrives. home: the device's memory, mapped by peers ("the inbox"). Of a device that is
 // reached over a network: only `barriers`, as its own process addresses them; all others are null.
 struct peer_view {
-    std::uint32_t* counters; // [local rank * tags + tag]; notifications that did not come as messages. writers: local
-                             // and peer ranks, by atomic addition; reader: the rank
+    std::uint32_t* counters; // [local rank * wire tags + wire tag]; notifications that did not come as messages.
+                             // writers: local and peer ranks, by atomic addition; reader: the rank
     std::uint64_t* barriers; // [collective][turn][barrier_shape]; behind them, at the same distance on all devices,
                              // what exchange_memory says
     mailbox_status* status;  // [local rank]
@@ -182,7 +182,7 @@ struct alignas(16) rank_connection {
     std::uint32_t unreleased;
     std::uint32_t placed;    // packets of payload up to here are in the target's window
     scope reach;             // who sees what is published there
-    std::uint32_t* counters; // of the target, [tag]; null: it is reached over the network
+    std::uint32_t* counters; // of the target, [wire tag]; null: it is reached over the network
     const std::uint32_t* credit;
     mailbox_status* status;   // of the target
     std::uint32_t world_rank; // of the target
@@ -372,16 +372,39 @@ struct block_claims {
     std::uint32_t outcomes[most_warps]; // what became of it: part_outcome
 };
 
+// The tags that programs name, and the wire tags that notifications travel and are counted by. A tag is its own wire
+// tag, but for the last ones, which are matched by source: each of them is a wire tag for every rank of the world,
+// behind all tags. So a message need not say more, and queues, counters and waits are the same for both.
+struct tag_numbers {
+    std::uint32_t count;   // of tags
+    std::uint32_t plain;   // of tags that are not matched by source: the first ones
+    std::uint32_t sources; // ranks of the world
+
+    DCUDA_HOST_DEVICE std::uint32_t wire_count() const { return count + (count - plain) * sources; }
+    DCUDA_HOST_DEVICE std::uint32_t wire_tag(std::uint32_t tag, std::uint32_t source) const {
+        return tag < plain ? tag : count + (tag - plain) * sources + source;
+    }
+    // Of a wire tag: whether it is one of a tag that is matched by source; that tag, or itself; and the source then.
+    DCUDA_HOST_DEVICE bool has_source(std::uint32_t wire_tag) const { return wire_tag >= count; }
+    DCUDA_HOST_DEVICE std::uint32_t tag_of(std::uint32_t wire_tag) const {
+        return has_source(wire_tag) ? plain + (wire_tag - count) / sources : wire_tag;
+    }
+    DCUDA_HOST_DEVICE std::uint32_t source_of(std::uint32_t wire_tag) const { return (wire_tag - count) % sources; }
+};
+// "3", "254 from rank 17". For the host.
+inline std::string name_of_tag(std::uint32_t wire_tag, const tag_numbers& tags) {
+    const std::string tag = std::to_string(tags.tag_of(wire_tag));
+    return tags.has_source(wire_tag) ? tag + " from rank " + std::to_string(tags.source_of(wire_tag)) : tag;
+}
+
 // What a kernel finds through its context, and each rank keeps a copy of. writer: the host, before the launch; readers:
 // all ranks; home: device memory.
 struct device_context {
-    std::uint32_t world_size;
     std::uint32_t ranks_per_device; // the same on every device
-    std::uint32_t first_rank;       // world rank of the first rank of block 0
     std::uint32_t process_index;
     std::uint32_t process_count;
     near_communicator communicators[communicator_count]; // world, device
-    std::uint32_t tags;
+    tag_numbers tags;
     std::uint32_t max_windows;
     std::uint32_t counter_start;   // what all numbers that wrap around start from: tests of that set it
     queue_shape queues;            // of mailboxes
@@ -394,7 +417,7 @@ struct device_context {
     std::uint64_t wait_timeout_ns; // 0: none
     network_view network;
     const peer_view* peers;                  // [process]; without counters: reached over the network
-    tag_record* tag_records;                 // [local rank * tags + tag]
+    tag_record* tag_records;                 // [local rank * wire tags + wire tag]
     rank_connection* connections;            // [local rank][partner_limit]
     connection_slot* connection_index;       // [local rank][index_slots]
     inbound_queue* far_queues;               // [local rank][far_limit()]

@@ -357,7 +357,8 @@ DCUDA_COLD void start_rank(lone_thread leader, rank_state& state, context from_h
     const std::uint32_t most = threads * 3 * packet_payload_bytes;
     if (DCUDA_BACKEND_CUDA && state.device.small_put_bytes > most) state.device.small_put_bytes = most;
     state.device_rank = exec::block_index() * device->ranks_per_block + in_block;
-    state.world_rank = state.device.first_rank + state.device_rank;
+    state.world_rank =
+        state.device.communicators[static_cast<std::uint32_t>(dcuda::device)].world_rank_of(state.device_rank);
     state.ended = state.finished = state.decision = 0;
     // ORDER notify-observe: the narrowest scope that includes every possible source.
     state.notification_scope = state.device.process_count == 1 ? scope::device : scope::system;
@@ -367,8 +368,8 @@ DCUDA_COLD void start_rank(lone_thread leader, rank_state& state, context from_h
     state.row = {row, state.device_rank % row_size, row + 1 == rows ? ranks - row * row_size : row_size};
     const std::size_t rank = state.device_rank;
     const std::uint32_t start = state.device.counter_start;
-    state.counters = state.inbox.counters + rank * state.device.tags;
-    state.tag_records = state.device.tag_records + rank * state.device.tags;
+    state.counters = state.inbox.counters + rank * state.device.tags.wire_count();
+    state.tag_records = state.device.tag_records + rank * state.device.tags.wire_count();
     state.status = state.inbox.status + rank;
     state.far_queues = state.device.far_queues + rank * state.device.far_limit();
     for (unsigned p = 0; p < near_processes && p < state.device.process_count; ++p)
@@ -382,7 +383,7 @@ DCUDA_COLD void start_rank(lone_thread leader, rank_state& state, context from_h
     for (std::uint32_t& key : own.connection_keys) key = no_rank;
     DCUDA_NO_UNROLL
     for (unsigned place = 0; place < cached_tags; ++place) {
-        own.tag_keys[place] = place < state.device.tags ? place : no_tag_key;
+        own.tag_keys[place] = place < state.device.tags.count ? place : no_tag_key;
         own.tags[place] = {{start, start}, 0, 0};
     }
     own.target_hints.factor = own.tag_hints.factor = 1;

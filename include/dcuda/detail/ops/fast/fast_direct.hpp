@@ -27,9 +27,9 @@ DCUDA_DEVICE unsigned prepare_direct(const full_warp& warp, rank_state& state, c
     const bool in_place = target == request.source;
     const bool is_threads_copy = exec::choose_copy(state.group(), state.staging, target, request.source,
                                                    request.bytes) == exec::copy_way::threads;
-    const bool fits = (to.key == key) & (to.is_remote == 0) & (request.tag < state.device.tags) & (request.bytes != 0) &
-                      (request.bytes <= to.bytes) & (request.offset <= to.bytes - request.bytes) &
-                      (path.queue != nullptr) & !has_undelivered(path) &
+    const bool fits = (to.key == key) & (to.is_remote == 0) & (request.tag < state.device.tags.plain) &
+                      (request.bytes != 0) & (request.bytes <= to.bytes) &
+                      (request.offset <= to.bytes - request.bytes) & (path.queue != nullptr) & !has_undelivered(path) &
                       (in_place ? to.small != 0 : is_threads_copy & (request.bytes >= to.small));
     if (!all(warp, fits)) return direct_is_slow;
     if (any(warp, !queue_has_room(state.device.queues, path, 0)) && !load_credit(warp, state, connection, 0))

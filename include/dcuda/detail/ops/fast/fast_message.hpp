@@ -59,10 +59,11 @@ DCUDA_COLD void send_rest(full_warp warp, shared_state shared, const void* sourc
     }
 }
 
-// A notification, or a small put with one, to a target that was used lately: a message, if it can leave at once.
-// PERF: all that need not wait for the other threads comes before the block's barrier. Header and payload leave in one
-// instruction. Branches are few, and on answers of any() and all(): one that threads might take on different ways costs
-// 30 to 40 cycles, an instruction 1 to 5, a load from shared memory 22 (H100, 2026-11-24).
+// A notification, or a small put with one, to a target that was used lately: a message, if it can leave at once, and
+// its tag is not matched by source. PERF: all that need not wait for the other threads comes before the block's
+// barrier. Header and payload leave in one instruction. Branches are few, and on answers of any() and all(): one that
+// threads might take on different ways costs 30 to 40 cycles, an instruction 1 to 5, a load from shared memory 22
+// (H100, 2026-11-24).
 template <bool HasPayload>
 class fast_message {
 public:
@@ -110,7 +111,7 @@ private:
         // cycles.
         const std::uint64_t key = target_key(request.window, request.rank);
         const std::uint32_t hint = own.target_hints.at[own.target_hints.slot(hash_of(key))];
-        const std::uint32_t tags = exec::load_now(state.device.tags), flushes = exec::load_now(own.flushes);
+        const std::uint32_t tags = exec::load_now(state.device.tags.plain), flushes = exec::load_now(own.flushes);
         const queue_shape rings{exec::load_now(state.device.queues.headers),
                                 exec::load_now(state.device.queues.packets)};
         requests_ = load_requests(state); // PERF: the trip to the L2 cache ends before it is needed

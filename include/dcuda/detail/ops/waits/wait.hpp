@@ -12,12 +12,13 @@ namespace dcuda::detail {
 DCUDA_DEVICE bool check_wait(const lead_warp& warp, rank_state& state, operation where, std::uint32_t tag,
                              std::uint32_t count) {
 #if DCUDA_CHECKS
-    const bool bad_tag = tag >= state.device.tags;
-    if (!bad_tag && static_cast<std::int32_t>(count) >= 0) return true;
+    const tag_numbers& tags = state.device.tags;
+    if (tag < tags.plain && static_cast<std::int32_t>(count) >= 0) return true;
     if (warp.leads()) {
         const lone_thread leader = exec::lead_access::alone();
-        if (bad_tag)
-            report_fault(leader, state, fault::tag, where, 0, 0, tag, 0, state.device.tags);
+        if (tag >= tags.plain)
+            report_fault(leader, state, tag < tags.count ? fault::matched_tag : fault::tag, where, 0, 0, tag, 0,
+                         tags.count);
         else
             report_fault(leader, state, fault::count, where, 0, tag, count, 0, 0);
     }
@@ -147,11 +148,19 @@ DCUDA_DEVICE poll_outcome poll_notifications(const Group& group, rank_state& sta
     return found ? poll_outcome::something : poll_outcome::nothing;
 }
 
-// Waits in all cases; again, after all warps have placed a batch. The lead warp.
+// Where the lead warp begins with a wait.
+enum class wait_entry : unsigned {
+    unchecked, // of what the program gave
+    checked,   // the caller has
+    again,     // after all warps have placed a batch
+};
+
+// Waits in all cases. The lead warp.
 DCUDA_COLD unsigned await_notifications(lead_warp warp, shared_state shared, std::uint32_t tag, std::uint32_t expected,
-                                        bool again) {
+                                        wait_entry entry) {
     rank_state& state = shared.get();
-    if (!again && !check_wait(warp, state, operation::wait_notifications, tag, expected))
+    const bool again = entry == wait_entry::again;
+    if (entry == wait_entry::unchecked && !check_wait(warp, state, operation::wait_notifications, tag, expected))
         return static_cast<unsigned>(wait_result::ended);
     endpoint& own = state.own.of(warp);
 #if DCUDA_WARPS
@@ -236,7 +245,7 @@ DCUDA_COLD void finish_wait(shared_state shared, std::uint32_t tag, std::uint32_
 #endif
         state.group().sync();
         result = exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
-            return await_notifications(warp, state, tag, expected, true);
+            return await_notifications(warp, state, tag, expected, wait_entry::again);
         });
     }
     if (static_cast<wait_result>(result) == wait_result::ended) exec::exit_thread();
@@ -248,10 +257,11 @@ DCUDA_COLD void report_unconsumed(lead_warp warp, shared_state shared) {
     rank_state& state = shared.get();
     save_tags(warp, state);
     std::uint32_t tags = 0, first = 0, count = 0;
-    for (std::uint32_t begin = 0; begin < state.device.tags; begin += warp.count) {
+    for (std::uint32_t begin = 0; begin < state.device.tags.wire_count(); begin += warp.count) {
         const std::uint32_t tag = begin + warp.index;
-        const std::uint32_t left =
-            tag < state.device.tags ? load_relaxed(state.counters + tag) - state.tag_records[tag].consumed : 0;
+        const std::uint32_t left = tag < state.device.tags.wire_count()
+                                       ? load_relaxed(state.counters + tag) - state.tag_records[tag].consumed
+                                       : 0;
         const unsigned hits = vote(warp, left != 0);
         if (tags == 0 && hits != 0) {
             first = begin + lowest(hits);
@@ -265,15 +275,17 @@ DCUDA_COLD void report_unconsumed(lead_warp warp, shared_state shared) {
 }
 
 // The wait in all cases. All threads of the rank.
-DCUDA_COLD void wait_slowly(shared_state shared, std::uint32_t tag, std::uint32_t expected) {
+DCUDA_COLD void wait_slowly(shared_state shared, std::uint32_t tag, std::uint32_t expected, wait_entry entry) {
     rank_state& state = shared.get();
     const unsigned result = exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
-        return await_notifications(warp, state, tag, expected, false);
+        return await_notifications(warp, state, tag, expected, entry);
     });
     if (static_cast<wait_result>(result) != wait_result::enough) finish_wait(state, tag, expected, result);
 }
 
-// All threads of the rank.
+// All threads of the rank. PERF: that the tag is one is checked where nothing is predicted. So a number that is no tag,
+// but the wire tag of a source from which something has come, is waited for: a check would cost every wait a load.
+template <wait_entry Entry>
 DCUDA_COLD void await(const caller by, std::uint32_t tag, std::uint32_t count) {
 #if DCUDA_WARPS
     if (exec::attempt(
@@ -281,11 +293,40 @@ DCUDA_COLD void await(const caller by, std::uint32_t tag, std::uint32_t count) {
             [](const full_warp&) {}))
         return;
 #endif
-    exec::far(wait_slowly)(by.state(), tag, count);
+    exec::far(wait_slowly)(by.state(), tag, count, Entry);
 }
 
 DCUDA_DEVICE void wait_notifications(const caller& by, int tag, int count) {
-    await(by, static_cast<std::uint32_t>(tag), static_cast<std::uint32_t>(count));
+    await<wait_entry::unchecked>(by, static_cast<std::uint32_t>(tag), static_cast<std::uint32_t>(count));
+}
+
+// Ends the run unless notifications with this tag can be told apart by this member as their source. All threads.
+DCUDA_DEVICE void check_source(rank_state& state, operation where, std::uint32_t source, communicator comm,
+                               std::uint32_t tag, std::uint32_t count) {
+#if DCUDA_CHECKS
+    const tag_numbers& tags = state.device.tags;
+    if (tag >= tags.count) report_and_leave(state, fault::tag, where, 0, 0, tag, 0, tags.count);
+    if (tag < tags.plain) report_and_leave(state, fault::plain_tag, where, 0, 0, tag, 0, tags.count);
+    if (static_cast<std::int32_t>(count) < 0) report_and_leave(state, fault::count, where, 0, tag, count, 0, 0);
+    const std::uint32_t members = size_of(state, comm);
+    if (members == 0) report_and_leave(state, fault::communicator, where, 0, static_cast<std::uint32_t>(comm), 0, 0, 0);
+    if (source >= members) report_and_leave(state, fault::rank, where, 0, source, 0, 0, members);
+#else
+    (void)state, (void)where, (void)source, (void)comm, (void)tag, (void)count;
+#endif
+}
+
+// Waits for notifications from one source: those with the wire tag that they have. All threads of the rank.
+DCUDA_COLD void await_from(const caller by, std::uint32_t source, communicator comm, std::uint32_t tag,
+                           std::uint32_t count) {
+    rank_state& state = by.state();
+    check_source(state, operation::wait_notifications_from, source, comm, tag, count);
+    await<wait_entry::checked>(by, state.device.tags.wire_tag(tag, world_rank_of(state, comm, source)), count);
+}
+
+DCUDA_DEVICE void wait_notifications_from(const caller& by, int source, communicator comm, int tag, int count) {
+    await_from(by, static_cast<std::uint32_t>(source), comm, static_cast<std::uint32_t>(tag),
+               static_cast<std::uint32_t>(count));
 }
 
 // All threads of the rank, with the same result.

@@ -15,12 +15,20 @@ struct tag_range {
 // Whether a rank may wait for these; else the run ends. The lead warp.
 DCUDA_DEVICE bool check_range(const lead_warp& warp, rank_state& state, operation where, const tag_range& tags) {
 #if DCUDA_CHECKS
-    const std::uint32_t limit = state.device.tags;
-    const bool is_tag = tags.first < limit;
-    if (is_tag && tags.count != 0 && tags.count <= limit - tags.first) return true;
+    const std::uint32_t limit = state.device.tags.count, plain = state.device.tags.plain;
+    const bool is_tag = tags.first < limit, is_range = is_tag && tags.count != 0 && tags.count <= limit - tags.first;
+    if (is_range && tags.first + tags.count <= plain) return true;
+    const std::uint32_t matched = tags.first < plain ? plain : tags.first; // the first one
     if (warp.leads())
-        report_fault(exec::lead_access::alone(), state, is_tag ? fault::tag_range : fault::tag, where, 0, tags.first,
-                     is_tag ? tags.count : tags.first, 0, limit);
+        report_fault(exec::lead_access::alone(), state,
+                     is_range ? fault::matched_tag
+                     : is_tag ? fault::tag_range
+                              : fault::tag,
+                     where, 0, tags.first,
+                     is_range ? matched
+                     : is_tag ? tags.count
+                              : tags.first,
+                     0, limit);
     return false;
 #else
     (void)warp, (void)state, (void)where, (void)tags;

@@ -79,6 +79,24 @@ struct tag_count {
     int count; ///< 0 or more
 };
 
+/// An allreduce of a value that has been started: what rank::start_allreduce returns, for rank::finish_allreduce. A
+/// plain value; each thread keeps its own.
+template <class T, class Op>
+struct started_value {
+    communicator comm; ///< where
+    T value;           ///< of this member
+    Op op;             ///< that combines
+};
+/// The same of an array.
+template <class T, class Op>
+struct started_array {
+    communicator comm; ///< where
+    T* out;            ///< for the results
+    const T* in;       ///< of this member
+    std::size_t count; ///< elements
+    Op op;             ///< that combines
+};
+
 /// Where the ranks of this process are in the system.
 struct rank_info {
     int rank_count;       ///< ranks in the system

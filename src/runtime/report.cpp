@@ -180,6 +180,14 @@ error describe_fault(const command& fault_command, std::uint32_t first_rank, ran
         return device_fault(fmt::format(" on {}: rank {} of it brings {} elements, where {} are expected from it",
                                         name_of_communicator(at.window), static_cast<std::int32_t>(at.target),
                                         as_signed(at.offset), as_signed(at.limit)));
+    case fault::started:
+        return device_fault(
+            fmt::format(" on {}: a collective operation has been started there (start_allreduce), which "
+                        "must be finished before another one",
+                        name_of_communicator(at.target)));
+    case fault::not_started:
+        return device_fault(
+            fmt::format(" on {}: none has been started there, or it is finished", name_of_communicator(at.target)));
     case fault::other_collective: {
         const operation theirs = operation_of_digest(static_cast<std::uint32_t>(at.bytes));
         return device_fault(fmt::format(

@@ -59,6 +59,8 @@ enum class wrong : int {
     window_of_node,
     world_freed,
     root,
+    started_twice,
+    finish_of_nothing,
     overlap,
     move_overlap,
     gather_root,
@@ -183,6 +185,13 @@ __global__ void contract(dcuda::context context, unsigned char* memory, wrong wh
             break;
         case wrong::world_freed:
             self.free_communicator(dcuda::world);
+            break;
+        case wrong::started_twice:
+            self.start_allreduce(dcuda::world, 1, dcuda::sum{});
+            self.start_allreduce(dcuda::world, 1, dcuda::sum{});
+            break;
+        case wrong::finish_of_nothing:
+            self.finish_allreduce(dcuda::started_value<int, dcuda::sum>{dcuda::device, 1, {}});
             break;
         case wrong::root:
             self.broadcast(dcuda::node, 1, -3);
@@ -513,6 +522,8 @@ const std::map<std::string, wrong> contracts = {
     {"window_of_node", wrong::window_of_node},
     {"world_freed", wrong::world_freed},
     {"root", wrong::root},
+    {"started_twice", wrong::started_twice},
+    {"finish_of_nothing", wrong::finish_of_nothing},
     {"overlap", wrong::overlap},
     {"move_overlap", wrong::move_overlap},
     {"gather_root", wrong::gather_root},

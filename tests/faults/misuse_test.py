@@ -49,6 +49,9 @@ CONTRACTS = {
     "window_of_node": "create_window on node: windows are of world or device; open one there, and find its members by "
                       "translate()",
     "world_freed": "free_communicator on world: it is always there; free those that split has made",
+    "started_twice": "allreduce on world: a collective operation has been started there (start_allreduce), which must be "
+                     "finished before another one",
+    "finish_of_nothing": "finish_allreduce on device: none has been started there, or it is finished",
     "root": "broadcast with root -3: the communicator has ranks 0 to {L}",
     "null_window": "create_window over 64 B at a null pointer: give it memory from cudaMalloc (did that fail?), or 0 bytes "
                    "for a rank that receives nothing",

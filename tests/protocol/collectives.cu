@@ -20,6 +20,11 @@ KERNEL(allreduce_value, dcuda::communicator comm, double* value) {
     RANK;
     *value = self.allreduce(comm, *value, dcuda::sum{});
 }
+KERNEL(start_and_finish, dcuda::communicator comm, double* value) {
+    RANK;
+    const auto started = self.start_allreduce(comm, *value, dcuda::sum{});
+    *value = self.finish_allreduce(started);
+}
 KERNEL(broadcast_value, dcuda::communicator comm, double* value, int root) {
     RANK;
     *value = self.broadcast(comm, *value, root);
@@ -33,6 +38,12 @@ KERNEL(move_data, dcuda::communicator comm, double* out, const double* in, std::
     RANK;
     self.all_gather(comm, out, in, count);
     self.all_to_all_v(comm, out, numbers, in, numbers, numbers, numbers);
+}
+#elif PART == 3
+KERNEL(start_and_finish_array, dcuda::communicator comm, double* out, const double* in, std::size_t count) {
+    RANK;
+    const auto started = self.start_allreduce(comm, out, in, count, dcuda::sum{});
+    self.finish_allreduce(started);
 }
 #else
 KERNEL(allreduce_array, dcuda::communicator comm, double* out, const double* in, std::size_t count) {

@@ -116,6 +116,55 @@ struct allreduce_array_operation : member_operation<allreduce_array_operation<T,
     }
 };
 
+// An allreduce in two parts. A checked run makes all of it in the second one: only there all members are known to come.
+template <class T, class Op>
+struct start_value_operation {
+    static constexpr operation kind = operation::start_allreduce;
+    DCUDA_DEVICE static event_fields event(communicator comm, const T&, const Op&) {
+        return {.tag = static_cast<int>(comm), .bytes = sizeof(T)};
+    }
+    DCUDA_DEVICE static void run(rank_state& state, communicator comm, T value, Op op) {
+        allreduce_value_part<exchange_phase::start>(state, comm, value, op);
+    }
+#if DCUDA_BACKEND_CPU
+    static void check(rank_state& state, communicator comm, const T&, const Op&) {
+        check_communicator(state, comm, kind);
+    }
+#endif
+};
+template <class T, class Op>
+struct finish_value_operation {
+    static constexpr operation kind = operation::finish_allreduce;
+    DCUDA_DEVICE static void end(rank_state& state, const T&, communicator comm, const T&, const Op&) {
+        end_operation<kind>(state, {.tag = static_cast<int>(comm), .bytes = sizeof(T)});
+    }
+    DCUDA_DEVICE static T run(rank_state& state, communicator comm, T value, Op op) {
+        return allreduce_value_part<exchange_phase::finish>(state, comm, value, op);
+    }
+#if DCUDA_BACKEND_CPU
+    static T check(rank_state& state, communicator comm, T value, Op op) {
+        return allreduce_value_operation<T, Op>::check(state, comm, value, op);
+    }
+#endif
+};
+template <exchange_phase Phase, class T, class Op>
+struct array_part_operation {
+    static constexpr operation kind =
+        Phase == exchange_phase::start ? operation::start_allreduce : operation::finish_allreduce;
+    DCUDA_DEVICE static event_fields event(communicator comm, T*, const T*, std::size_t count, const Op&) {
+        return {.tag = static_cast<int>(comm), .bytes = count * sizeof(T)};
+    }
+    DCUDA_DEVICE static void run(rank_state& state, communicator comm, T* out, const T* in, std::size_t count, Op op) {
+        allreduce_array_part<Phase>(state, comm, out, in, count, op);
+    }
+#if DCUDA_BACKEND_CPU
+    static void check(rank_state& state, communicator comm, T* out, const T* in, std::size_t count, Op op) {
+        if (Phase == exchange_phase::start) return check_communicator(state, comm, kind);
+        allreduce_array_operation<T, Op>::check(state, comm, out, in, count, op);
+    }
+#endif
+};
+
 template <class T, class Op>
 struct reduce_operation : member_operation<reduce_operation<T, Op>, operation::reduce> {
     using reduce_operation::member_operation::kind;

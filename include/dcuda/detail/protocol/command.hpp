@@ -61,6 +61,8 @@ enum class fault : std::uint32_t {
     overlap,             // offset: where the results go
     root,                // target: that is none; offset: members
     other_count,         // target: number of the member, offset: how many it brings, limit: how many are expected
+    started,             // target: a communicator with an operation that has been started, and not finished
+    not_started,         // target: one without
     other_collective,    // of a member: target: its world rank, window: the communicator, bytes: its operation
     late_process,        // target: world rank of a member whose process is none of the first exchange_processes
     memory,

@@ -144,6 +144,7 @@ struct communicator_record {
     std::uint32_t blocks;            // of the rank's pool that are used for that: how many,
     std::uint32_t first_block;       // from which on
     std::uint32_t sequence;          // number of the last exchange
+    std::uint32_t started;           // 1: it has been started, and not finished
     list_range list;                 // of members
     list_range plan_lists[2];        // of the plans
     exchange_shape shape;

@@ -41,6 +41,8 @@ enum class operation : std::uint32_t {
     all_gather,
     scatter,
     all_to_all,
+    start_allreduce,
+    finish_allreduce,
     start_timer,
     stop_timer,
     count,
@@ -101,6 +103,8 @@ inline constexpr operation_traits operation_table[] = {
     {"all_gather", activity::collective, operand::bytes | operand::communicator},
     {"scatter", activity::collective, operand::bytes | operand::communicator},
     {"all_to_all", activity::collective, operand::bytes | operand::communicator},
+    {"start_allreduce", activity::collective, operand::bytes | operand::communicator},
+    {"finish_allreduce", activity::collective, operand::bytes | operand::communicator},
     {"start_timer", activity::collective, 0},
     {"stop_timer", activity::collective, 0},
 };

@@ -42,6 +42,15 @@ struct exchange_request {
     std::uint32_t root = 0; // of operations that have one
 };
 
+// What of an exchange is done: all of it, or its first part and later the rest. Between these the member may do
+// anything else, but begin another exchange of the communicator. For the slots the exchange is begun with the one and
+// finished with the other, so what is said above holds.
+enum class exchange_phase {
+    whole,
+    start, // the member's own values leave, in the first stage
+    finish // it waits for those of others, and goes on
+};
+
 // This rank's own slot, or a half of it, of which nobody else knows anything now. The lead warp.
 DCUDA_DEVICE void clear_slot(const lead_warp& warp, packet* own, std::uint32_t packets) {
     for (std::uint32_t i = warp.index; i < packets; i += warp.count)
@@ -370,16 +379,21 @@ DCUDA_DEVICE void await_stage(awaited_unit& unit, unsigned number) {
 }
 
 // Exchanges one unit, and combines those of all members: a pairwise tree in the order of positions. False if the run
-// has ended. The lead warp, after the block's barrier.
-template <unsigned Packets, bool IsOrdered, class Values>
+// has ended. To finish, `value` is what it was at the start. The lead warp, after the block's barrier.
+template <unsigned Packets, bool IsOrdered, exchange_phase Phase = exchange_phase::whole, class Values>
 DCUDA_DEVICE bool exchange_one(const lead_warp& warp, rank_state& state, communicator_record& comm,
                                const exchange_request& request, value_unit& value, const Values& values) {
     const exchange_plan& plan = comm.plans[request.by_number ? 1 : 0];
     const scope reach = comm.shape.devices > 1 ? scope::system : scope::device;
-    const std::uint32_t sequence = comm.sequence + 1, turn = sequence % 2 * plan.half, stages = plan.stages;
+    constexpr bool finishes = Phase == exchange_phase::finish;
+    const std::uint32_t sequence = comm.sequence + (finishes ? 0 : 1), turn = sequence % 2 * plan.half,
+                        stages = plan.stages;
     sync(warp); // all have read the number that now changes
-    if (warp.leads()) comm.sequence = sequence;
-    clear_if_due(warp, plan, sequence);
+    if (warp.leads()) {
+        comm.sequence = sequence;
+        if (Phase != exchange_phase::whole) comm.started = finishes ? 0 : 1;
+    }
+    if (!finishes) clear_if_due(warp, plan, sequence);
     const std::uint32_t distance = plan.units * unit_packets;
     awaited_unit unit{request, plan, exchange_team(warp.index, warp.count, 1), distance,
                       exchange_word(sequence, request.digest)};
@@ -395,7 +409,14 @@ DCUDA_DEVICE bool exchange_one(const lead_warp& warp, rank_state& state, communi
         const bool is_last = number + 1 == stages;
         if (IsOrdered) fence_release<order_tag::exchange_publish>(is_last || number == 0 ? reach : scope::device);
         unit.place = turn + (plan.parts[number].first + unit.position) * distance;
-        if (unit.has_unit) send_unit<Packets>(state, plan, plan.parts[number], unit.team, unit.place, value, unit.word);
+        if (finishes && number == 0)
+            unit.far_targets = 0; // they have it, and so have the others
+        else if (unit.has_unit)
+            send_unit<Packets>(state, plan, plan.parts[number], unit.team, unit.place, value, unit.word);
+        if constexpr (Phase == exchange_phase::start) {
+            if (unit.far_targets != 0) send_far(warp, state, unit, value);
+            return true;
+        }
         going = exec::far(receive_unit<Packets, lead_warp, Values>)(warp, state, unit, value, values);
         if (IsOrdered) {
             acquire_packet<order_tag::exchange_observe>(is_last ? reach : scope::device);
@@ -427,8 +448,9 @@ DCUDA_COLD void send_chunk(lead_warp warp, shared_state shared, awaited_unit& un
 }
 
 // Exchanges values.load(unit) of all members, for each of the request's units that are this warp's; values.store(unit,
-// value, team) gets the combined ones. `sequence`: of the last exchange before. False if the run has ended.
-template <class Group, class Values>
+// value, team) gets the combined ones. `sequence`: of the last exchange before. False if the run has ended. Only one
+// exchange is started, and finished.
+template <exchange_phase Phase = exchange_phase::whole, class Group, class Values>
 DCUDA_DEVICE bool exchange_many(const Group& warp, const exchange_share& share, rank_state& state,
                                 const exchange_plan& plan, const exchange_request& request, std::uint32_t sequence,
                                 Values& values) {
@@ -450,13 +472,15 @@ DCUDA_DEVICE bool exchange_many(const Group& warp, const exchange_share& share, 
         };
         const std::uint32_t begin = share.warp * team.teams;
         DCUDA_NO_UNROLL
-        for (std::uint32_t unit = begin + team.number; team.number < team.teams && unit < count; unit += teams)
+        for (std::uint32_t unit = begin + team.number;
+             Phase != exchange_phase::finish && team.number < team.teams && unit < count; unit += teams)
             send_unit<unit_packets>(state, plan, plan.parts[0], team, place(0, plan.parts[0].position, unit),
                                     values.load(first + unit), wait.word);
         if constexpr (std::is_same_v<Group, lead_warp>)
-            if (plan.parts[0].end != plan.parts[0].far_end)
+            if (Phase != exchange_phase::finish && plan.parts[0].end != plan.parts[0].far_end)
                 exec::far(send_chunk<Values>)(warp, state, wait, values, first, count,
                                               place(0, plan.parts[0].position, 0));
+        if constexpr (Phase == exchange_phase::start) return true;
         DCUDA_NO_UNROLL
         for (std::uint32_t pass = begin; going && pass < count; pass += teams) {
             const std::uint32_t unit = pass + team.number;
@@ -485,7 +509,8 @@ DCUDA_COLD bool prepare_exchange(lead_warp warp, shared_state shared, communicat
                                  bool by_number) {
     rank_state& state = shared.get();
     communicator_record* const comm = find_communicator(state, number);
-    if (comm != nullptr && comm->plans[by_number ? 1 : 0].stages != 0) return true;
+    const bool is_started = comm != nullptr && comm->started != 0;
+    if (comm != nullptr && !is_started && comm->plans[by_number ? 1 : 0].stages != 0) return true;
     sync(warp);
     bool is_ready = false;
     if (warp.leads()) {
@@ -494,10 +519,13 @@ DCUDA_COLD bool prepare_exchange(lead_warp warp, shared_state shared, communicat
             report_fault(leader, state, kind, where, 0, target, size, 0, limit);
         };
         const std::uint32_t too_late = comm == nullptr          ? no_rank
+                                       : is_started             ? no_rank
                                        : comm->shape.units != 0 ? no_rank
                                                                 : find_shape(leader, state, *comm);
         if (comm == nullptr)
             report(fault::communicator, static_cast<std::uint32_t>(number), 0, 0);
+        else if (is_started)
+            report(fault::started, static_cast<std::uint32_t>(number), 0, 0);
         else if (too_late != no_rank)
             report(fault::late_process, too_late, 0, exchange_processes);
         else if (by_number && comm->size > most_by_number)

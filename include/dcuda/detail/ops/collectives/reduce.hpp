@@ -161,18 +161,33 @@ DCUDA_DEVICE std::uint32_t digest_of(operation where, std::uint32_t root, std::u
     return exchange_digest(where, types + root * 0x85EBCA6Bu + count * 0xC2B2AE35u);
 }
 
-// Exchanges one value. The turn in which the result is posted, + 1; 0 if the run ends. The lead warp.
-template <class T, class Element, class Op, bool ByNumber>
+// Whether there is something to finish; else the run ends. The lead warp.
+DCUDA_COLD bool check_started(lead_warp warp, shared_state shared, communicator number) {
+    rank_state& state = shared.get();
+    const communicator_record* const comm = find_communicator(state, number);
+    if (comm != nullptr && comm->started != 0) return true;
+    if (warp.leads())
+        report_fault(exec::lead_access::alone(), state, comm == nullptr ? fault::communicator : fault::not_started,
+                     operation::finish_allreduce, 0, static_cast<std::uint32_t>(number), 0, 0, 0);
+    return false;
+}
+
+// Exchanges one value. The turn in which the result is posted, + 1, or 1 if it is only started; 0 if the run ends. The
+// lead warp.
+template <class T, class Element, class Op, bool ByNumber, exchange_phase Phase>
 DCUDA_COLD unsigned exchange_value(lead_warp warp, shared_state shared, operation where, communicator number,
                                    std::uint32_t root, value_unit value, Op op) {
     rank_state& state = shared.get();
-    if (!check_collective(warp, state, where, number, root, ByNumber)) return 0;
+    if (Phase == exchange_phase::finish ? !check_started(warp, state, number)
+                                        : !check_collective(warp, state, where, number, root, ByNumber))
+        return 0;
     const exchange_request request{
         where, number, digest_of<single_value<T, Op>, std::bool_constant<ByNumber>>(where, root, 1), ByNumber, 1};
     constexpr unsigned packets = sizeof(Element) <= packet_payload_bytes ? 1 : 2;
     const single_value<Element, Op> values{op};
-    if (!exchange_one<packets, false>(warp, state, *find_communicator(state, number), request, value, values)) return 0;
-    return 1 + post_value(warp, state, value);
+    if (!exchange_one<packets, false, Phase>(warp, state, *find_communicator(state, number), request, value, values))
+        return 0;
+    return Phase == exchange_phase::start ? 1 : 1 + post_value(warp, state, value);
 }
 
 // How an array is exchanged: by the lead warp alone, or by all full warps of the block.
@@ -308,16 +323,17 @@ DCUDA_DEVICE void exchange_by_all(rank_state& state, exchange_request request, s
 
 // --- Operations: all threads of the rank, all members ----------------------------------------------------------------
 
-// `T`: what the program calls the type.
-template <class T, class Element, class Op, bool ByNumber = false>
+// `T`: what the program calls the type. The result; at the start the value itself.
+template <class T, class Element, class Op, bool ByNumber = false, exchange_phase Phase = exchange_phase::whole>
 DCUDA_DEVICE Element combine_value(rank_state& state, operation where, communicator comm, std::uint32_t root,
                                    const Element& own, const Op& op) {
     value_unit unit{};
     set_element(unit, 0, own);
     const unsigned turn = exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
-        return exchange_value<T, Element, Op, ByNumber>(warp, state, where, comm, root, unit, op);
+        return exchange_value<T, Element, Op, ByNumber, Phase>(warp, state, where, comm, root, unit, op);
     });
     leave(turn);
+    if constexpr (Phase == exchange_phase::start) return own;
     return element_of<Element>(state.puts[turn - 1].value, 0);
 }
 
@@ -358,6 +374,48 @@ DCUDA_DEVICE void exchange_array(rank_state& state, operation where, communicato
     leave(exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
         return exchange_alone<T, Op, ByNumber>(warp, state, request, begun.words[0], values) ? 1u : 0u;
     }));
+}
+
+// --- The same in two parts
+// --------------------------------------------------------------------------------------------
+
+// Sends what the first exchange of an array takes, if it goes in packets; else nothing: others would have to be ready
+// for more. False if the run has ended. The lead warp, after the block's barrier.
+template <class T, class Op, bool ByNumber>
+DCUDA_COLD bool start_array(lead_warp warp, shared_state shared, exchange_request request, value_array<T, Op> values,
+                            bool in_packets) {
+    rank_state& state = shared.get();
+    if (!check_collective(warp, state, operation::start_allreduce, request.comm, 0, ByNumber)) return false;
+    communicator_record& comm = *find_communicator(state, request.comm);
+    const exchange_plan& plan = comm.plans[ByNumber ? 1 : 0];
+    const std::uint32_t sequence = comm.sequence;
+    sync(warp);
+    if (warp.leads()) comm.started = 1;
+    if (!in_packets) return true;
+    if (request.units > plan.units) request.units = plan.units;
+    clear_if_due(warp, plan, sequence + 1);
+    return exchange_many<exchange_phase::start>(warp, {0, 1}, state, plan, request, sequence, values);
+}
+
+// The rest of that; nothing but that it is no longer started, if the array does not go in packets. False if the run has
+// ended. The lead warp.
+template <class T, class Op, bool ByNumber>
+DCUDA_COLD bool finish_array(lead_warp warp, shared_state shared, exchange_request request, value_array<T, Op> values,
+                             bool in_packets) {
+    rank_state& state = shared.get();
+    if (!check_started(warp, state, request.comm)) return false;
+    communicator_record& comm = *find_communicator(state, request.comm);
+    const exchange_plan& plan = comm.plans[ByNumber ? 1 : 0];
+    const std::uint32_t sequence = comm.sequence;
+    const std::size_t units = request.units;
+    sync(warp);
+    if (warp.leads()) comm.started = 0;
+    if (!in_packets || units == 0) return true;
+    request.units = units < plan.units ? units : plan.units;
+    if (!exchange_many<exchange_phase::finish>(warp, {0, 1}, state, plan, request, sequence, values)) return false;
+    values.skip(request.units);
+    request.units = units - request.units;
+    return exchange_alone<T, Op, ByNumber>(warp, state, request, sequence + 1, values);
 }
 
 } // namespace dcuda::detail

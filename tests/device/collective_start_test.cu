@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Reductions that are started and finished: several at a time, between other operations, beside members that call
+// allreduce. What a rank gets must have the bits that allreduce gives, which collective_test.cu compares with a host
+// program.
+#include "collective_test.hpp"
+
+using namespace dcuda::test;
+
+namespace {
+
+// Values whose sums depend on the order.
+DCUDA_DEVICE double value_of(int rank, int round, std::size_t i) {
+    const std::uint32_t hash =
+        mix(mix(static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(round)), static_cast<std::uint32_t>(i));
+    return static_cast<double>(hash % 2001) * (hash >> 30 == 0 ? 1e-9 : 1.0 / 3);
+}
+
+// Three reductions at a time, on communicators of all kinds, between notified puts around the ring. Ranks whose number
+// is odd make some of them at once.
+__global__ void __launch_bounds__(threads, 1024 / threads)
+    three_at_a_time(dcuda::context context, findings* found, int* memory, int rounds) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int rank = self.id(), ranks = self.size(), per_device = self.size(dcuda::device);
+    int* const inbox = piece_of(memory, 2, self);
+    const dcuda::typed_window<int> win = self.create_typed_window(dcuda::world, inbox, 2);
+    const dcuda::communicator column = self.split(dcuda::world, rank % per_device, 0);
+    const dcuda::communicator mixed = self.split(dcuda::world, static_cast<int>(mix(rank, 1) % 3), mix(rank, 2) & 0xff);
+    for (int round = 0; round < rounds; ++round) {
+        const double own = value_of(rank, round, 0);
+        const int largest = static_cast<int>(mix(rank, round) % 1000);
+        const auto of_world = self.start_allreduce(dcuda::world, own, dcuda::sum{});
+        self.put_value_notify(win, (rank + 1) % ranks, round % 2, rank + round, 1);
+        const auto of_mixed = self.start_allreduce(mixed, largest, dcuda::maximum{});
+        if (round % 2 == 0) self.barrier(dcuda::world); // another way to meet
+        const bool is_whole = rank % 2 == 1;
+        const auto of_column = is_whole ? dcuda::started_value<double, dcuda::sum>{column, 0, {}}
+                                        : self.start_allreduce(column, own, dcuda::sum{});
+        EXPECT_SAME(self.allreduce(dcuda::device, 1, dcuda::sum{}), per_device);
+        self.notify((rank + ranks - 1) % ranks, dcuda::world, 2);
+        self.wait_notifications(1, 1);
+        EXPECT_SAME(inbox[round % 2], (rank + ranks - 1) % ranks + round);
+        const double column_sum =
+            is_whole ? self.allreduce(column, own, dcuda::sum{}) : self.finish_allreduce(of_column);
+        const int mixed_largest = self.finish_allreduce(of_mixed);
+        const double world_sum = self.finish_allreduce(of_world);
+        self.wait_notifications(2, 1);
+        EXPECT_SAME(self.allreduce(column, own, dcuda::sum{}) == column_sum, true);
+        EXPECT_SAME(self.allreduce(mixed, largest, dcuda::maximum{}), mixed_largest);
+        EXPECT_SAME(self.allreduce(dcuda::world, own, dcuda::sum{}) == world_sum, true);
+    }
+    self.free_window(win);
+}
+
+// Arrays of no elements, of a part of an exchange, of several exchanges, and through bounce buffers.
+__global__ void __launch_bounds__(threads, 1024 / threads)
+    arrays(dcuda::context context, findings* found, double* memory, std::size_t largest) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int rank = self.id(), per_device = self.size(dcuda::device);
+    double* const in = piece_of(memory, 3 * largest, self);
+    double* const out = in + largest;
+    double* const expected = out + largest;
+    const dcuda::communicator comms[] = {self.split(dcuda::world, rank % per_device, 0),
+                                         self.split(dcuda::world, 0, -rank)};
+    const std::size_t counts[] = {0, 1, 2, 31, 100, 700, largest};
+    for (int round = 0; round < 2; ++round)
+        for (const std::size_t count : counts)
+            for (const dcuda::communicator comm : comms) {
+                for_each_thread(count, [&](std::size_t i) { in[i] = value_of(rank, round, i); });
+                self.allreduce(comm, expected, in, count, dcuda::sum{});
+                for_each_thread(largest, [&](std::size_t i) { out[i] = i < count && round == 1 ? in[i] : -1; });
+                __syncthreads();
+                // Apart, and in place.
+                const auto started = self.start_allreduce(comm, out, round == 0 ? in : out, count, dcuda::sum{});
+                EXPECT_SAME(self.allreduce(dcuda::device, rank, dcuda::minimum{}), rank - self.id(dcuda::device));
+                self.finish_allreduce(started);
+                for_each_thread(largest,
+                                [&](std::size_t i) { EXPECT_SAME(out[i] == (i < count ? expected[i] : -1), true); });
+            }
+}
+
+class CollectiveStart : public device_test, public testing::WithParamInterface<int> {
+protected:
+    dcuda::launch_config all_ranks() { return shape(GetParam(), dim3(threads)); }
+    std::size_t ranks() { return static_cast<std::size_t>(GetParam()); }
+    int rounds_of(int gpu, int cpu) {
+        if (const char* text = std::getenv("DCUDA_TEST_ROUNDS")) return std::atoi(text);
+        return DCUDA_BACKEND_CUDA ? gpu : few_addresses ? 3 : cpu;
+    }
+};
+
+TEST_P(CollectiveStart, ThreeAtATime) {
+    const device_vector<int> memory(2 * ranks());
+    check(three_at_a_time, all_ranks(), memory.get(), rounds_of(500, 12));
+}
+
+// Numbers of exchanges that wrap around, and slots that are cleared.
+TEST_P(CollectiveStart, AcrossTheEndOfNumbers) {
+    const device_vector<int> memory(2 * ranks());
+    for (const char* start : {"4294967285", "262138", "1048570"}) {
+        setenv("DCUDA_COUNTER_START", start, 1);
+        check(three_at_a_time, all_ranks(), memory.get(), rounds_of(40, 8));
+        end_job();
+    }
+    unsetenv("DCUDA_COUNTER_START");
+}
+
+TEST_P(CollectiveStart, Arrays) {
+    const std::size_t largest = GetParam() <= 7 && !few_addresses ? 20'000 : 1200;
+    const device_vector<double> memory(3 * largest * ranks());
+    check(arrays, all_ranks(), memory.get(), largest);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, CollectiveStart, testing::ValuesIn(rank_counts));
+
+} // namespace

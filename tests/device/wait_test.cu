@@ -139,8 +139,12 @@ TEST_P(Waits, SomeOfTheTags) {
 
 // --- Of one source ---------------------------------------------------------------------------------------------------
 
-constexpr int matched_tag = 254;                            // and 255
-constexpr std::size_t matched_bytes[] = {0, 400, 24, 6000}; // by slot: alone, as messages, directly
+constexpr int matched_tag = 254; // and 255
+constexpr std::size_t matched_piece = 6000;
+// Of the message for a slot: none, as messages, directly.
+DCUDA_DEVICE std::size_t matched_bytes(int slot) {
+    return slot == 0 ? 0 : slot == 1 ? 400 : slot == 2 ? 24 : matched_piece;
+}
 
 // All partners use one tag; the rank waits for them one by one, in another order each time, by their numbers in another
 // communicator. What it does not wait for yet must stay.
@@ -150,16 +154,16 @@ __global__ void __launch_bounds__(threads, 1024 / threads)
     dcuda::rank self(context, state);
     const int ranks = self.size(), rank = self.id();
     const dcuda::communicator reversed = self.split(dcuda::world, 0, -rank);
-    constexpr std::size_t piece = matched_bytes[3];
+    constexpr std::size_t piece = matched_piece;
     unsigned char* const inbox = piece_of(memory, 2 * partners * piece, self);
     unsigned char* const outbox = inbox + partners * piece;
     const dcuda::window win = self.create_window(dcuda::world, inbox, partners * piece);
     for (int round = 0; round < rounds; ++round) {
         for (int slot = 0; slot < partners; ++slot) {
             unsigned char* const payload = outbox + slot * piece;
-            for_each_thread(matched_bytes[slot],
+            for_each_thread(matched_bytes(slot),
                             [&](std::size_t i) { payload[i] = pattern(i, rank + 4 * round + slot); });
-            self.put_notify(win, partner_of(rank, slot, ranks), slot * piece, matched_bytes[slot], payload,
+            self.put_notify(win, partner_of(rank, slot, ranks), slot * piece, matched_bytes(slot), payload,
                             matched_tag);
             self.notify(partner_of(rank, slot, ranks), dcuda::world, matched_tag + 1);
         }
@@ -178,7 +182,7 @@ __global__ void __launch_bounds__(threads, 1024 / threads)
             for (int other = 0; other < partners; ++other) {
                 if (partner_of(rank, other ^ 1, ranks) != source) continue;
                 const unsigned char* const payload = inbox + other * piece;
-                for_each_thread(matched_bytes[other], [&](std::size_t i) {
+                for_each_thread(matched_bytes(other), [&](std::size_t i) {
                     EXPECT_SAME(payload[i], pattern(i, source + 4 * round + other));
                 });
             }
@@ -196,7 +200,7 @@ __global__ void __launch_bounds__(threads, 1024 / threads)
 
 TEST_P(Waits, OfOneSource) {
     requested.match_sources = 2;
-    const device_vector<unsigned char> memory(ranks() * 2 * partners * matched_bytes[3]);
+    const device_vector<unsigned char> memory(ranks() * 2 * partners * matched_piece);
     check(one_by_one, all_ranks(), memory.get(), rounds_of(20, 6));
 }
 

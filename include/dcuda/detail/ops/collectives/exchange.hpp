@@ -387,7 +387,7 @@ DCUDA_DEVICE bool exchange_one(const lead_warp& warp, rank_state& state, communi
     const scope reach = comm.shape.devices > 1 ? scope::system : scope::device;
     constexpr bool finishes = Phase == exchange_phase::finish;
     const std::uint32_t sequence = comm.sequence + (finishes ? 0 : 1), turn = sequence % 2 * plan.half,
-                        stages = plan.stages;
+                        stages = Phase == exchange_phase::start ? 1 : plan.stages;
     sync(warp); // all have read the number that now changes
     if (warp.leads()) {
         comm.sequence = sequence;
@@ -415,15 +415,15 @@ DCUDA_DEVICE bool exchange_one(const lead_warp& warp, rank_state& state, communi
             send_unit<Packets>(state, plan, plan.parts[number], unit.team, unit.place, value, unit.word);
         if constexpr (Phase == exchange_phase::start) {
             if (unit.far_targets != 0) send_far(warp, state, unit, value);
-            return true;
+        } else {
+            going = exec::far(receive_unit<Packets, lead_warp, Values>)(warp, state, unit, value, values);
+            if (IsOrdered) {
+                acquire_packet<order_tag::exchange_observe>(is_last ? reach : scope::device);
+                sync(warp);
+            }
+            DCUDA_UNROLL
+            for (unsigned i = 0; i < 3 * Packets; ++i) value.words[i] = broadcast(warp, value.words[i], 0);
         }
-        going = exec::far(receive_unit<Packets, lead_warp, Values>)(warp, state, unit, value, values);
-        if (IsOrdered) {
-            acquire_packet<order_tag::exchange_observe>(is_last ? reach : scope::device);
-            sync(warp);
-        }
-        DCUDA_UNROLL
-        for (unsigned i = 0; i < 3 * Packets; ++i) value.words[i] = broadcast(warp, value.words[i], 0);
     }
     return going;
 }
@@ -480,9 +480,8 @@ DCUDA_DEVICE bool exchange_many(const Group& warp, const exchange_share& share, 
             if (Phase != exchange_phase::finish && plan.parts[0].end != plan.parts[0].far_end)
                 exec::far(send_chunk<Values>)(warp, state, wait, values, first, count,
                                               place(0, plan.parts[0].position, 0));
-        if constexpr (Phase == exchange_phase::start) return true;
         DCUDA_NO_UNROLL
-        for (std::uint32_t pass = begin; going && pass < count; pass += teams) {
+        for (std::uint32_t pass = begin; Phase != exchange_phase::start && going && pass < count; pass += teams) {
             const std::uint32_t unit = pass + team.number;
             wait.has_unit = team.number < team.teams && unit < count;
             value_unit value{};

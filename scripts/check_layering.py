@@ -106,6 +106,7 @@ ORDER_EXCEPTIONS = {
     "include/dcuda/detail/exec/bulk_copy.cuh": "the copy engine's instructions, with their own proxy and completion rules",
     "include/dcuda/detail/exec/exec_cuda.cuh": "ends a thread, and has the barriers at which a part of a block meets",
     "examples/13_": "its warps hand over to each other by counts of their own, as users' kernels do",
+    "examples/14_": "the same",
     "src/checker/": "sees the atomics of programs, and its processes share memory; the protocol's order is not made there",
     "src/cpu/": "switches fibers and threads; the order of the protocol is not made there",
 }

@@ -344,15 +344,14 @@ public:
     }
     /// Starts an allreduce, which finish_allreduce ends: the value leaves now, and the rank does something else while
     /// those of others are on their way. It waits for nobody. Result, types, operators, errors and who calls are as of
-    /// allreduce; members that call that meet those that start and finish. One at a time on a communicator: until it is
-    /// finished there may be no other collective operation on it, but barriers of world and device
-    /// (error_code::device_fault). All else may come between: puts, waits, other communicators.
+    /// allreduce. One at a time on a communicator: until it is finished there may be no other collective operation on
+    /// it, but barriers of world and device (error_code::device_fault). It must be finished before the kernel ends.
     template <class T, class Op>
     DCUDA_DEVICE started_value<T, Op> start_allreduce(communicator comm, T value, Op op) {
         static_assert(detail::is_plain<T> && sizeof(T) <= detail::unit_bytes,
                       "values to reduce must be trivially copyable, and have at most 24 bytes");
-        detail::perform<detail::start_value_operation<T, Op>>(self_, is_profiled(), comm, value, op);
-        return {comm, value, op};
+        using start = detail::start_value_operation<T, Op>;
+        return {comm, value, op, detail::perform<start>(self_, is_profiled(), comm, value, op)};
     }
     /// The same of an array. Until finish_allreduce has returned `in` stays as it is, and `out` is not read. What goes
     /// in packets leaves now, as far as one exchange takes it (a few hundred bytes with 8 members); the rest of it, and
@@ -362,23 +361,25 @@ public:
                                                       std::size_t count, Op op) {
         static_assert(detail::is_plain<T> && sizeof(T) <= detail::unit_bytes,
                       "values to reduce must be trivially copyable, and have at most 24 bytes");
-        using start = detail::array_part_operation<detail::exchange_phase::start, T, Op>;
-        detail::perform<start>(self_, is_profiled(), comm, out, in, count, op);
-        return {comm, out, in, count, op};
+        using start = detail::start_array_operation<T, Op>;
+        return {comm, out, in, count, op, detail::perform<start>(self_, is_profiled(), comm, out, in, count, op)};
     }
     /// Waits for what the other members bring, and returns the result to all threads of the rank, which call it with
-    /// what start_allreduce has returned. An operation that was not started, or is finished, ends the run
-    /// (error_code::device_fault).
+    /// what start_allreduce has returned. It may wait until all members have called it, as allreduce may; so all of
+    /// them finish several operations in one order, and none does so only after something that waits for this rank. A
+    /// member may call allreduce in its place, and have started nothing. An operation that was not started, or is
+    /// finished, ends the run (error_code::device_fault).
     template <class T, class Op>
     DCUDA_DEVICE T finish_allreduce(const started_value<T, Op>& started) {
-        return detail::perform<detail::finish_value_operation<T, Op>>(self_, is_profiled(), started.comm, started.value,
-                                                                      started.op);
+        using finish = detail::finish_value_operation<T, Op>;
+        return detail::perform<finish>(self_, is_profiled(), started.comm, started.value, started.op, started.start);
     }
     /// The same of an array: all threads of the rank read the results at `out` on return.
     template <class T, class Op>
     DCUDA_DEVICE void finish_allreduce(const started_array<T, Op>& started) {
-        using finish = detail::array_part_operation<detail::exchange_phase::finish, T, Op>;
-        detail::perform<finish>(self_, is_profiled(), started.comm, started.out, started.in, started.count, started.op);
+        using finish = detail::finish_array_operation<T, Op>;
+        detail::perform<finish>(self_, is_profiled(), started.comm, started.out, started.in, started.count, started.op,
+                                started.start);
     }
     /// The same with results for one member only, the one with number `root`. `out` may be null elsewhere.
     template <class T, class Op>

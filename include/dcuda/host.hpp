@@ -36,16 +36,16 @@ inline constexpr bool is_span<std::span<Element, Extent>> = true;
 /// What a runtime is built with. A value that is set here wins over the environment variable named beside it, which
 /// wins over the default. The processes of a job must agree.
 struct options {
-    int ranks_per_device = 0; ///< DCUDA_RANKS_PER_DEVICE; 0: as many as are co-resident (CPU backend: 8)
-    int tags = 0;             ///< DCUDA_TAGS; 0: 256; at most 65536
-    int match_sources = 0;    ///< DCUDA_MATCH_SOURCES; the last so many of these tags are matched by source, for
-                           ///< rank::wait_notifications_from. Each takes 12 B of every rank for every rank of the job
+    int ranks_per_device = 0;      ///< DCUDA_RANKS_PER_DEVICE; 0: as many as are co-resident (CPU backend: 8)
+    int tags = 0;                  ///< DCUDA_TAGS; 0: 256; at most 65536
     int max_windows = 0;           ///< DCUDA_MAX_WINDOWS; 0: 64; windows that exist at one time
     bool windows_may_fail = false; ///< DCUDA_WINDOWS_MAY_FAIL; beyond max_windows, create_window returns a window that
                                    ///< is false; not: it ends the run
     std::chrono::milliseconds wait_timeout{0}; ///< DCUDA_WAIT_TIMEOUT, in seconds; 0: a wait may take for ever
     bool count = false;                        ///< DCUDA_STATS; count what ranks do: runtime::statistics
     bool measure_energy = false;               ///< DCUDA_ENERGY; counted and traced runs are measured, too
+    int match_sources = 0; ///< DCUDA_MATCH_SOURCES; so many of the tags, the last ones, are matched by source, for
+                           ///< rank::wait_notifications_from. Each takes 12 B of every rank for every rank of the job
 };
 
 /// The shape of a kernel launch. The number of blocks is the number of ranks, divided by ranks_per_block.

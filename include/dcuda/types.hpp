@@ -86,6 +86,7 @@ struct started_value {
     communicator comm; ///< where
     T value;           ///< of this member
     Op op;             ///< that combines
+    unsigned start;    ///< number of the start: each is finished once
 };
 /// The same of an array.
 template <class T, class Op>
@@ -95,6 +96,7 @@ struct started_array {
     const T* in;       ///< of this member
     std::size_t count; ///< elements
     Op op;             ///< that combines
+    unsigned start;    ///< number of the start: each is finished once
 };
 
 /// Where the ranks of this process are in the system.

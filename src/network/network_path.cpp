@@ -24,6 +24,11 @@ std::size_t ring_bytes_for(int processes) {
 
 enum class greeting : std::uint32_t { hello, ready };
 
+// A wire tag as the program names it, or no_tag.
+std::uint32_t named_tag(std::uint32_t wire_tag, const tag_numbers& tags) {
+    return wire_tag == no_tag ? no_tag : tags.tag_of(wire_tag);
+}
+
 } // namespace
 
 network_path::network_path(bootstrap::control& control, device_access& link, const settings& with,
@@ -195,7 +200,8 @@ void network_path::send(std::uint32_t rank, const send_fields& put, const std::b
                                 rank);
     }
     if (track_ != nullptr)
-        track_->record(begin_ns, host_event_kind::network_put, rank, put.target / ranks, put.tag, bytes);
+        track_->record(begin_ns, host_event_kind::network_put, rank, put.target / ranks,
+                       named_tag(put.tag, state_->fields().tags), bytes);
 }
 
 void network_path::send(std::uint32_t rank, const exchange_fields& unit) {
@@ -256,7 +262,7 @@ bool network_path::take(int from, const message_header& head, const std::byte* p
                                      : delivery_->put_packets(head.place, payload, head.target, head.tag);
         if (is_taken && track_ != nullptr)
             track_->record(begin_ns, host_event_kind::delivery, head.target, static_cast<std::uint32_t>(from),
-                           is_put ? head.tag : no_tag, head.bytes);
+                           is_put ? named_tag(head.tag, state_->fields().tags) : no_tag, head.bytes);
         return is_taken;
     }
     case message_kind::barrier:

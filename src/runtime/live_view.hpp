@@ -24,7 +24,7 @@ struct sent_messages {
 
 // What dcuda-top learns of a process. Travels as JSON.
 struct snapshot {
-    static constexpr int format = 5; // readers refuse others
+    static constexpr int format = 6; // readers refuse others
 
     std::string version, backend, program, host, device;
     std::string job; // equal for all processes of a job; says nothing about its secret

@@ -14,13 +14,7 @@ std::vector<wait_record> watchdog::read_waits() {
     static_assert(sizeof(wait_record) % sizeof(std::uint32_t) == 0);
     link_.read_words(reinterpret_cast<std::uint32_t*>(waits.data()),
                      reinterpret_cast<const std::uint32_t*>(state_.fields().waits), waits.size() * words);
-    const detail::tag_numbers& tags = state_.fields().tags;
-    for (wait_record& wait : waits) {
-        if (wait.kind != waiting::notifications || !tags.has_source(wait.detail)) continue;
-        wait.where = detail::operation::wait_notifications_from;
-        wait.source = tags.source_of(wait.detail) + 1;
-        wait.detail = tags.tag_of(wait.detail);
-    }
+    for (wait_record& wait : waits) name_source(wait, state_.fields().tags);
     const auto now = clock::now();
     for (std::size_t rank = 0; rank < waits.size(); ++rank) {
         sighting& last = sightings_[rank];

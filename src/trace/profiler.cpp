@@ -327,6 +327,7 @@ void profiler::read_device(process_profile& part, const device_state& state, dev
     if (!part.failure.empty()) {
         part.waits.resize(ranks);
         read(part.waits, state.fields().waits);
+        for (wait_record& wait : part.waits) name_source(wait, state.fields().tags);
     }
     if (!traces_) return;
     part.events.resize(ranks);

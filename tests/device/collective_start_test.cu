@@ -25,6 +25,7 @@ __global__ void __launch_bounds__(threads, 1024 / threads)
     int* const inbox = piece_of(memory, 2, self);
     const dcuda::typed_window<int> win = self.create_typed_window(dcuda::world, inbox, 2);
     const dcuda::communicator column = self.split(dcuda::world, rank % per_device, 0);
+    const dcuda::communicator pair = self.split(dcuda::world, rank / 2, 0);
     const dcuda::communicator mixed = self.split(dcuda::world, static_cast<int>(mix(rank, 1) % 3), mix(rank, 2) & 0xff);
     for (int round = 0; round < rounds; ++round) {
         const double own = value_of(rank, round, 0);
@@ -34,7 +35,7 @@ __global__ void __launch_bounds__(threads, 1024 / threads)
         const auto of_mixed = self.start_allreduce(mixed, largest, dcuda::maximum{});
         if (round % 2 == 0) self.barrier(dcuda::world); // another way to meet
         const bool is_whole = rank % 2 == 1;
-        const auto of_column = is_whole ? dcuda::started_value<double, dcuda::sum>{column, 0, {}}
+        const auto of_column = is_whole ? dcuda::started_value<double, dcuda::sum>{column, 0, {}, 0}
                                         : self.start_allreduce(column, own, dcuda::sum{});
         EXPECT_SAME(self.allreduce(dcuda::device, 1, dcuda::sum{}), per_device);
         self.notify((rank + ranks - 1) % ranks, dcuda::world, 2);
@@ -43,6 +44,18 @@ __global__ void __launch_bounds__(threads, 1024 / threads)
         const double column_sum =
             is_whole ? self.allreduce(column, own, dcuda::sum{}) : self.finish_allreduce(of_column);
         const int mixed_largest = self.finish_allreduce(of_mixed);
+        // The value has left: who has got it tells the other, which has not finished yet.
+        const auto by_number = dcuda::by_rank(dcuda::sum{});
+        double pair_sum = 0;
+        if (rank % 2 == 0) {
+            const auto of_pair = self.start_allreduce(pair, own, by_number);
+            if (self.size(pair) == 2) self.wait_notifications(3, 1);
+            pair_sum = self.finish_allreduce(of_pair);
+        } else {
+            pair_sum = self.allreduce(pair, own, by_number);
+            self.notify(rank - 1, dcuda::world, 3);
+        }
+        EXPECT_SAME(self.allreduce(pair, own, by_number) == pair_sum, true);
         const double world_sum = self.finish_allreduce(of_world);
         self.wait_notifications(2, 1);
         EXPECT_SAME(self.allreduce(column, own, dcuda::sum{}) == column_sum, true);
@@ -63,7 +76,7 @@ __global__ void __launch_bounds__(threads, 1024 / threads)
     double* const expected = out + largest;
     const dcuda::communicator comms[] = {self.split(dcuda::world, rank % per_device, 0),
                                          self.split(dcuda::world, 0, -rank)};
-    const std::size_t counts[] = {0, 1, 2, 31, 100, 700, largest};
+    const std::size_t counts[] = {0, 1, 2, 31, 100, 250, largest};
     for (int round = 0; round < 2; ++round)
         for (const std::size_t count : counts)
             for (const dcuda::communicator comm : comms) {
@@ -72,9 +85,16 @@ __global__ void __launch_bounds__(threads, 1024 / threads)
                 for_each_thread(largest, [&](std::size_t i) { out[i] = i < count && round == 1 ? in[i] : -1; });
                 __syncthreads();
                 // Apart, and in place.
-                const auto started = self.start_allreduce(comm, out, round == 0 ? in : out, count, dcuda::sum{});
-                EXPECT_SAME(self.allreduce(dcuda::device, rank, dcuda::minimum{}), rank - self.id(dcuda::device));
-                self.finish_allreduce(started);
+                // Some members make all of it where the others finish.
+                const double* const from = round == 0 ? in : out;
+                if (rank % 3 == 1) {
+                    EXPECT_SAME(self.allreduce(dcuda::device, rank, dcuda::minimum{}), rank - self.id(dcuda::device));
+                    self.allreduce(comm, out, from, count, dcuda::sum{});
+                } else {
+                    const auto started = self.start_allreduce(comm, out, from, count, dcuda::sum{});
+                    EXPECT_SAME(self.allreduce(dcuda::device, rank, dcuda::minimum{}), rank - self.id(dcuda::device));
+                    self.finish_allreduce(started);
+                }
                 for_each_thread(largest,
                                 [&](std::size_t i) { EXPECT_SAME(out[i] == (i < count ? expected[i] : -1), true); });
             }
@@ -97,10 +117,13 @@ TEST_P(CollectiveStart, ThreeAtATime) {
 
 // Numbers of exchanges that wrap around, and slots that are cleared.
 TEST_P(CollectiveStart, AcrossTheEndOfNumbers) {
+    constexpr std::size_t most = 300;
     const device_vector<int> memory(2 * ranks());
+    const device_vector<double> numbers(3 * most * ranks());
     for (const char* start : {"4294967285", "262138", "1048570"}) {
         setenv("DCUDA_COUNTER_START", start, 1);
         check(three_at_a_time, all_ranks(), memory.get(), rounds_of(40, 8));
+        check(arrays, all_ranks(), numbers.get(), most);
         end_job();
     }
     unsetenv("DCUDA_COUNTER_START");

@@ -60,6 +60,8 @@ enum class wrong : int {
     world_freed,
     root,
     started_twice,
+    started_array_twice,
+    split_while_started,
     finish_of_nothing,
     overlap,
     move_overlap,
@@ -190,8 +192,16 @@ __global__ void contract(dcuda::context context, unsigned char* memory, wrong wh
             self.start_allreduce(dcuda::world, 1, dcuda::sum{});
             self.start_allreduce(dcuda::world, 1, dcuda::sum{});
             break;
+        case wrong::started_array_twice:
+            self.start_allreduce(dcuda::world, numbers, numbers, 8, dcuda::sum{});
+            self.start_allreduce(dcuda::world, numbers, numbers, 8, dcuda::sum{});
+            break;
+        case wrong::split_while_started:
+            self.start_allreduce(dcuda::world, 1, dcuda::sum{});
+            self.split(dcuda::world, 0, 0);
+            break;
         case wrong::finish_of_nothing:
-            self.finish_allreduce(dcuda::started_value<int, dcuda::sum>{dcuda::device, 1, {}});
+            self.finish_allreduce(dcuda::started_value<int, dcuda::sum>{dcuda::device, 1, {}, 0});
             break;
         case wrong::root:
             self.broadcast(dcuda::node, 1, -3);
@@ -281,6 +291,17 @@ __global__ void different_counts(dcuda::context context) {
     __shared__ unsigned char memory[128];
     dcuda::rank self(context, state);
     self.all_gather(dcuda::world, memory, memory + 64, self.id() == 0 ? 3 : 4);
+}
+
+// What was finished is finished again, while another one is started.
+__global__ void finished_twice(dcuda::context context) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const dcuda::communicator alone = self.split(dcuda::world, self.id(), 0);
+    const auto first = self.start_allreduce(alone, 1, dcuda::sum{});
+    self.finish_allreduce(first);
+    self.start_allreduce(alone, 2, dcuda::sum{});
+    self.finish_allreduce(first);
 }
 
 // A root that expects another number of values than a member brings.
@@ -523,6 +544,8 @@ const std::map<std::string, wrong> contracts = {
     {"world_freed", wrong::world_freed},
     {"root", wrong::root},
     {"started_twice", wrong::started_twice},
+    {"started_array_twice", wrong::started_array_twice},
+    {"split_while_started", wrong::split_while_started},
     {"finish_of_nothing", wrong::finish_of_nothing},
     {"overlap", wrong::overlap},
     {"move_overlap", wrong::move_overlap},
@@ -543,6 +566,7 @@ const std::map<std::string, partly> partly_called = {
 const std::map<std::string, void (*)(dcuda::context)> kernels = {
     {"different_barriers", different_barriers},
     {"different_collectives", different_collectives},
+    {"finished_twice", finished_twice},
     {"different_operators", different_operators},
     {"different_counts", different_counts},
     {"unexpected_count", unexpected_count},

@@ -25,6 +25,7 @@ NONE = "on a window that is none: it was never created, or create_window failed"
 GONE = "on window 1, which does not exist (any more): it was freed, or belongs to another run"
 NO_MEMBER = (": the rank is in no such communicator (any more): it was freed, is another rank's, or belongs to "
              "another run")
+STARTED = " on world: a collective operation has been started there (start_allreduce), which must be finished before another one"
 IN_WINDOW = "there are ranks 0 to {L} in window 0's communicator"
 CONTRACTS = {
     "offset": "put of 0 B at offset 1025 exceeds window 0 of rank 0 (1024 B)",
@@ -49,8 +50,9 @@ CONTRACTS = {
     "window_of_node": "create_window on node: windows are of world or device; open one there, and find its members by "
                       "translate()",
     "world_freed": "free_communicator on world: it is always there; free those that split has made",
-    "started_twice": "allreduce on world: a collective operation has been started there (start_allreduce), which must be "
-                     "finished before another one",
+    "started_twice": "start_allreduce" + STARTED,
+    "started_array_twice": "start_allreduce" + STARTED,
+    "split_while_started": "split" + STARTED,
     "finish_of_nothing": "finish_allreduce on device: none has been started there, or it is finished",
     "root": "broadcast with root -3: the communicator has ranks 0 to {L}",
     "null_window": "create_window over 64 B at a null pointer: give it memory from cudaMalloc (did that fail?), or 0 bytes "
@@ -145,6 +147,11 @@ class MisuseTest(unittest.TestCase):
                                          "(DCUDA_TAGS)", DCUDA_MATCH_SOURCES=257)
         self.expect(2, "from_plain_tag", "65536 tags, of which 1 are matched by source (DCUDA_MATCH_SOURCES), take 65540 "
                                          "numbers with 4 ranks: there are 65536", DCUDA_MATCH_SOURCES=1, DCUDA_TAGS=65536)
+
+    def test_finished_twice(self):
+        for processes in (1, 2):
+            self.expect(processes, "finished_twice",
+                        ": finish_allreduce on communicator 3: none has been started there, or it is finished")
 
     def test_results_in_memory_of_one_thread(self):
         self.expect(1, "some_to_own_memory", "rank 1 (process 0, block 1): wait_some into memory at 0x",

@@ -214,12 +214,12 @@ class TopTest(unittest.TestCase):
             (os.geteuid(), b'{"dcuda_top":99,"version":"9.9"}', "it is of version 9.9, this dcuda-top of "),
             (os.geteuid(), b"", "it closed the connection"),
             (os.geteuid(), json.dumps({
-                "dcuda_top": 5, "version": "", "backend": "", "program": "", "host": "", "device": "", "job": "",
+                "dcuda_top": 6, "version": "", "backend": "", "program": "", "host": "", "device": "", "job": "",
                 "pid": 1, "process": 0, "processes": 1 << 30, "processes_here": 1, "ranks_per_device": 1 << 30,
                 "ranks_per_block": 1, "run": 1, "run_seconds": 1, "waits": [], "sent": None}).encode(),
              "its numbers contradict each other"),
             (os.geteuid(), json.dumps({
-                "dcuda_top": 5, "version": "", "backend": "", "program": "", "host": "", "device": "", "job": "",
+                "dcuda_top": 6, "version": "", "backend": "", "program": "", "host": "", "device": "", "job": "",
                 "pid": 1, "process": 0, "processes": 1, "processes_here": 1, "ranks_per_device": 1, "ranks_per_block": 0,
                 "run": 1, "run_seconds": 1, "waits": [[0, 0, 0, 0, 0, 0, 0, 1]], "sent": None}).encode(),
              "its numbers contradict each other"),
@@ -242,7 +242,7 @@ class TopTest(unittest.TestCase):
     def test_names_do_not_steer_the_terminal(self):
         """Control characters of ASCII and those of Unicode, which terminals take for the begin of a sequence, and bytes
         that are no text."""
-        snapshot = {"dcuda_top": 5, "version": "1", "backend": "cpu", "program": "Zürich \x1b[31m\x9b31m\u202e", "host": "a\x85b",
+        snapshot = {"dcuda_top": 6, "version": "1", "backend": "cpu", "program": "Zürich \x1b[31m\x9b31m\u202e", "host": "a\x85b",
                     "device": "\x80\x7f", "job": "\x9d0;title\x9c", "pid": 1, "process": 0, "processes": 1, "processes_here": 1,
                     "ranks_per_device": 1, "ranks_per_block": 1, "run": 1, "run_seconds": 1,
                     "waits": [[0, 0, 0, 0, 0, 0, 0, 1]], "sent": None}

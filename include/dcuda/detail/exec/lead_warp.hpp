@@ -126,14 +126,15 @@ struct lead_access {
 
 // What follows is called by all threads of the group.
 
+inline constexpr unsigned decisions = 32;
+
 #if DCUDA_WARPS
 
-// The lead warp runs choose(warp), which returns a number below 32, the same to all of its threads. All threads of the
-// group meet, and get that number. Then the lead warp runs act(warp, number); the others need not wait for it.
-// ORDER: the group's barrier stands between what choose() did and the return of the other threads, and between what
-// they did before and act().
-// PERF: the number comes with the barrier, as a count of threads. Through shared memory it would take a word that must
-// not be written again before the slowest thread has read it.
+// The lead warp runs choose(warp), which returns a number below `decisions`, the same to all of its threads. All
+// threads of the group meet, and get that number. Then the lead warp runs act(warp, number); the others need not wait
+// for it. ORDER: the group's barrier stands between what choose() did and the return of the other threads, and between
+// what they did before and act(). PERF: the number comes with the barrier, as a count of threads. Through shared memory
+// it would take a word that must not be written again before the slowest thread has read it.
 template <class Group, class Choose, class Act>
 DCUDA_DEVICE unsigned decide(const Group& group, std::uint32_t&, const Choose& choose, const Act& act) {
     const unsigned thread = group.thread(), threads = group.threads();
@@ -221,8 +222,11 @@ DCUDA_DEVICE void sync_leader_sync(const Group& group, const F& f) {
 
 template <class Group, class Choose, class Act>
 unsigned decide(const Group& group, std::uint32_t& word, const Choose& choose, const Act& act) {
-    cpu::sync_and_run(
-        group.place(), [&] { word = choose(lead_access::alone()); }, [&] { act(lead_access::alone(), word); });
+    const auto decide_alone = [&] {
+        word = choose(lead_access::alone());
+        if (word >= decisions) __builtin_trap(); // a GPU's barrier could not tell it
+    };
+    cpu::sync_and_run(group.place(), decide_alone, [&] { act(lead_access::alone(), word); });
     return word;
 }
 

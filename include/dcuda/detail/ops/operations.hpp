@@ -116,50 +116,73 @@ struct allreduce_array_operation : member_operation<allreduce_array_operation<T,
     }
 };
 
-// An allreduce in two parts. A checked run makes all of it in the second one: only there all members are known to come.
-template <class T, class Op>
-struct start_value_operation {
+// An allreduce in two parts. A checked run makes all of it in the second one: only there it may wait for all members.
+struct start_operation {
     static constexpr operation kind = operation::start_allreduce;
-    DCUDA_DEVICE static event_fields event(communicator comm, const T&, const Op&) {
-        return {.tag = static_cast<int>(comm), .bytes = sizeof(T)};
-    }
-    DCUDA_DEVICE static void run(rank_state& state, communicator comm, T value, Op op) {
-        allreduce_value_part<exchange_phase::start>(state, comm, value, op);
-    }
 #if DCUDA_BACKEND_CPU
-    static void check(rank_state& state, communicator comm, const T&, const Op&) {
-        check_communicator(state, comm, kind);
+    template <class... Arguments>
+    static unsigned check(rank_state& state, communicator comm, Arguments...) {
+        return answer_of_start(state, exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
+                                   const unsigned start = mark_started(warp, state, comm, false);
+                                   return start == 0 ? 0 : 1 + post_answer(warp, state, start);
+                               }));
+    }
+    static void check_finish(rank_state& state, communicator comm, unsigned start) {
+        leave(exec::decide(state.group(), state.decision,
+                           [&](const lead_warp& warp) { return mark_finished(warp, state, comm, start) ? 1u : 0u; }));
     }
 #endif
+};
+template <class T, class Op>
+struct start_value_operation : start_operation {
+    DCUDA_DEVICE static void end(rank_state& state, unsigned, communicator comm, const T&, const Op&) {
+        end_operation<kind>(state, {.tag = static_cast<int>(comm), .bytes = sizeof(T)});
+    }
+    DCUDA_DEVICE static unsigned run(rank_state& state, communicator comm, T value, Op op) {
+        return start_allreduce_value(state, comm, value, op);
+    }
 };
 template <class T, class Op>
 struct finish_value_operation {
     static constexpr operation kind = operation::finish_allreduce;
-    DCUDA_DEVICE static void end(rank_state& state, const T&, communicator comm, const T&, const Op&) {
+    DCUDA_DEVICE static void end(rank_state& state, const T&, communicator comm, const T&, const Op&, unsigned) {
         end_operation<kind>(state, {.tag = static_cast<int>(comm), .bytes = sizeof(T)});
     }
-    DCUDA_DEVICE static T run(rank_state& state, communicator comm, T value, Op op) {
-        return allreduce_value_part<exchange_phase::finish>(state, comm, value, op);
+    DCUDA_DEVICE static T run(rank_state& state, communicator comm, T value, Op op, unsigned start) {
+        return finish_allreduce_value(state, comm, value, op, start);
     }
 #if DCUDA_BACKEND_CPU
-    static T check(rank_state& state, communicator comm, T value, Op op) {
+    static T check(rank_state& state, communicator comm, T value, Op op, unsigned start) {
+        start_value_operation<T, Op>::check_finish(state, comm, start);
         return allreduce_value_operation<T, Op>::check(state, comm, value, op);
     }
 #endif
 };
-template <exchange_phase Phase, class T, class Op>
-struct array_part_operation {
-    static constexpr operation kind =
-        Phase == exchange_phase::start ? operation::start_allreduce : operation::finish_allreduce;
-    DCUDA_DEVICE static event_fields event(communicator comm, T*, const T*, std::size_t count, const Op&) {
+template <class T, class Op>
+struct start_array_operation : start_operation {
+    DCUDA_DEVICE static void end(rank_state& state, unsigned, communicator comm, T*, const T*, std::size_t count,
+                                 const Op&) {
+        end_operation<kind>(state, {.tag = static_cast<int>(comm), .bytes = count * sizeof(T)});
+    }
+    DCUDA_DEVICE static unsigned run(rank_state& state, communicator comm, T* out, const T* in, std::size_t count,
+                                     Op op) {
+        return start_allreduce_array(state, comm, out, in, count, op);
+    }
+};
+template <class T, class Op>
+struct finish_array_operation {
+    static constexpr operation kind = operation::finish_allreduce;
+    DCUDA_DEVICE static event_fields event(communicator comm, T*, const T*, std::size_t count, const Op&, unsigned) {
         return {.tag = static_cast<int>(comm), .bytes = count * sizeof(T)};
     }
-    DCUDA_DEVICE static void run(rank_state& state, communicator comm, T* out, const T* in, std::size_t count, Op op) {
-        allreduce_array_part<Phase>(state, comm, out, in, count, op);
+    DCUDA_DEVICE static void run(rank_state& state, communicator comm, T* out, const T* in, std::size_t count, Op op,
+                                 unsigned start) {
+        finish_allreduce_array(state, comm, out, in, count, op, start);
     }
 #if DCUDA_BACKEND_CPU
-    static void check(rank_state& state, communicator comm, T* out, const T* in, std::size_t count, Op op) {
-        if (Phase == exchange_phase::start) return check_communicator(state, comm, kind);
+    static void check(rank_state& state, communicator comm, T* out, const T* in, std::size_t count, Op op,
+                      unsigned start) {
+        start_array_operation<T, Op>::check_finish(state, comm, start);
         allreduce_array_operation<T, Op>::check(state, comm, out, in, count, op);
     }
 #endif

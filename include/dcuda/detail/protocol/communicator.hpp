@@ -144,7 +144,7 @@ struct communicator_record {
     std::uint32_t blocks;            // of the rank's pool that are used for that: how many,
     std::uint32_t first_block;       // from which on
     std::uint32_t sequence;          // number of the last exchange
-    std::uint32_t started;           // 1: it has been started, and not finished
+    std::uint32_t started;           // of an exchange that is not finished: start_number(); else 0
     list_range list;                 // of members
     list_range plan_lists[2];        // of the plans
     exchange_shape shape;
@@ -187,6 +187,8 @@ inline constexpr std::uint32_t exchange_number_bits = 20, exchange_digest_bits =
 DCUDA_HOST_DEVICE constexpr std::uint32_t exchange_word(std::uint32_t sequence, std::uint32_t digest) {
     return sequence << exchange_digest_bits | digest;
 }
+// What tells a start from others on the communicator: the number of the exchange before, and never 0.
+DCUDA_HOST_DEVICE constexpr std::uint32_t start_number(std::uint32_t sequence) { return sequence | 1u << 31; }
 inline constexpr std::uint32_t no_exchange_word = UINT32_MAX; // of no packet: there is no such operation
 DCUDA_HOST_DEVICE constexpr bool is_of_exchange(std::uint32_t word, std::uint32_t sequence) {
     return word != 0 && word >> exchange_digest_bits == (sequence & ((1u << exchange_number_bits) - 1));

@@ -103,7 +103,7 @@ inline constexpr operation_traits operation_table[] = {
     {"all_gather", activity::collective, operand::bytes | operand::communicator},
     {"scatter", activity::collective, operand::bytes | operand::communicator},
     {"all_to_all", activity::collective, operand::bytes | operand::communicator},
-    {"start_allreduce", activity::collective, operand::bytes | operand::communicator},
+    {"start_allreduce", activity::putting, operand::bytes | operand::communicator},
     {"finish_allreduce", activity::collective, operand::bytes | operand::communicator},
     {"start_timer", activity::collective, 0},
     {"stop_timer", activity::collective, 0},

@@ -396,6 +396,13 @@ inline std::string name_of_tag(std::uint32_t wire_tag, const tag_numbers& tags) 
     const std::string tag = std::to_string(tags.tag_of(wire_tag));
     return tags.has_source(wire_tag) ? tag + " from rank " + std::to_string(tags.source_of(wire_tag)) : tag;
 }
+// Turns the wire tag in a rank's record into tag and source, if that is what it waits for. For the host.
+inline void name_source(wait_record& wait, const tag_numbers& tags) {
+    if (wait.kind != waiting::notifications || !tags.has_source(wait.detail)) return;
+    wait.where = operation::wait_notifications_from;
+    wait.source = tags.source_of(wait.detail) + 1;
+    wait.detail = tags.tag_of(wait.detail);
+}
 
 // What a kernel finds through its context, and each rank keeps a copy of. writer: the host, before the launch; readers:
 // all ranks; home: device memory.

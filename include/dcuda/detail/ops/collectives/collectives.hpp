@@ -38,13 +38,21 @@ DCUDA_DEVICE T allreduce_value(rank_state& state, communicator comm, const T& va
         state, operation::allreduce, comm, 0, static_cast<element>(value), traits::of(op)));
 }
 
-// The same in two parts. Members that make it at once may be among the others.
-template <exchange_phase Phase, class T, class Op>
-DCUDA_DEVICE T allreduce_value_part(rank_state& state, communicator comm, const T& value, const Op& op) {
+// The same in two parts. The start gives a number, which the finish takes.
+template <class T, class Op>
+DCUDA_DEVICE unsigned start_allreduce_value(rank_state& state, communicator comm, const T& value, const Op& op) {
     using traits = operator_traits<Op>;
     using element = accumulator_t<T>;
-    return static_cast<T>(combine_value<T, element, typename traits::type, traits::by_number, Phase>(
-        state, operation::allreduce, comm, 0, static_cast<element>(value), traits::of(op)));
+    return start_value<T, element, typename traits::type, traits::by_number>(state, comm, static_cast<element>(value),
+                                                                             traits::of(op));
+}
+template <class T, class Op>
+DCUDA_DEVICE T finish_allreduce_value(rank_state& state, communicator comm, const T& value, const Op& op,
+                                      unsigned start) {
+    using traits = operator_traits<Op>;
+    using element = accumulator_t<T>;
+    return static_cast<T>(combine_value<T, element, typename traits::type, traits::by_number, exchange_phase::finish>(
+        state, operation::allreduce, comm, 0, static_cast<element>(value), traits::of(op), start));
 }
 
 template <class T, class Op>
@@ -55,29 +63,44 @@ DCUDA_DEVICE void allreduce_array(rank_state& state, communicator comm, T* out, 
                                                                traits::of(op));
 }
 
-// The same in two parts.
-template <exchange_phase Phase, class T, class Op>
-DCUDA_DEVICE void allreduce_array_part(rank_state& state, communicator comm, T* out, const T* in, std::size_t count,
-                                       const Op& op) {
+// The same in two parts, as for a value.
+template <class T, class Op>
+DCUDA_DEVICE exchange_request request_of_array(communicator comm, const value_array<T, Op>& values, bool by_number) {
+    constexpr operation where = operation::allreduce;
+    const auto count = static_cast<std::uint32_t>(values.count);
+    const std::uint32_t digest = by_number ? digest_of<value_array<T, Op>, std::true_type, T>(where, 0, count)
+                                           : digest_of<value_array<T, Op>, std::false_type, T>(where, 0, count);
+    return {where, comm, digest, by_number, values.units()};
+}
+template <class T, class Op>
+DCUDA_DEVICE unsigned start_allreduce_array(rank_state& state, communicator comm, T* out, const T* in,
+                                            std::size_t count, const Op& op) {
     using traits = operator_traits<Op>;
     using operator_type = typename traits::type;
-    constexpr operation where = operation::allreduce;
+    check_memory(state, operation::start_allreduce, out, count * sizeof(T), in, count * sizeof(T), true);
     const bool in_packets = !is_large(state, comm, count * sizeof(T));
     const value_array<T, operator_type> values{out, in, count, traits::of(op)};
-    const exchange_request request{where, comm,
-                                   digest_of<value_array<T, operator_type>, std::bool_constant<traits::by_number>, T>(
-                                       where, 0, static_cast<std::uint32_t>(count)),
-                                   traits::by_number, values.units()};
-    check_memory(state, where, out, count * sizeof(T), in, count * sizeof(T), true);
+    const exchange_request request = request_of_array(comm, values, traits::by_number);
+    return answer_of_start(state, exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
+                               return start_array<T, operator_type, traits::by_number>(warp, state, request, values,
+                                                                                       in_packets);
+                           }));
+}
+template <class T, class Op>
+DCUDA_DEVICE void finish_allreduce_array(rank_state& state, communicator comm, T* out, const T* in, std::size_t count,
+                                         const Op& op, unsigned start) {
+    using traits = operator_traits<Op>;
+    using operator_type = typename traits::type;
+    const bool in_packets = !is_large(state, comm, count * sizeof(T));
+    const value_array<T, operator_type> values{out, in, count, traits::of(op)};
+    const exchange_request request = request_of_array(comm, values, traits::by_number);
     leave(exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
-        const bool going =
-            Phase == exchange_phase::start
-                ? start_array<T, operator_type, traits::by_number>(warp, state, request, values, in_packets)
-                : finish_array<T, operator_type, traits::by_number>(warp, state, request, values, in_packets);
-        return going ? 1u : 0u;
+        return finish_array<T, operator_type, traits::by_number>(warp, state, request, values, in_packets, start) ? 1u
+                                                                                                                  : 0u;
     }));
-    if (Phase == exchange_phase::finish && !in_packets)
-        combine_array<T, operator_type, traits::by_number>(state, where, comm, 0, out, in, count, traits::of(op));
+    if (!in_packets)
+        combine_array<T, operator_type, traits::by_number>(state, operation::allreduce, comm, 0, out, in, count,
+                                                           traits::of(op));
 }
 
 // Only the root gets the result.

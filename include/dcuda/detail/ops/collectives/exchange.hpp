@@ -389,10 +389,7 @@ DCUDA_DEVICE bool exchange_one(const lead_warp& warp, rank_state& state, communi
     const std::uint32_t sequence = comm.sequence + (finishes ? 0 : 1), turn = sequence % 2 * plan.half,
                         stages = Phase == exchange_phase::start ? 1 : plan.stages;
     sync(warp); // all have read the number that now changes
-    if (warp.leads()) {
-        comm.sequence = sequence;
-        if (Phase != exchange_phase::whole) comm.started = finishes ? 0 : 1;
-    }
+    if (warp.leads()) comm.sequence = sequence;
     if (!finishes) clear_if_due(warp, plan, sequence);
     const std::uint32_t distance = plan.units * unit_packets;
     awaited_unit unit{request, plan, exchange_team(warp.index, warp.count, 1), distance,

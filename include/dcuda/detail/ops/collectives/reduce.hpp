@@ -161,33 +161,55 @@ DCUDA_DEVICE std::uint32_t digest_of(operation where, std::uint32_t root, std::u
     return exchange_digest(where, types + root * 0x85EBCA6Bu + count * 0xC2B2AE35u);
 }
 
-// Whether there is something to finish; else the run ends. The lead warp.
-DCUDA_COLD bool check_started(lead_warp warp, shared_state shared, communicator number) {
+// Puts down that an allreduce is started on a communicator. The number of the start, for mark_finished; 0 if the run
+// ends, since there is none such, or another one is started. The lead warp.
+DCUDA_COLD unsigned mark_started(lead_warp warp, shared_state shared, communicator number, bool by_number) {
     rank_state& state = shared.get();
-    const communicator_record* const comm = find_communicator(state, number);
-    if (comm != nullptr && comm->started != 0) return true;
-    if (warp.leads())
-        report_fault(exec::lead_access::alone(), state, comm == nullptr ? fault::communicator : fault::not_started,
-                     operation::finish_allreduce, 0, static_cast<std::uint32_t>(number), 0, 0, 0);
-    return false;
+    if (!check_collective(warp, state, operation::start_allreduce, number, 0, by_number)) return 0;
+    communicator_record& comm = *find_communicator(state, number);
+    const std::uint32_t start = start_number(comm.sequence);
+    sync(warp);
+    if (warp.leads()) comm.started = start;
+    return start;
 }
 
-// Exchanges one value. The turn in which the result is posted, + 1, or 1 if it is only started; 0 if the run ends. The
-// lead warp.
+// Puts down that it is finished. False if the run ends, since that one was not started. The lead warp.
+DCUDA_COLD bool mark_finished(lead_warp warp, shared_state shared, communicator number, unsigned start) {
+    rank_state& state = shared.get();
+    communicator_record* const comm = find_communicator(state, number);
+    const bool is_started = comm != nullptr && start != 0 && comm->started == start;
+    sync(warp);
+    if (warp.leads()) {
+        if (is_started)
+            comm->started = 0;
+        else
+            report_fault(exec::lead_access::alone(), state, comm == nullptr ? fault::communicator : fault::not_started,
+                         operation::finish_allreduce, 0, static_cast<std::uint32_t>(number), 0, 0, 0);
+    }
+    return is_started;
+}
+
+// Exchanges one value. The turn in which the result is posted, or the number of the start as an answer, + 1; 0 if the
+// run ends. `start`: that number, to finish. The lead warp.
 template <class T, class Element, class Op, bool ByNumber, exchange_phase Phase>
 DCUDA_COLD unsigned exchange_value(lead_warp warp, shared_state shared, operation where, communicator number,
-                                   std::uint32_t root, value_unit value, Op op) {
+                                   std::uint32_t root, value_unit value, Op op, unsigned start) {
     rank_state& state = shared.get();
-    if (Phase == exchange_phase::finish ? !check_started(warp, state, number)
-                                        : !check_collective(warp, state, where, number, root, ByNumber))
-        return 0;
+    if constexpr (Phase == exchange_phase::start) {
+        start = mark_started(warp, state, number, ByNumber);
+        if (start == 0) return 0;
+    } else if constexpr (Phase == exchange_phase::finish) {
+        if (!mark_finished(warp, state, number, start)) return 0;
+    } else {
+        if (!check_collective(warp, state, where, number, root, ByNumber)) return 0;
+    }
     const exchange_request request{
         where, number, digest_of<single_value<T, Op>, std::bool_constant<ByNumber>>(where, root, 1), ByNumber, 1};
     constexpr unsigned packets = sizeof(Element) <= packet_payload_bytes ? 1 : 2;
     const single_value<Element, Op> values{op};
     if (!exchange_one<packets, false, Phase>(warp, state, *find_communicator(state, number), request, value, values))
         return 0;
-    return Phase == exchange_phase::start ? 1 : 1 + post_value(warp, state, value);
+    return 1 + (Phase == exchange_phase::start ? post_answer(warp, state, start) : post_value(warp, state, value));
 }
 
 // How an array is exchanged: by the lead warp alone, or by all full warps of the block.
@@ -323,18 +345,33 @@ DCUDA_DEVICE void exchange_by_all(rank_state& state, exchange_request request, s
 
 // --- Operations: all threads of the rank, all members ----------------------------------------------------------------
 
-// `T`: what the program calls the type. The result; at the start the value itself.
+// `T`: what the program calls the type.
 template <class T, class Element, class Op, bool ByNumber = false, exchange_phase Phase = exchange_phase::whole>
 DCUDA_DEVICE Element combine_value(rank_state& state, operation where, communicator comm, std::uint32_t root,
-                                   const Element& own, const Op& op) {
+                                   const Element& own, const Op& op, unsigned start = 0) {
     value_unit unit{};
     set_element(unit, 0, own);
     const unsigned turn = exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
-        return exchange_value<T, Element, Op, ByNumber, Phase>(warp, state, where, comm, root, unit, op);
+        return exchange_value<T, Element, Op, ByNumber, Phase>(warp, state, where, comm, root, unit, op, start);
     });
     leave(turn);
-    if constexpr (Phase == exchange_phase::start) return own;
     return element_of<Element>(state.puts[turn - 1].value, 0);
+}
+// What all threads make of a decision that is an answer's turn + 1.
+DCUDA_DEVICE unsigned answer_of_start(const rank_state& state, unsigned decision) {
+    leave(decision);
+    return state.answers[decision - 1];
+}
+
+// Starts it. The number of the start.
+template <class T, class Element, class Op, bool ByNumber>
+DCUDA_DEVICE unsigned start_value(rank_state& state, communicator comm, const Element& own, const Op& op) {
+    value_unit unit{};
+    set_element(unit, 0, own);
+    return answer_of_start(state, exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
+                               return exchange_value<T, Element, Op, ByNumber, exchange_phase::start>(
+                                   warp, state, operation::allreduce, comm, 0, unit, op, 0);
+                           }));
 }
 
 // The memory of a collective operation: all threads of the rank must see it, and results must not lie over what is
@@ -380,37 +417,37 @@ DCUDA_DEVICE void exchange_array(rank_state& state, operation where, communicato
 // --------------------------------------------------------------------------------------------
 
 // Sends what the first exchange of an array takes, if it goes in packets; else nothing: others would have to be ready
-// for more. False if the run has ended. The lead warp, after the block's barrier.
+// for more. The turn of the answer that is the number of the start, + 1; 0 if the run has ended. The lead warp, after
+// the block's barrier.
 template <class T, class Op, bool ByNumber>
-DCUDA_COLD bool start_array(lead_warp warp, shared_state shared, exchange_request request, value_array<T, Op> values,
-                            bool in_packets) {
+DCUDA_COLD unsigned start_array(lead_warp warp, shared_state shared, exchange_request request,
+                                value_array<T, Op> values, bool in_packets) {
     rank_state& state = shared.get();
-    if (!check_collective(warp, state, operation::start_allreduce, request.comm, 0, ByNumber)) return false;
+    const unsigned start = mark_started(warp, state, request.comm, ByNumber);
+    if (start == 0) return 0;
+    const unsigned turn = post_answer(warp, state, start);
+    if (!in_packets) return 1 + turn;
     communicator_record& comm = *find_communicator(state, request.comm);
     const exchange_plan& plan = comm.plans[ByNumber ? 1 : 0];
     const std::uint32_t sequence = comm.sequence;
-    sync(warp);
-    if (warp.leads()) comm.started = 1;
-    if (!in_packets) return true;
     if (request.units > plan.units) request.units = plan.units;
     clear_if_due(warp, plan, sequence + 1);
-    return exchange_many<exchange_phase::start>(warp, {0, 1}, state, plan, request, sequence, values);
+    exchange_many<exchange_phase::start>(warp, {0, 1}, state, plan, request, sequence, values);
+    return 1 + turn;
 }
 
 // The rest of that; nothing but that it is no longer started, if the array does not go in packets. False if the run has
 // ended. The lead warp.
 template <class T, class Op, bool ByNumber>
 DCUDA_COLD bool finish_array(lead_warp warp, shared_state shared, exchange_request request, value_array<T, Op> values,
-                             bool in_packets) {
+                             bool in_packets, unsigned start) {
     rank_state& state = shared.get();
-    if (!check_started(warp, state, request.comm)) return false;
+    if (!mark_finished(warp, state, request.comm, start)) return false;
+    const std::size_t units = request.units;
+    if (!in_packets || units == 0) return true;
     communicator_record& comm = *find_communicator(state, request.comm);
     const exchange_plan& plan = comm.plans[ByNumber ? 1 : 0];
     const std::uint32_t sequence = comm.sequence;
-    const std::size_t units = request.units;
-    sync(warp);
-    if (warp.leads()) comm.started = 0;
-    if (!in_packets || units == 0) return true;
     request.units = units < plan.units ? units : plan.units;
     if (!exchange_many<exchange_phase::finish>(warp, {0, 1}, state, plan, request, sequence, values)) return false;
     values.skip(request.units);

@@ -278,7 +278,7 @@ private:
             active_.reset();
             failed_ = true;
             control_.abort(static_cast<int>(problem.code()), problem.what());
-            profiler_->end_run(*state_, *link_, 0, problem.what());
+            if (state_) profiler_->end_run(*state_, *link_, 0, problem.what()); // else nothing has begun
             throw;
         }
     }

@@ -112,7 +112,7 @@ protected:
 
 TEST_P(CollectiveStart, ThreeAtATime) {
     const device_vector<int> memory(2 * ranks());
-    check(three_at_a_time, all_ranks(), memory.get(), rounds_of(500, 12));
+    check(three_at_a_time, all_ranks(), memory.get(), rounds_of(500, 6));
 }
 
 // Numbers of exchanges that wrap around, and slots that are cleared.
@@ -122,7 +122,7 @@ TEST_P(CollectiveStart, AcrossTheEndOfNumbers) {
     const device_vector<double> numbers(3 * most * ranks());
     for (const char* start : {"4294967285", "262138", "1048570"}) {
         setenv("DCUDA_COUNTER_START", start, 1);
-        check(three_at_a_time, all_ranks(), memory.get(), rounds_of(40, 8));
+        check(three_at_a_time, all_ranks(), memory.get(), rounds_of(40, 6));
         check(arrays, all_ranks(), numbers.get(), most);
         end_job();
     }

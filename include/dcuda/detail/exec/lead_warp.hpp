@@ -126,6 +126,7 @@ struct lead_access {
 
 // What follows is called by all threads of the group.
 
+// How many numbers a group's barrier can bring to all threads of the smallest group that has more than a warp.
 inline constexpr unsigned decisions = 32;
 
 #if DCUDA_WARPS

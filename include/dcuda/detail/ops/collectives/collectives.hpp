@@ -17,14 +17,19 @@ DCUDA_DEVICE bool is_large(rank_state& state, communicator comm, std::size_t byt
     return bytes >= from || (bytes >= from / 4 && bytes * size_of(state, comm) >= 2 * from);
 }
 
+// What members that reduce arrays must agree on. `Called`: the type that the program has called it with.
+template <class T, class Op, bool ByNumber, class Called>
+DCUDA_DEVICE std::uint32_t digest_of_array(operation where, std::uint32_t root, std::size_t count) {
+    return digest_of<value_array<T, Op>, std::bool_constant<ByNumber>, Called>(where, root,
+                                                                               static_cast<std::uint32_t>(count));
+}
+
 // An array: in packets, or if it is large through bounce buffers.
-// `Called`: the type that the program has called it with.
 template <class T, class Op, bool ByNumber = false, class Called = T>
 DCUDA_DEVICE void combine_array(rank_state& state, operation where, communicator comm, std::uint32_t root, T* out,
                                 const T* in, std::size_t count, const Op& op) {
     check_memory(state, where, out, count * sizeof(T), in, count * sizeof(T), true);
-    const std::uint32_t digest = digest_of<value_array<T, Op>, std::bool_constant<ByNumber>, Called>(
-        where, root, static_cast<std::uint32_t>(count));
+    const std::uint32_t digest = digest_of_array<T, Op, ByNumber, Called>(where, root, count);
     if (!is_large(state, comm, count * sizeof(T)))
         return exchange_array<T, Op, ByNumber>(state, where, comm, root, digest, out, in, count, op);
     exec::far(combine_slices<T, Op>)(state, slice_request{where, comm, root, digest, count, ByNumber}, out, in, op);
@@ -64,13 +69,10 @@ DCUDA_DEVICE void allreduce_array(rank_state& state, communicator comm, T* out, 
 }
 
 // The same in two parts, as for a value.
-template <class T, class Op>
-DCUDA_DEVICE exchange_request request_of_array(communicator comm, const value_array<T, Op>& values, bool by_number) {
+template <bool ByNumber, class T, class Op>
+DCUDA_DEVICE exchange_request request_of_array(communicator comm, const value_array<T, Op>& values) {
     constexpr operation where = operation::allreduce;
-    const auto count = static_cast<std::uint32_t>(values.count);
-    const std::uint32_t digest = by_number ? digest_of<value_array<T, Op>, std::true_type, T>(where, 0, count)
-                                           : digest_of<value_array<T, Op>, std::false_type, T>(where, 0, count);
-    return {where, comm, digest, by_number, values.units()};
+    return {where, comm, digest_of_array<T, Op, ByNumber, T>(where, 0, values.count), ByNumber, values.units()};
 }
 template <class T, class Op>
 DCUDA_DEVICE unsigned start_allreduce_array(rank_state& state, communicator comm, T* out, const T* in,
@@ -80,7 +82,7 @@ DCUDA_DEVICE unsigned start_allreduce_array(rank_state& state, communicator comm
     check_memory(state, operation::start_allreduce, out, count * sizeof(T), in, count * sizeof(T), true);
     const bool in_packets = !is_large(state, comm, count * sizeof(T));
     const value_array<T, operator_type> values{out, in, count, traits::of(op)};
-    const exchange_request request = request_of_array(comm, values, traits::by_number);
+    const exchange_request request = request_of_array<traits::by_number>(comm, values);
     return answer_of_start(state, exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
                                return start_array<T, operator_type, traits::by_number>(warp, state, request, values,
                                                                                        in_packets);
@@ -93,7 +95,7 @@ DCUDA_DEVICE void finish_allreduce_array(rank_state& state, communicator comm, T
     using operator_type = typename traits::type;
     const bool in_packets = !is_large(state, comm, count * sizeof(T));
     const value_array<T, operator_type> values{out, in, count, traits::of(op)};
-    const exchange_request request = request_of_array(comm, values, traits::by_number);
+    const exchange_request request = request_of_array<traits::by_number>(comm, values);
     leave(exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
         return finish_array<T, operator_type, traits::by_number>(warp, state, request, values, in_packets, start) ? 1u
                                                                                                                   : 0u;

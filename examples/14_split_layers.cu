@@ -28,16 +28,14 @@ struct device_memory {
     float *part, *sum;   // [group][hidden][token]: of this device, and of all
 };
 
-__host__ __device__ float weight_of(int layer, int matrix, int row, int column) {
+float weight_of(int layer, int matrix, int row, int column) {
     const unsigned hash = (layer * 2654435761u + matrix * 40503u) ^ (row * 2246822519u + column * 3266489917u);
     return (static_cast<float>((hash ^ hash >> 15) % 2001) - 1000) / (matrix == 0 ? 12000 : 18000);
 }
-__host__ __device__ float input_of(int row, int token) {
-    return static_cast<float>((row * 7 + token * 13) % 17 - 8) / 8;
-}
+float input_of(int row, int token) { return static_cast<float>((row * 7 + token * 13) % 17 - 8) / 8; }
 
 // A row of a matrix times a column of numbers, which lie that far apart.
-__host__ __device__ float product_of(const float* row, const float* column, int count, int distance) {
+__device__ float product_of(const float* row, const float* column, int count, int distance) {
     float sum = 0;
     for (int k = 0; k < count; ++k) sum += row[k] * column[k * distance];
     return sum;
@@ -51,8 +49,8 @@ struct progress {
     int allowed;  // of the steps for which workers wait
 };
 
-// The side that computes. False: the run has ended.
-__device__ bool compute(dcuda::context context, const device_memory& all, progress& both) {
+// The side that computes. It returns early if the run ends.
+__device__ void compute(dcuda::context context, const device_memory& all, progress& both) {
     const int rows = hidden / static_cast<int>(gridDim.x), inner_rows = inner / static_cast<int>(gridDim.x);
     const int first_row = rows * static_cast<int>(blockIdx.x), first_inner = inner_rows * static_cast<int>(blockIdx.x);
     // One thread of each warp tells and asks for all of them.
@@ -93,7 +91,7 @@ __device__ bool compute(dcuda::context context, const device_memory& all, progre
             });
         }
         tell();
-        if (!await_rank()) return false; // for the other blocks of the device
+        if (!await_rank()) return; // for the other blocks of the device
         for (int group = 0; group < groups; ++group) {
             const float* const active = all.active + group * inner * group_tokens;
             float* const part = all.part + group * hidden * group_tokens;
@@ -104,7 +102,7 @@ __device__ bool compute(dcuda::context context, const device_memory& all, progre
             tell(); // the rank adds it up with the other devices' meanwhile
         }
         for (int group = 0; group < groups; ++group) {
-            if (!await_rank()) return false; // for the sum
+            if (!await_rank()) return; // for the sum
             float* const state = all.state + group * hidden * group_tokens;
             const float* const sum = all.sum + group * hidden * group_tokens;
             for_places(first_row, rows, [&](int row, int token) {
@@ -112,9 +110,8 @@ __device__ bool compute(dcuda::context context, const device_memory& all, progre
             });
         }
         tell();
-        if (!await_rank()) return false; // for the other blocks' rows of the state
+        if (!await_rank()) return; // for the other blocks' rows of the state
     }
-    return true;
 }
 
 // The side that communicates: one warp, which is the rank.
@@ -157,10 +154,7 @@ __global__ void __launch_bounds__(workers + warp_threads) run_layers(dcuda::cont
     __shared__ progress both;
     if (threadIdx.x == 0) both = {0, 0};
     __syncthreads();
-    if (threadIdx.x < workers) {
-        compute(context, all, both);
-        return;
-    }
+    if (threadIdx.x < workers) return compute(context, all, both);
     dcuda::rank self(context, state, dcuda::part{.first_thread = workers, .threads = warp_threads});
     communicate(self, all, both);
 }

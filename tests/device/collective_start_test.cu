@@ -21,9 +21,8 @@ __global__ void __launch_bounds__(threads, 1024 / threads)
     three_at_a_time(dcuda::context context, findings* found, int* memory, int rounds) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
-    const int rank = self.id(), ranks = self.size(), per_device = self.size(dcuda::device);
-    int* const inbox = piece_of(memory, 2, self);
-    const dcuda::typed_window<int> win = self.create_typed_window(dcuda::world, inbox, 2);
+    const int rank = self.id(), per_device = self.size(dcuda::device);
+    ring around(self, memory);
     const dcuda::communicator column = self.split(dcuda::world, rank % per_device, 0);
     const dcuda::communicator pair = self.split(dcuda::world, rank / 2, 0);
     const dcuda::communicator mixed = self.split(dcuda::world, static_cast<int>(mix(rank, 1) % 3), mix(rank, 2) & 0xff);
@@ -31,16 +30,15 @@ __global__ void __launch_bounds__(threads, 1024 / threads)
         const double own = value_of(rank, round, 0);
         const int largest = static_cast<int>(mix(rank, round) % 1000);
         const auto of_world = self.start_allreduce(dcuda::world, own, dcuda::sum{});
-        self.put_value_notify(win, (rank + 1) % ranks, round % 2, rank + round, 1);
+        around.send(round);
         const auto of_mixed = self.start_allreduce(mixed, largest, dcuda::maximum{});
         if (round % 2 == 0) self.barrier(dcuda::world); // another way to meet
         const bool is_whole = rank % 2 == 1;
         const auto of_column = is_whole ? dcuda::started_value<double, dcuda::sum>{column, 0, {}, 0}
                                         : self.start_allreduce(column, own, dcuda::sum{});
         EXPECT_SAME(self.allreduce(dcuda::device, 1, dcuda::sum{}), per_device);
-        self.notify((rank + ranks - 1) % ranks, dcuda::world, 2);
-        self.wait_notifications(1, 1);
-        EXPECT_SAME(inbox[round % 2], (rank + ranks - 1) % ranks + round);
+        around.answer();
+        around.receive(found, round);
         const double column_sum =
             is_whole ? self.allreduce(column, own, dcuda::sum{}) : self.finish_allreduce(of_column);
         const int mixed_largest = self.finish_allreduce(of_mixed);
@@ -57,12 +55,11 @@ __global__ void __launch_bounds__(threads, 1024 / threads)
         }
         EXPECT_SAME(self.allreduce(pair, own, by_number) == pair_sum, true);
         const double world_sum = self.finish_allreduce(of_world);
-        self.wait_notifications(2, 1);
+        around.await_answer();
         EXPECT_SAME(self.allreduce(column, own, dcuda::sum{}) == column_sum, true);
         EXPECT_SAME(self.allreduce(mixed, largest, dcuda::maximum{}), mixed_largest);
         EXPECT_SAME(self.allreduce(dcuda::world, own, dcuda::sum{}) == world_sum, true);
     }
-    self.free_window(win);
 }
 
 // Arrays of no elements, of a part of an exchange, of several exchanges, and through bounce buffers.
@@ -104,15 +101,11 @@ class CollectiveStart : public device_test, public testing::WithParamInterface<i
 protected:
     dcuda::launch_config all_ranks() { return shape(GetParam(), dim3(threads)); }
     std::size_t ranks() { return static_cast<std::size_t>(GetParam()); }
-    int rounds_of(int gpu, int cpu) {
-        if (const char* text = std::getenv("DCUDA_TEST_ROUNDS")) return std::atoi(text);
-        return DCUDA_BACKEND_CUDA ? gpu : few_addresses ? 3 : cpu;
-    }
 };
 
 TEST_P(CollectiveStart, ThreeAtATime) {
     const device_vector<int> memory(2 * ranks());
-    check(three_at_a_time, all_ranks(), memory.get(), rounds_of(500, 6));
+    check(three_at_a_time, all_ranks(), memory.get(), rounds_of(500, 6, 3));
 }
 
 // Numbers of exchanges that wrap around, and slots that are cleared.
@@ -122,7 +115,7 @@ TEST_P(CollectiveStart, AcrossTheEndOfNumbers) {
     const device_vector<double> numbers(3 * most * ranks());
     for (const char* start : {"4294967285", "262138", "1048570"}) {
         setenv("DCUDA_COUNTER_START", start, 1);
-        check(three_at_a_time, all_ranks(), memory.get(), rounds_of(40, 6));
+        check(three_at_a_time, all_ranks(), memory.get(), rounds_of(40, 6, 3));
         check(arrays, all_ranks(), numbers.get(), most);
         end_job();
     }

@@ -13,11 +13,6 @@ using namespace dcuda::test;
 
 namespace {
 
-int rounds_of(int gpu, int cpu) {
-    if (const char* text = std::getenv("DCUDA_TEST_ROUNDS")) return std::atoi(text);
-    return DCUDA_BACKEND_CUDA ? gpu : few_addresses ? 2 : cpu;
-}
-
 // How ranks of the world are split.
 enum class pattern_of : int { world, device, columns, rows, random, random_order, backwards, all_but_one };
 constexpr pattern_of all_patterns[] = {pattern_of::world,     pattern_of::device,     pattern_of::columns,
@@ -501,20 +496,18 @@ __global__ void __launch_bounds__(threads, 1024 / threads)
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
     const int rank = self.id(), ranks = self.size(), per_device = self.size(dcuda::device);
-    int* const inbox = piece_of(memory, 2, self);
-    const dcuda::typed_window<int> win = self.create_typed_window(dcuda::world, inbox, 2);
+    ring around(self, memory);
     const dcuda::communicator column = self.split(dcuda::world, rank % per_device, 0);
     const dcuda::communicator pair = self.split(dcuda::world, rank / 2, 0);
     const int pair_sum = self.size(pair) == 2 ? rank / 2 * 4 + 1 : rank;
     for (int round = 0; round < rounds; ++round) {
-        self.put_value_notify(win, (rank + 1) % ranks, round % 2, rank + round, 1);
+        around.send(round);
         EXPECT_SAME(self.allreduce(pair, rank + round, dcuda::sum{}), pair_sum + self.size(pair) * round);
-        self.notify((rank + ranks - 1) % ranks, dcuda::world, 2);
+        around.answer();
         EXPECT_SAME(self.allreduce(column, 1, dcuda::sum{}), self.size(column));
-        self.wait_notifications(1, 1);
-        EXPECT_SAME(inbox[round % 2], (rank + ranks - 1) % ranks + round);
+        around.receive(found, round);
         EXPECT_SAME(self.allreduce(dcuda::device, std::int64_t{1}, dcuda::sum{}), per_device);
-        self.wait_notifications(2, 1);
+        around.await_answer();
         EXPECT_SAME(self.allreduce(dcuda::world, 1u, dcuda::sum{}), ranks);
     }
 }

@@ -19,4 +19,33 @@ DCUDA_HOST_DEVICE std::uint32_t mix(std::uint32_t a, std::uint32_t b) {
     return x ^ x >> 13;
 }
 
+// Notified values around the ring of ranks, for kernels that do something else in between. `memory`: two numbers of
+// each rank.
+class ring {
+public:
+    DCUDA_DEVICE ring(dcuda::rank& self, int* memory)
+        : self_(self), rank_(self.id()), ranks_(self.size()), inbox_(piece_of(memory, 2, self)),
+          window_(self.create_typed_window(dcuda::world, inbox_, 2)) {}
+    DCUDA_DEVICE void send(int round) {
+        self_.put_value_notify(window_, (rank_ + 1) % ranks_, round % 2, rank_ + round, value_tag);
+    }
+    // That the value before this one has been read.
+    DCUDA_DEVICE void answer() { self_.notify(before(), dcuda::world, answer_tag); }
+    DCUDA_DEVICE void receive(findings* found, int round) {
+        const dcuda::rank& self = self_; // for what EXPECT_SAME says
+        self_.wait_notifications(value_tag, 1);
+        EXPECT_SAME(inbox_[round % 2], before() + round);
+    }
+    DCUDA_DEVICE void await_answer() { self_.wait_notifications(answer_tag, 1); }
+
+private:
+    static constexpr int value_tag = 1, answer_tag = 2;
+    DCUDA_DEVICE int before() const { return (rank_ + ranks_ - 1) % ranks_; }
+
+    dcuda::rank& self_;
+    int rank_, ranks_;
+    int* inbox_;
+    dcuda::typed_window<int> window_;
+};
+
 } // namespace dcuda::test

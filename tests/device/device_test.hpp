@@ -23,6 +23,12 @@ inline constexpr bool few_addresses = true;
 inline constexpr bool few_addresses = false;
 #endif
 
+// How often a test repeats something: what DCUDA_TEST_ROUNDS says, or so often on a GPU, and on CPUs.
+inline int rounds_of(int gpu, int cpu, int with_few_addresses = 2) {
+    if (const char* text = std::getenv("DCUDA_TEST_ROUNDS")) return std::atoi(text);
+    return DCUDA_BACKEND_CUDA ? gpu : few_addresses ? with_few_addresses : cpu;
+}
+
 inline void require_cuda(cudaError_t result) {
     if (result != cudaSuccess) throw std::runtime_error(cudaGetErrorString(result));
 }

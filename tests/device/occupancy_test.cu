@@ -104,11 +104,6 @@ protected:
 };
 
 // Rounds: fewer where there are many ranks, or much to copy.
-int rounds_of(int gpu, int cpu) {
-    if (const char* text = std::getenv("DCUDA_TEST_ROUNDS")) return std::atoi(text);
-    return DCUDA_BACKEND_CUDA ? gpu : few_addresses ? 2 : cpu;
-}
-
 TEST_P(Occupancy, SmallMessages) { run<64>(2048, rounds_of(60, 6)); }
 
 TEST_P(Occupancy, AllSizes) { run<64>(65536, rounds_of(12, 3)); }

@@ -51,11 +51,6 @@ private:
     }
 };
 
-int rounds_of(int gpu, int cpu) {
-    if (const char* text = std::getenv("DCUDA_TEST_ROUNDS")) return std::atoi(text);
-    return DCUDA_BACKEND_CUDA ? gpu : few_addresses ? 2 : cpu;
-}
-
 // --- Any of the tags, and some of them ------------------------------------------------------------------------------
 
 constexpr int partners = 4;

@@ -129,7 +129,7 @@ class MisuseTest(unittest.TestCase):
     # ---- contracts of device operations ----
 
     def test_contracts(self):
-        for processes in (1, 3):
+        for processes in (1, 2, 3):
             ranks = 2 * processes
             for case, sentence in CONTRACTS.items():
                 who = f"device_fault: rank {ranks - 1} (process {processes - 1}, block 1): "

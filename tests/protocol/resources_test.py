@@ -150,11 +150,11 @@ def main():
     found |= collectives
     problems += [f"{name}: no bound" for name in found.keys() - bounds.keys()]
     problems += [f"{name}: not compiled" for name in bounds.keys() - found.keys()]
-    print(f"{architecture:22}  registers  at most  stack B  spilled B  shared B  spilled B with {FEW_REGISTERS} registers")
+    print(f"{architecture:24}  registers  at most  stack B  spilled B  shared B  spilled B with {FEW_REGISTERS} registers")
     for name, most in bounds.items():
         registers, stack, spilled, shared = found.get(name, (0, 0, 0, 0))
         spilled_held = held.get(name, (0, 0, 0, 0))[2]
-        print(f"{name:22}  {registers:9}  {most:7}  {stack:7}  {spilled:9}  {shared:8}  {spilled_held:9}")
+        print(f"{name:24}  {registers:9}  {most:7}  {stack:7}  {spilled:9}  {shared:8}  {spilled_held:9}")
         if spilled_held > SPILLED_BYTES:
             problems.append(f"{name}: {spilled_held} B spilled with {FEW_REGISTERS} registers, at most {SPILLED_BYTES}")
         most_stack = COLLECTIVE_STACK_BYTES if name in COLLECTIVE_REGISTERS else STACK_BYTES

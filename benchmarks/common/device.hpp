@@ -194,7 +194,7 @@ __device__ __forceinline__ void store_packet(packet* target, const packet& value
 }
 __device__ __forceinline__ void complete_stores() { __threadfence_system(); }
 __device__ __forceinline__ void order_on_device() { __threadfence(); }
-__device__ __forceinline__ void pause() {}
+__device__ __forceinline__ void rest() {}
 
 #elif DCUDA_BACKEND_CPU
 
@@ -203,8 +203,8 @@ using host::load_word;
 using host::store_packet;
 using host::store_word;
 inline void complete_stores() {}
-inline void order_on_device() {}        // words are loaded with acquire, and stored with release
-inline void pause() { __nanosleep(0); } // the block's other threads, and other blocks, need the core
+inline void order_on_device() {}       // words are loaded with acquire, and stored with release
+inline void rest() { __nanosleep(0); } // the block's other threads, and other blocks, need the core
 
 #else
 
@@ -215,7 +215,7 @@ DCUDA_DEVICE packet load_packet(const packet*) { return {}; }
 DCUDA_DEVICE void store_packet(packet*, const packet&) {}
 DCUDA_DEVICE void complete_stores() {}
 DCUDA_DEVICE void order_on_device() {}
-DCUDA_DEVICE void pause() {}
+DCUDA_DEVICE void rest() {}
 
 #endif
 
@@ -225,7 +225,7 @@ DCUDA_DEVICE bool poll_until(const Ready& ready) {
     constexpr std::uint64_t limit_ns = 10'000'000'000;
     std::uint64_t start = 0;
     for (unsigned looks = 1; !ready(); ++looks) {
-        pause();
+        rest();
         if (looks % 4096 != 0) continue;
         if (start == 0) start = now_ns();
         if (now_ns() - start > limit_ns) return false;

@@ -65,7 +65,7 @@ __global__ void use_timers(dcuda::context context, int pairs, int batches, std::
         const std::uint64_t stop = now_ns();
         self.start_timer();
         const std::uint64_t begin = now_ns();
-        while (now_ns() - begin < spin_ns) pause();
+        while (now_ns() - begin < spin_ns) rest();
         __syncthreads();
         const std::uint64_t end = now_ns();
         self.stop_timer();
@@ -86,7 +86,7 @@ __global__ void write_log(dcuda::context context, int lines, int batches, interv
             self.log() << "line " << (batch + 1) * lines + i;
             spent += now_ns() - start;
             const std::uint64_t pause_start = now_ns();
-            while (now_ns() - pause_start < 50'000) pause(); // the host takes its time, which is not the rank's
+            while (now_ns() - pause_start < 50'000) rest(); // the host takes its time, which is not the rank's
         }
         if (batch >= 0) stamps[batch] = {0, spent};
     }

@@ -6,22 +6,43 @@
 
 #include "dcuda/config.hpp"
 
+#include <type_traits>
+
 namespace dcuda {
 
-/// a + b. Values of 16-bit floating point types are added as float, and rounded once.
+namespace detail {
+
+// Of integers of 8 and 16 bits, too, which C++ would promote to int, whose overflow is undefined.
+template <class T, bool = std::is_integral_v<T>>
+struct wrapping {
+    using type = T;
+};
+template <class T>
+struct wrapping<T, true> {
+    using type = std::make_unsigned_t<decltype(T{} + T{})>;
+};
+// What two values of type T are added or multiplied as: integers as unsigned ones, which wrap around.
+template <class T>
+using wrapping_t = typename wrapping<T>::type;
+
+} // namespace detail
+
+/// a + b. Values of 16-bit floating point types are added as float, and rounded once. Integers wrap around.
 struct sum {
     /// Any thread.
     template <class T>
     DCUDA_HOST_DEVICE constexpr T operator()(T a, T b) const {
-        return static_cast<T>(a + b);
+        using wide = detail::wrapping_t<T>;
+        return static_cast<T>(static_cast<wide>(a) + static_cast<wide>(b));
     }
 };
-/// a * b.
+/// a * b. Integers wrap around.
 struct product {
     /// Any thread.
     template <class T>
     DCUDA_HOST_DEVICE constexpr T operator()(T a, T b) const {
-        return static_cast<T>(a * b);
+        using wide = detail::wrapping_t<T>;
+        return static_cast<T>(static_cast<wide>(a) * static_cast<wide>(b));
     }
 };
 /// The smaller one. Of equal ones, and beside something that is no number, the first.

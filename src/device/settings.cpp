@@ -46,7 +46,7 @@ struct argument {
     std::string_view name;
     const char* variable;
 };
-constexpr argument arguments[] = {
+constexpr argument known_arguments[] = {
     {"--dcuda-ranks", "DCUDA_RANKS_PER_DEVICE"},
     {"--dcuda-tags", "DCUDA_TAGS"},
     {"--dcuda-windows", "DCUDA_MAX_WINDOWS"},
@@ -63,7 +63,7 @@ void take_arguments(int& argc, char** argv) {
         }
         const auto equals = text.find('=');
         const argument* known = nullptr;
-        for (const argument& candidate : arguments)
+        for (const argument& candidate : known_arguments)
             if (text.substr(0, equals) == candidate.name) known = &candidate;
         support::require(known != nullptr && equals != text.npos, error_code::invalid_argument,
                          "{}: expected --dcuda-ranks=N, --dcuda-tags=N, --dcuda-windows=N or "

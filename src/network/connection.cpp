@@ -8,12 +8,12 @@ namespace dcuda {
 
 namespace {
 
-constexpr std::size_t unit = transport::network::unit_bytes;
+constexpr std::size_t ring_unit = transport::network::unit_bytes;
 constexpr std::size_t reserved_units = 4;          // of the ring, for credit alone
 constexpr unsigned most_unsent = 4;                // fragments; what comes meanwhile is gathered in the next
 constexpr std::uint64_t credit_delay_ns = 500'000; // when nothing else carries it
 
-std::uint64_t units_for(std::size_t bytes) { return (bytes + unit - 1) / unit; }
+std::uint64_t units_for(std::size_t bytes) { return (bytes + ring_unit - 1) / ring_unit; }
 std::size_t padded(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
 
 } // namespace
@@ -21,7 +21,7 @@ std::size_t padded(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
 connection::connection(int peer, transport::network& over, delivery*& into, device_access& link,
                        message_handler& handler, std::size_t ring_bytes, std::uint32_t first_number)
     : peer_(peer), network_(over), delivery_(into), link_(link), handler_(handler), ring_bytes_(ring_bytes),
-      first_number_(first_number), inbound_(pinned(network_.share(ring_bytes))), arrived_(ring_bytes / unit) {
+      first_number_(first_number), inbound_(pinned(network_.share(ring_bytes))), arrived_(ring_bytes / ring_unit) {
     memory_ = network_.expose(inbound_.get(), ring_bytes_, first_number_);
 }
 
@@ -43,7 +43,7 @@ void connection::use(const exported_ring& theirs) {
     network_.add_source(outbound_.get(), ring_bytes_);
 }
 
-std::byte* connection::place(std::byte* ring, std::uint64_t at) const { return ring + at * unit % ring_bytes_; }
+std::byte* connection::place(std::byte* ring, std::uint64_t at) const { return ring + at * ring_unit % ring_bytes_; }
 
 // ---- sending --------------------------------------------------------------------------------------------------------
 
@@ -78,12 +78,12 @@ bool connection::flush(std::uint64_t flush, std::uint32_t rank) {
 // Places from `begin` on are free.
 bool connection::has_room(std::uint64_t begin, std::uint64_t units, bool is_credit) const {
     const std::uint64_t reserve = is_credit ? 0 : reserved_units;
-    return begin + units + reserve <= freed_ + ring_bytes_ / unit;
+    return begin + units + reserve <= freed_ + ring_bytes_ / ring_unit;
 }
 
 // A new fragment with room for so many bytes behind its header; null if there is no room.
 connection::fragment* connection::begin_fragment(std::size_t bytes, bool is_credit) {
-    const std::uint64_t ring_units = ring_bytes_ / unit, units = units_for(sizeof(fragment_header) + bytes);
+    const std::uint64_t ring_units = ring_bytes_ / ring_unit, units = units_for(sizeof(fragment_header) + bytes);
     const std::uint64_t to_end = ring_units - next_ % ring_units;
     const std::uint64_t begin = units <= to_end ? next_ : next_ + to_end; // a fragment lies in one piece
     if (!has_room(begin, units, is_credit)) return nullptr;
@@ -101,7 +101,7 @@ bool connection::append(const message_header& head, const std::byte* payload, st
     if (to != nullptr) {
         const std::uint64_t units = units_for(to->bytes + bytes), end = to->begin + units;
         const bool fits = to->bytes + bytes <= ring_bytes_ / 8 &&
-                          to->begin % (ring_bytes_ / unit) + units <= ring_bytes_ / unit &&
+                          to->begin % (ring_bytes_ / ring_unit) + units <= ring_bytes_ / ring_unit &&
                           has_room(to->begin, units, false);
         if (fits) {
             next_ = to->end = end;
@@ -191,10 +191,10 @@ bool connection::write() {
         head->credit = delivered_;
         head->bytes = next.bytes;
         head->messages = next.messages;
-        const std::size_t offset = next.begin * unit % ring_bytes_;
+        const std::size_t offset = next.begin * ring_unit % ring_bytes_;
         const std::uint64_t token = static_cast<std::uint64_t>(peer_) << 32 | next.number;
         if (!network_.write(peer_, theirs_.memory, offset, source, next.bytes,
-                            theirs_.first_number + static_cast<std::uint32_t>(offset / unit), token))
+                            theirs_.first_number + static_cast<std::uint32_t>(offset / ring_unit), token))
             break;
         next.is_written = true;
         ++unsent_;
@@ -247,9 +247,9 @@ void connection::refuse(const std::string& finding) const {
 
 // A fragment lies in the ring in one piece, and tells of no more than we have sent.
 void connection::check(const fragment_header& head, std::uint64_t begin) const {
-    const std::uint64_t ring_units = ring_bytes_ / unit;
+    const std::uint64_t ring_units = ring_bytes_ / ring_unit;
     if (head.bytes < sizeof head || units_for(head.bytes) > ring_units - begin % ring_units)
-        refuse(fmt::format("a fragment of {} B at {} B of a ring of {} B", head.bytes, begin % ring_units * unit,
+        refuse(fmt::format("a fragment of {} B at {} B of a ring of {} B", head.bytes, begin % ring_units * ring_unit,
                            ring_bytes_));
     if (head.credit > next_) refuse(fmt::format("credit for {} units of {} that were sent", head.credit, next_));
 }
@@ -288,7 +288,7 @@ bool connection::take(message_header message, const std::byte* payload) {
 
 // Takes fragments as far as they are there.
 bool connection::receive() {
-    const std::uint64_t ring_units = ring_bytes_ / unit;
+    const std::uint64_t ring_units = ring_bytes_ / ring_unit;
     bool any = false;
     for (;;) {
         std::uint64_t begin = expected_;
@@ -342,7 +342,7 @@ void connection::give_credit(std::uint64_t now_ns) {
     }
     if (owing_since_ns_ == 0) owing_since_ns_ = now_ns;
     const bool is_asked = asked_ > told_ && asked_ <= delivered_;
-    if (!is_asked && (delivered_ - told_) * unit < ring_bytes_ / 4 && now_ns - owing_since_ns_ < credit_delay_ns)
+    if (!is_asked && (delivered_ - told_) * ring_unit < ring_bytes_ / 4 && now_ns - owing_since_ns_ < credit_delay_ns)
         return;
     const bool is_open_already = !fragments_.empty() && !fragments_.back().is_written;
     if (!is_open_already && begin_fragment(0, true) == nullptr) return;

@@ -353,7 +353,8 @@ void progress::end_network() {
     // command of a kernel may be a fault, for which the others do not come here.
     bool told = false;
     while (!network_ended_ && !failure_) {
-        const bool busy = poll() | serve_events();
+        const bool has_moved = poll();
+        const bool busy = serve_events() || has_moved;
         if (!told && network_->is_sent()) {
             control_.start_gather(network_gather, {});
             told = true;

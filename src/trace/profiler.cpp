@@ -61,12 +61,12 @@ constexpr std::pair<const char*, std::uint64_t rank_statistics::*> marks[] = {
     {"mailbox_messages", &rank_statistics::mailbox_messages},
     {"mailbox_packets", &rank_statistics::mailbox_packets},
 };
-constexpr std::pair<const char*, path_statistics rank_statistics::*> paths[] = {
+constexpr std::pair<const char*, path_statistics rank_statistics::*> path_names[] = {
     {"local", &rank_statistics::local},
     {"peer", &rank_statistics::peer},
     {"network", &rank_statistics::network},
 };
-constexpr std::pair<const char*, std::uint64_t path_statistics::*> messages[] = {
+constexpr std::pair<const char*, std::uint64_t path_statistics::*> figure_names[] = {
     {"puts", &path_statistics::puts},
     {"notified_puts", &path_statistics::notified_puts},
     {"notifications", &path_statistics::notifications},
@@ -74,8 +74,8 @@ constexpr std::pair<const char*, std::uint64_t path_statistics::*> messages[] = 
 };
 
 void add(rank_statistics& to, const rank_statistics& more) {
-    for (const auto& [path, member] : paths)
-        for (const auto& [name, what] : messages) (to.*member).*what += (more.*member).*what;
+    for (const auto& [path, member] : path_names)
+        for (const auto& [name, figure] : figure_names) (to.*member).*figure += (more.*member).*figure;
     for (const auto& [name, member] : sums) to.*member += more.*member;
     for (const auto& [name, member] : marks) to.*member = std::max(to.*member, more.*member);
 }
@@ -120,8 +120,8 @@ rank_statistics statistics_of(const rank_counters& counters, int rank) {
 json in_json(const rank_statistics& from) {
     json result;
     if (from.rank >= 0) result["rank"] = from.rank;
-    for (const auto& [path, member] : paths)
-        for (const auto& [name, what] : messages) result[path][name] = (from.*member).*what;
+    for (const auto& [path, member] : path_names)
+        for (const auto& [name, figure] : figure_names) result[path][name] = (from.*member).*figure;
     for (const auto& [name, member] : sums) result[name] = from.*member;
     for (const auto& [name, member] : marks) result[name] = from.*member;
     return result;

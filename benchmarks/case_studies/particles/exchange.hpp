@@ -83,11 +83,11 @@ public:
     // Each: waits for the neighbours' data. False if one of them sent a mark. Also a barrier of the rank.
     DCUDA_DEVICE bool receive_lists() const {
         self_.wait_notifications(list_tag, neighbours());
-        return (previous().their_list.count() >= 0) & (next().their_list.count() >= 0);
+        return previous().their_list.count() >= 0 && next().their_list.count() >= 0;
     }
     DCUDA_DEVICE bool receive_blocks() const {
         self_.wait_notifications(block_tag, neighbours());
-        return (previous().their_block.count() >= 0) & (next().their_block.count() >= 0);
+        return previous().their_block.count() >= 0 && next().their_block.count() >= 0;
     }
 
 private:

@@ -180,7 +180,8 @@ DCUDA_DEVICE void sum_along(const Team& team, const int* __restrict__ values, in
     const bool takes_part = has_warps ? warp < warps : team.index() == 0;
     const int share = has_warps ? (count / (32 * warps) + 1) | 1 : count + 1; // odd: lanes read from different banks
     const int begin = team.index() * share;
-    int own = 0, sum = first;
+    [[maybe_unused]] int own = 0; // of CUDA code
+    int sum = first;
     if (takes_part)
         for (int i = begin; i < begin + share && i < count; ++i) own += values[i];
 #if DCUDA_BACKEND_CUDA

@@ -44,7 +44,8 @@ enum cudaError_t {
     cudaErrorUnknown = 999,
 };
 
-enum cudaMemcpyKind {
+// Enumerations that functions take have a type, so that any number may be asked about and refused.
+enum cudaMemcpyKind : int {
     cudaMemcpyHostToHost = 0,
     cudaMemcpyHostToDevice = 1,
     cudaMemcpyDeviceToHost = 2,
@@ -59,19 +60,19 @@ enum cudaMemoryType {
     cudaMemoryTypeManaged = 3,
 };
 
-enum cudaFuncAttribute {
+enum cudaFuncAttribute : int {
     cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
     cudaFuncAttributePreferredSharedMemoryCarveout = 9,
 };
 
-enum cudaFuncCache {
+enum cudaFuncCache : int {
     cudaFuncCachePreferNone = 0,
     cudaFuncCachePreferShared = 1,
     cudaFuncCachePreferL1 = 2,
     cudaFuncCachePreferEqual = 3,
 };
 
-enum cudaDeviceAttr {
+enum cudaDeviceAttr : int {
     cudaDevAttrMaxThreadsPerBlock = 1,
     cudaDevAttrMaxBlockDimX = 2,
     cudaDevAttrMaxBlockDimY = 3,

@@ -38,15 +38,15 @@ struct create_window_operation {
         end_operation<kind>(state, {.tag = static_cast<int>(comm), .bytes = bytes});
     }
     DCUDA_DEVICE static window run(rank_state& state, communicator comm, void* base, std::size_t bytes,
-                                   window_kind kind) {
-        return exec::far(create_window)(state, comm, base, bytes, kind);
+                                   window_kind placing) {
+        return exec::far(create_window)(state, comm, base, bytes, placing);
     }
 #if DCUDA_BACKEND_CPU
-    static window check(rank_state& state, communicator comm, void* base, std::size_t bytes, window_kind kind) {
+    static window check(rank_state& state, communicator comm, void* base, std::size_t bytes, window_kind placing) {
         check_window_communicator(state, comm);
         check_window_memory(state, base, bytes);
         check::enter(state, {operation::create_window, comm});
-        const window made = create_window(state, comm, base, bytes, kind);
+        const window made = create_window(state, comm, base, bytes, placing);
         check::leave(state, made, base, bytes);
         return made;
     }

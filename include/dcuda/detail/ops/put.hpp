@@ -166,9 +166,10 @@ DCUDA_COLD unsigned choose_route(lead_warp warp, shared_state shared, const send
     }
     const target_entry& to = own.targets[target];
     const auto home = reinterpret_cast<std::uintptr_t>(to.home + request.offset);
-    const posted_put place{to.base + request.offset, static_cast<std::uint64_t>(home), nullptr, 0, to.world_rank};
+    posted_put place{nullptr, static_cast<std::uint64_t>(home), nullptr, 0, to.world_rank};
     if (to.is_remote != 0) return post(warp, state, route::proxied, place);
 
+    place.target = to.base + request.offset;
     rank_connection& path = own.connections[to.connection];
     const bool in_place = place.target == request.source && request.bytes != 0;
     const std::uint32_t packets = in_place ? 0 : packets_for(static_cast<std::uint32_t>(request.bytes));

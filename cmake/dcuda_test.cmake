@@ -31,6 +31,9 @@ function(dcuda_add_test_program name)
     target_include_directories(test_${name} PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests")
     target_link_libraries(test_${name} PRIVATE dcuda_test_main GTest::gtest dcuda_fmt dcuda_warnings
                                                ${arg_LIBRARIES})
+    if(DCUDA_BACKEND STREQUAL "cpu" AND TARGET dcuda_test_main)
+        target_precompile_headers(test_${name} REUSE_FROM dcuda_test_main)
+    endif()
 endfunction()
 
 # dcuda_register_test(<name> COMMAND <word>... [PROCESSES <n>...] [RANKS <n>...] [LABELS <label>...]

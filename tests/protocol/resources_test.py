@@ -7,6 +7,7 @@
 Compiles operations.cu and reads what ptxas says. The bounds hold for the compiler that they were found with and for
 one architecture; a later compiler may need others. Ends with 77 (skipped) if there is no nvcc.
 """
+import os
 import re
 import shutil
 import subprocess
@@ -52,7 +53,8 @@ COLLECTIVE_REGISTERS = {
 }
 # The delivery kernel takes a rank's place, so it is smaller than any: no stack, and few registers.
 DELIVERY_KERNEL_REGISTERS = 72
-# Kernels that are held to so many registers (1024 threads need that) spill at most so many bytes themselves.
+# Kernels that would take more than so many registers and are held to them (1024 threads need that) spill at most so many
+# bytes themselves.
 FEW_REGISTERS = 64
 SPILLED_BYTES = 136
 SHARED_BYTES = 5120  # of each rank: dcuda::state
@@ -90,20 +92,42 @@ def needed_stack(kernel, calls, frames):
     return with_calls(kernel)
 
 
-def measure(nvcc, include, source, architecture, *options):
-    """Returns {kernel: (registers, stack bytes, spilled bytes, shared bytes)}, or ends with the compiler's complaints."""
+def translate(nvcc, include, source, architecture, *options):
+    """Returns the PTX of a source file, or ends with the compiler's complaints."""
     with tempfile.TemporaryDirectory() as directory:
-        kept = Path(directory)
+        ptx = Path(directory) / "kernels.ptx"
         result = subprocess.run(
-            [nvcc, "-std=c++20", f"-arch={architecture}", "-O3", "-cubin", "-Xptxas", "-v", *options, f"-I{include}",
-             f"-I{Path(include).parent}/src", str(source), "-o", str(kept / "kernels.cubin"), "--keep", "--keep-dir",
-             directory],
+            [nvcc, "-std=c++20", f"-arch={architecture}", "-O3", "-ptx", *options, f"-I{include}",
+             f"-I{Path(include).parent}/src", str(source), "-o", str(ptx)],
             capture_output=True, text=True,
         )
-        calls = read_calls("".join(path.read_text() for path in kept.glob("*.ptx")))
+        if result.returncode != 0:
+            sys.exit(result.stdout + result.stderr)
+        return ptx.read_text()
+
+
+def without_kernels(ptx, names):
+    """The PTX without the kernels of those names."""
+    for name in names:
+        begin = re.search(rf"^(?:\.\w+ )*\.entry\s+{name}\(", ptx, re.M).start()
+        ptx = ptx[:begin] + ptx[ptx.index("\n}\n", begin) + 3:]
+    return ptx
+
+
+def measure(nvcc, ptx, architecture, *options):
+    """Returns {kernel: (registers, stack bytes, spilled bytes, shared bytes)}, or ends with the assembler's complaints."""
+    with tempfile.TemporaryDirectory() as directory:
+        source = Path(directory) / "kernels.ptx"
+        source.write_text(ptx)
+        result = subprocess.run(
+            [nvcc, f"-arch={architecture}", "-O3", "-cubin", "-Xptxas", "-v", *options, str(source), "-o",
+             str(source.with_suffix(".cubin"))],
+            capture_output=True, text=True,
+        )
     output = result.stdout + result.stderr
     if result.returncode != 0:
         sys.exit(output)
+    calls = read_calls(ptx)
     found = {}
     for part in output.split("Compiling entry function '")[1:]:
         name = part[: part.index("'")]
@@ -129,17 +153,25 @@ def main():
     if shutil.which(nvcc) is None:
         print(f"skipped: there is no {nvcc}")
         sys.exit(77)
-    collectives = {}
-    with ThreadPoolExecutor() as pool:
-        operations = Path(__file__).with_name("operations.cu")
-        as_liked = pool.submit(measure, nvcc, include, operations, architecture)
-        held = measure(nvcc, include, operations, architecture, f"--maxrregcount={FEW_REGISTERS}")
-        found = as_liked.result()
-        source = Path(__file__).with_name("collectives.cu")
-        for part in (1, 2, 3, 4):
-            collectives |= measure(nvcc, include, source, architecture, f"-DPART={part}")
+    directory = Path(__file__).parent
+    operations = translate(nvcc, include, directory / "operations.cu", architecture)
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        # The assembler takes most of the time. Those that take few registers anyway need not be held to that.
+        found = pool.submit(measure, nvcc, operations, architecture)
+        few = [name for name, most in REGISTERS.items() if most <= FEW_REGISTERS]
+        held = pool.submit(measure, nvcc, without_kernels(operations, few), architecture, f"--maxrregcount={FEW_REGISTERS}")
+
+        def measure_part(part):
+            ptx = translate(nvcc, include, directory / "collectives.cu", architecture, f"-DPART={part}")
+            return measure(nvcc, ptx, architecture)
+
+        collectives = list(pool.map(measure_part, (1, 2, 3, 4)))
+        found, held = found.result(), held.result()
+    for part in collectives:
+        found |= part
     problems = []
-    delivery = measure(nvcc, include, Path(include).parent / "src" / "device" / "delivery_kernel.cu", architecture)
+    source = Path(include).parent / "src" / "device" / "delivery_kernel.cu"
+    delivery = measure(nvcc, translate(nvcc, include, source, architecture), architecture)
     if not delivery:
         problems.append("the delivery kernel was not compiled")
     for registers, stack, _, shared in delivery.values():
@@ -147,14 +179,13 @@ def main():
         if registers > DELIVERY_KERNEL_REGISTERS or stack > 0 or shared > 1024:
             problems.append("the delivery kernel takes more than a rank may leave it")
     bounds = REGISTERS | COLLECTIVE_REGISTERS
-    found |= collectives
     problems += [f"{name}: no bound" for name in found.keys() - bounds.keys()]
     problems += [f"{name}: not compiled" for name in bounds.keys() - found.keys()]
     print(f"{architecture:24}  registers  at most  stack B  spilled B  shared B  spilled B with {FEW_REGISTERS} registers")
     for name, most in bounds.items():
         registers, stack, spilled, shared = found.get(name, (0, 0, 0, 0))
-        spilled_held = held.get(name, (0, 0, 0, 0))[2]
-        print(f"{name:24}  {registers:9}  {most:7}  {stack:7}  {spilled:9}  {shared:8}  {spilled_held:9}")
+        spilled_held = held[name][2] if name in held else 0
+        print(f"{name:24}  {registers:9}  {most:7}  {stack:7}  {spilled:9}  {shared:8}  {spilled_held if name in held else '-':>9}")
         if spilled_held > SPILLED_BYTES:
             problems.append(f"{name}: {spilled_held} B spilled with {FEW_REGISTERS} registers, at most {SPILLED_BYTES}")
         most_stack = COLLECTIVE_STACK_BYTES if name in COLLECTIVE_REGISTERS else STACK_BYTES

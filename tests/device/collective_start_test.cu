@@ -74,13 +74,14 @@ __global__ void __launch_bounds__(threads, 1024 / threads)
     const dcuda::communicator comms[] = {self.split(dcuda::world, rank % per_device, 0),
                                          self.split(dcuda::world, 0, -rank)};
     const std::size_t counts[] = {0, 1, 2, 31, 100, 250, largest};
+    int step = 0;
     for (int round = 0; round < 2; ++round)
         for (const std::size_t count : counts)
             for (const dcuda::communicator comm : comms) {
-                for_each_thread(count, [&](std::size_t i) { in[i] = value_of(rank, round, i); });
-                self.allreduce(comm, expected, in, count, dcuda::sum{});
+                // Other values each time, which some warps of the block write when others start already.
+                ++step;
+                for_each_thread(count, [&](std::size_t i) { in[i] = value_of(rank, step, i); });
                 for_each_thread(largest, [&](std::size_t i) { out[i] = i < count && round == 1 ? in[i] : -1; });
-                __syncthreads();
                 // Apart, and in place.
                 // Some members make all of it where the others finish.
                 const double* const from = round == 0 ? in : out;
@@ -92,6 +93,7 @@ __global__ void __launch_bounds__(threads, 1024 / threads)
                     EXPECT_SAME(self.allreduce(dcuda::device, rank, dcuda::minimum{}), rank - self.id(dcuda::device));
                     self.finish_allreduce(started);
                 }
+                self.allreduce(comm, expected, in, count, dcuda::sum{});
                 for_each_thread(largest,
                                 [&](std::size_t i) { EXPECT_SAME(out[i] == (i < count ? expected[i] : -1), true); });
             }

@@ -123,8 +123,7 @@ struct start_operation {
     template <class... Arguments>
     static unsigned check(rank_state& state, communicator comm, Arguments...) {
         return answer_of_start(state, exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
-                                   const unsigned start = mark_started(warp, state, comm, false);
-                                   return start == 0 ? 0 : 1 + post_answer(warp, state, start);
+                                   return begin_start(warp, state, comm, false);
                                }));
     }
     static void check_finish(rank_state& state, communicator comm, unsigned start) {

@@ -83,10 +83,14 @@ DCUDA_DEVICE unsigned start_allreduce_array(rank_state& state, communicator comm
     const bool in_packets = !is_large(state, comm, count * sizeof(T));
     const value_array<T, operator_type> values{out, in, count, traits::of(op)};
     const exchange_request request = request_of_array<traits::by_number>(comm, values);
-    return answer_of_start(state, exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
-                               return start_array<T, operator_type, traits::by_number>(warp, state, request, values,
-                                                                                       in_packets);
-                           }));
+    // ORDER: what the rank's threads have stored into `in` is read behind the barrier of the decision.
+    const unsigned answer = exec::decide(
+        state.group(), state.decision,
+        [&](const lead_warp& warp) { return begin_start(warp, state, comm, traits::by_number); },
+        [&](const lead_warp& warp, unsigned begun) {
+            if (begun != 0 && in_packets) send_start<T, operator_type, traits::by_number>(warp, state, request, values);
+        });
+    return answer_of_start(state, answer);
 }
 template <class T, class Op>
 DCUDA_DEVICE void finish_allreduce_array(rank_state& state, communicator comm, T* out, const T* in, std::size_t count,

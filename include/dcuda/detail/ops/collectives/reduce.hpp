@@ -416,24 +416,24 @@ DCUDA_DEVICE void exchange_array(rank_state& state, operation where, communicato
 // --- The same in two parts
 // --------------------------------------------------------------------------------------------
 
-// Sends what the first exchange of an array takes, if it goes in packets; else nothing: others would have to be ready
-// for more. The turn of the answer that is the number of the start, + 1; 0 if the run has ended. The lead warp, after
-// the block's barrier.
+// An allreduce of an array is started. The turn of the answer that is the number of the start, + 1; 0 if the run has
+// ended. The lead warp.
+DCUDA_DEVICE unsigned begin_start(const lead_warp& warp, rank_state& state, communicator comm, bool by_number) {
+    const unsigned start = mark_started(warp, state, comm, by_number);
+    return start == 0 ? 0 : 1 + post_answer(warp, state, start);
+}
+
+// Sends what the first exchange of an array takes, if the array goes in packets: for more, others would have to be
+// ready. The lead warp, after the block's barrier.
 template <class T, class Op, bool ByNumber>
-DCUDA_COLD unsigned start_array(lead_warp warp, shared_state shared, exchange_request request,
-                                value_array<T, Op> values, bool in_packets) {
+DCUDA_COLD void send_start(lead_warp warp, shared_state shared, exchange_request request, value_array<T, Op> values) {
     rank_state& state = shared.get();
-    const unsigned start = mark_started(warp, state, request.comm, ByNumber);
-    if (start == 0) return 0;
-    const unsigned turn = post_answer(warp, state, start);
-    if (!in_packets) return 1 + turn;
     communicator_record& comm = *find_communicator(state, request.comm);
     const exchange_plan& plan = comm.plans[ByNumber ? 1 : 0];
     const std::uint32_t sequence = comm.sequence;
     if (request.units > plan.units) request.units = plan.units;
     clear_if_due(warp, plan, sequence + 1);
     exchange_many<exchange_phase::start>(warp, {0, 1}, state, plan, request, sequence, values);
-    return 1 + turn;
 }
 
 // The rest of that; nothing but that it is no longer started, if the array does not go in packets. False if the run has

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 MAX_UNITS = 12  # in a folder of include/ or src/; a header and its source file are one
-MAX_LINES = 600
+MAX_LINES = 600  # without the docstrings of public declarations
 MANY_LINES = 450  # a warning from here on
 
 # What a file is part of: the first pattern that matches its path.
@@ -162,7 +162,7 @@ def check(root):
     single_users = {}
     for path in files:
         text = (root / path).read_text()
-        lines = text.count("\n")
+        lines = sum(not line.lstrip().startswith("///") for line in text.splitlines())
         if path in library and lines > MAX_LINES:
             errors.append(f"{path}: {lines} lines; at most {MAX_LINES}: think again about what it does")
         elif path in library and lines > MANY_LINES:

@@ -40,54 +40,6 @@ std::string place(const uint3& index) { return fmt::format("thread ({},{},{})", 
 
 } // namespace
 
-void fiber_list::push(fiber& f) {
-    f.next = nullptr;
-    if (last_)
-        last_->next = &f;
-    else
-        first_ = &f;
-    last_ = &f;
-    ++size_;
-}
-
-fiber* fiber_list::pop() {
-    fiber* f = first_;
-    if (!f) return nullptr;
-    first_ = f->next;
-    if (!first_) last_ = nullptr;
-    --size_;
-    return f;
-}
-
-void fiber_list::append(fiber_list& l) {
-    if (!l.first_) return;
-    if (last_)
-        last_->next = l.first_;
-    else
-        first_ = l.first_;
-    last_ = l.last_;
-    size_ += l.size_;
-    l = {};
-}
-
-void fiber_list::rotate() {
-    if (fiber* f = pop()) push(*f);
-}
-
-namespace {
-
-// DCUDA_FIBER_SEED: the threads of a block run in an order drawn by this seed, as the warps of a GPU come in any. For
-// tests; 0: each in turn.
-std::uint64_t fiber_seed() {
-    static const std::uint64_t seed = [] {
-        const char* text = std::getenv("DCUDA_FIBER_SEED");
-        return text != nullptr ? std::strtoull(text, nullptr, 10) : 0;
-    }();
-    return seed;
-}
-
-} // namespace
-
 std::size_t default_stack_bytes() {
     static const std::size_t bytes = [] {
         const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
@@ -134,7 +86,7 @@ int stack_memory::overflown(const void* address) const {
 block::block(kernel& k, unsigned index)
     : kernel_(k), index_(index), threads_(k.shape.threads.x * k.shape.threads.y * k.shape.threads.z),
       stacks_(threads_, default_stack_bytes()), fibers_(threads_), warps_((threads_ + warpSize - 1) / warpSize),
-      order_(fiber_seed() == 0 ? 0 : fiber_seed() * 0x9e3779b97f4a7c15u + index + 1), alive_(threads_),
+      order_(index, static_cast<unsigned>(warps_.size())), alive_(threads_),
       meetings_(detail::hardware_barriers + warps_.size()) {
     if (k.shape.shared_bytes != 0 && posix_memalign(&shared_, 128, k.shape.shared_bytes) != 0)
         throw error(error_code::out_of_resources,
@@ -269,12 +221,7 @@ void block::end_fiber() {
 
 // Null if there is none.
 fiber* block::next_ready() {
-    if (order_ != 0) {
-        order_ ^= order_ << 13; // xorshift
-        order_ ^= order_ >> 7;
-        order_ ^= order_ << 17;
-        for (std::uint64_t steps = order_ >> 32 & 63; steps != 0; --steps) ready_.rotate();
-    }
+    order_.arrange(ready_);
     return ready_.pop();
 }
 

@@ -52,12 +52,26 @@ public:
     fiber* pop();               // null if empty
     void append(fiber_list& l); // takes all of l
     void rotate();              // the first becomes the last
+    const fiber* first() const { return first_; }
     unsigned size() const { return size_; }
 
 private:
     fiber* first_ = nullptr;
     fiber* last_ = nullptr;
     unsigned size_ = 0;
+};
+
+// Which of the threads that can run is next: each in turn, or, with DCUDA_FIBER_SEED, in an order that is drawn by that
+// seed. Then all threads of a warp run before those of the others for a while, as the warps of a GPU come in any order.
+class fiber_order {
+public:
+    fiber_order(unsigned block, unsigned warps);
+    void arrange(fiber_list& ready); // the next one comes first
+
+private:
+    std::uint64_t drawn_; // 0: each in turn
+    unsigned warps_;
+    unsigned early_warp_ = 0, early_switches_ = 0; // the warp that runs before others, and for how many switches
 };
 
 struct warp {
@@ -182,7 +196,7 @@ private:
     fiber* current_ = nullptr;
     exception_state* exceptions_ = nullptr;
     fiber_list ready_;
-    std::uint64_t order_; // of the threads that can run, drawn anew at each switch; 0: they take turns
+    fiber_order order_;
     unsigned alive_;
     unsigned idle_ = 0;             // fibers in yield_from_wait
     std::vector<meeting> meetings_; // by meeting_place::number; the first: of all threads

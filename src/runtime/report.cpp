@@ -181,6 +181,9 @@ error describe_fault(const command& fault_command, std::uint32_t first_rank, ran
                                         name_of_communicator(at.window), static_cast<std::int32_t>(at.target),
                                         as_signed(at.offset), as_signed(at.limit)));
     case fault::started:
+        if (at.where == operation::finish)
+            return device_fault(fmt::format(" while an allreduce on {} is started and not finished (finish_allreduce)",
+                                            name_of_communicator(at.target)));
         return device_fault(
             fmt::format(" on {}: a collective operation has been started there (start_allreduce), which "
                         "must be finished before another one",

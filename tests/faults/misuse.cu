@@ -304,6 +304,26 @@ __global__ void finished_twice(dcuda::context context) {
     self.finish_allreduce(first);
 }
 
+// What was started is not finished.
+__global__ void started_at_the_end(dcuda::context context) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const dcuda::communicator all = self.split(dcuda::world, 0, 0);
+    if (self.id() == 0)
+        self.start_allreduce(all, 1, dcuda::sum{});
+    else
+        self.finish_allreduce(self.start_allreduce(all, 1, dcuda::sum{}));
+}
+
+// Tags that are none, of a rank that has few, and whose first messages have come.
+__global__ void few_tags(dcuda::context context, int tag) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    self.notify(1 - self.id(), dcuda::world, 0);
+    self.wait_notifications(0, 1);
+    self.wait_notifications(tag, 1);
+}
+
 // A root that expects another number of values than a member brings.
 __global__ void unexpected_count(dcuda::context context) {
     __shared__ dcuda::state state;
@@ -570,6 +590,7 @@ const std::map<std::string, void (*)(dcuda::context)> kernels = {
     {"different_operators", different_operators},
     {"different_counts", different_counts},
     {"unexpected_count", unexpected_count},
+    {"started_at_the_end", started_at_the_end},
     {"one_reduces_too_little", one_reduces_too_little},
     {"any_that_never_comes", any_that_never_comes},
     {"from_that_never_comes", from_that_never_comes},
@@ -596,6 +617,8 @@ void run(const std::string& which, dcuda::runtime& job) {
         job.run(alone->second, shape());
     } else if (which == "missing_notification") {
         job.run(missing_notification, shape(), job.plan(missing_notification, shape()).rank_count - 1);
+    } else if (which == "negative_of_few_tags" || which == "matched_of_few_tags") {
+        job.run(few_tags, shape(), which == "negative_of_few_tags" ? -1 : 7);
     } else if (which == "one_creates_a_window") {
         job.run(one_creates_a_window, shape(), device_memory<unsigned char>(window_bytes, 0));
     } else if (which == "busy_target") {

@@ -153,6 +153,11 @@ class MisuseTest(unittest.TestCase):
             self.expect(processes, "finished_twice",
                         ": finish_allreduce on communicator 3: none has been started there, or it is finished")
 
+    def test_started_and_not_finished(self):
+        for processes in (1, 2):
+            self.expect(processes, "started_at_the_end", "device_fault: rank 0 (process 0, block 0): finish while an allreduce on "
+                                                         "communicator 3 is started and not finished (finish_allreduce)")
+
     def test_results_in_memory_of_one_thread(self):
         self.expect(1, "some_to_own_memory", "rank 1 (process 0, block 1): wait_some into memory at 0x",
                     ", which is one thread's own: all threads of the rank read the result there, so it must be shared or "
@@ -333,6 +338,10 @@ class MisuseTest(unittest.TestCase):
     def test_fewer_tags_than_a_rank_keeps_near(self):
         output = self.expect(1, "stops_early", arguments=["--dcuda-tags=8"]) or ""
         self.assertRegex(output, r"(notify|wait_notifications) with tag 9: there are tags 0 to 7 \(DCUDA_TAGS=8\)")
+        few = dict(arguments=["--dcuda-tags=8"], DCUDA_MATCH_SOURCES=1)
+        self.expect(1, "negative_of_few_tags", "wait_notifications with tag -1: there are tags 0 to 7 (DCUDA_TAGS=8)", **few)
+        self.expect(1, "matched_of_few_tags", "wait_notifications with tag 7: tags 7 to 7 are matched by source "
+                                              "(DCUDA_MATCH_SOURCES=1)", **few)
 
     def test_without_contract_checks(self):
         """DCUDA_CHECKS=0 leaves out the checks of arguments; the end of a run that fails is none of these."""

@@ -383,8 +383,9 @@ DCUDA_COLD void start_rank(lone_thread leader, rank_state& state, context from_h
     for (std::uint32_t& key : own.connection_keys) key = no_rank;
     DCUDA_NO_UNROLL
     for (unsigned place = 0; place < cached_tags; ++place) {
-        own.tag_keys[place] = place < state.device.tags.count ? place : no_tag_key;
-        own.tags[place] = {{start, start}, 0, 0};
+        const bool is_tag = place < state.device.tags.plain;
+        own.tag_keys[place] = is_tag ? place : no_tag_key;
+        own.tags[place] = {{start, start}, is_tag ? 0 : expectation(near_queues, 0), 0};
     }
     own.target_hints.factor = own.tag_hints.factor = 1;
     DCUDA_NO_UNROLL
@@ -455,6 +456,28 @@ DCUDA_DEVICE caller init(context from_host, rank_state& state, const part& own) 
 }
 #endif
 
+// What a rank has started and not finished ends the run: its packets may still be under way, which the next run could
+// take for its own. The lead warp.
+DCUDA_COLD void report_started(lead_warp warp, shared_state shared) {
+#if DCUDA_CHECKS
+    rank_state& state = shared.get();
+    const communicator_record* const records = communicators_of(state).records;
+    for (std::uint32_t begin = 0; begin < max_communicators; begin += warp.count) {
+        const std::uint32_t slot = begin + warp.index;
+        const unsigned hits =
+            vote(warp, slot < max_communicators && records[slot].size != 0 && records[slot].started != 0);
+        if (hits == 0) continue;
+        const std::uint32_t found = begin + lowest(hits);
+        if (warp.leads())
+            report_fault(exec::lead_access::alone(), state, fault::started, operation::finish, 0,
+                         communicator_number(found, records[found].uses), 0, 0, 0);
+        return;
+    }
+#else
+    (void)warp, (void)shared;
+#endif
+}
+
 // Not inlined, and the warp converges first: threads of a warp that leave the kernel in different places must come to
 // one and the same barrier instruction, together.
 DCUDA_COLD void finish(shared_state shared) {
@@ -476,7 +499,10 @@ DCUDA_COLD void finish(shared_state shared) {
     if (is_profiled(state)) begin_operation(state);
     exec::far(cross_barrier_seldom)(state, collective{operation::finish, world}.index());
     exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
-        if (load_in_block(&state.ended) == 0) exec::far(report_unconsumed)(warp, state);
+        if (load_in_block(&state.ended) == 0) {
+            exec::far(report_started)(warp, state);
+            exec::far(report_unconsumed)(warp, state);
+        }
         return 0u;
     });
     if (is_profiled(state)) end_operation<operation::finish>(state, {});

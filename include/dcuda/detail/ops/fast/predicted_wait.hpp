@@ -153,7 +153,8 @@ DCUDA_COLD bool await_no_message(full_warp warp, shared_state shared, std::uint3
     rank_state& state = shared.get();
     endpoint& own = state.own.of(warp);
     const unsigned place = find_near_tag(warp, own, tag);
-    if (place == cached_tags || static_cast<std::int32_t>(count) < 0) return false;
+    // The general wait finds out what is wrong with a tag or a count.
+    if (place == cached_tags || tag == no_tag_key || static_cast<std::int32_t>(count) < 0) return false;
     tag_entry& entry = own.tags[place];
     const std::uint32_t missing = count - (entry.record.counter - entry.record.consumed);
     if (static_cast<std::int32_t>(missing) > 0) return own.queues == 0 && await_counter(warp, state, tag, entry, count);

@@ -70,8 +70,8 @@ __device__ void compute(dcuda::context context, const device_memory& all, progre
                 going = !dcuda::is_ending(context);
             }
         going = __shfl_sync(0xffffffffu, going ? 1 : 0, 0) != 0;
-        __syncwarp();
         __threadfence(); // the count before the numbers
+        __syncwarp();
         return going;
     };
     // Calls function(row, token) for some rows and the tokens of a group: a place always by the same thread.
@@ -115,14 +115,14 @@ __device__ void compute(dcuda::context context, const device_memory& all, progre
 }
 
 // The side that communicates: one warp, which is the rank.
-__device__ void communicate(dcuda::rank& self, const device_memory& all, progress& both) {
+__device__ void communicate(dcuda::context context, dcuda::rank& self, const device_memory& all, progress& both) {
     const int rows = hidden / static_cast<int>(gridDim.x), first_row = rows * static_cast<int>(blockIdx.x);
     const dcuda::communicator column = self.split(dcuda::world, self.id(dcuda::device), self.id());
     int parts = 0;
     const auto await_workers = [&] {
         ++parts;
         if (self.thread() == 0)
-            while (atomicAdd(&both.finished, 0) < parts * workers / 32) __nanosleep(100);
+            while (atomicAdd(&both.finished, 0) < parts * workers / 32 && !dcuda::is_ending(context)) __nanosleep(100);
         __threadfence(); // the count before the numbers
         self.sync();
     };
@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(workers + warp_threads) run_layers(dcuda::cont
     __syncthreads();
     if (threadIdx.x < workers) return compute(context, all, both);
     dcuda::rank self(context, state, dcuda::part{.first_thread = workers, .threads = warp_threads});
-    communicate(self, all, both);
+    communicate(context, self, all, both);
 }
 
 // --- The host --------------------------------------------------------------------------------------------------------

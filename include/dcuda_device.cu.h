@@ -60,8 +60,9 @@ DCUDA_DEVICE void dcuda_comm_free(dcuda_state& state, dcuda_comm comm) {
                                                                               static_cast<dcuda::communicator>(comm));
 }
 
-/// Opens `size` bytes at `winbase` for puts. All ranks of the communicator; base and size may differ per rank, size may
-/// be 0. *win is DCUDA_WIN_NONE if there are too many windows; the host prints the reason.
+/// Opens `size` bytes at `winbase` for puts. All ranks of `comm` call it; `comm` is DCUDA_COMM_WORLD or
+/// DCUDA_COMM_DEVICE. Base and size may differ per rank, size may be 0. One window too many ends the run; with
+/// DCUDA_WINDOWS_MAY_FAIL=1 *win is DCUDA_WIN_NONE instead on all ranks, and the host prints the reason.
 DCUDA_DEVICE void dcuda_win_create(dcuda_state& state, dcuda_comm comm, void* winbase, std::size_t size,
                                    dcuda_win* win) {
     *win = dcuda::detail::perform_in_run<dcuda::detail::create_window_operation>(

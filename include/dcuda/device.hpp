@@ -35,15 +35,16 @@ struct alignas(alignof(Element) > 4 ? alignof(Element) : 4) value_to_put {
 using state = detail::rank_state;
 
 /// A rank: the calling thread block, or a part of it. Construct one at the top of the kernel, in all threads of the
-/// rank. Unless a function says "any thread" or "any single thread", all threads of the rank call it, with the same
-/// arguments, like __syncthreads().
+/// rank. All threads of the rank call each function, with the same arguments, as they call __syncthreads(), unless the
+/// function says "any thread" or "any single thread".
 ///
-/// A violated contract (bounds, rank, tag, window) ends the run: runtime::run throws and names rank and operation.
+/// A violated contract (bounds, rank, tag, window) ends the run: runtime::run throws an error that names the rank and
+/// the operation. Programs that are compiled with -DDCUDA_CHECKS=0 do without most of these checks.
 ///
-/// Order: puts and notifications from one rank to one other rank arrive in the order in which they were issued. A
-/// notification is seen only after the data of every earlier put of its source to that rank. Nothing orders
-/// notifications of different sources. Notifications order puts, not ordinary stores: to memory that ranks of a device
-/// share by pointers, use barrier(device), or flush() before notify().
+/// Order: puts and notifications from one rank to one other rank arrive in the order in which they were issued. The
+/// target sees a notification only after the data of every earlier put of its source to the target; notify_relaxed is
+/// the exception. Nothing orders notifications of different sources. Notifications order puts, not ordinary stores:
+/// where ranks of a device share memory by pointers, use barrier(device), or flush() before notify().
 class rank {
 public:
     /// All threads of the rank, all ranks; `from_host` is the kernel's first argument, `shared` lies in the block's
@@ -52,14 +53,16 @@ public:
         : self_(detail::init(from_host, shared)), profiled_(from_host.profiled) {}
 
 #if DCUDA_PARTS
-    /// A rank that is a part of its block, of which the launch says how many there are
-    /// (launch_config::ranks_per_block). World rank: the first of the device + block * ranks_per_block + part.index.
-    /// All threads of the part, all ranks, each with a state of its own; other threads of the block need not come here.
-    /// It waits for all threads of the part: dcuda-top and `kill -QUIT` show how many of them are missing.
-    /// Threads of the rank meet at a hardware barrier of their own, or as a warp: nothing that the rank does waits for
-    /// other threads of the block. A part that is no whole warps, leaves the block, or overlaps another, an index that
-    /// is not below ranks_per_block, and a barrier that another part uses end the run (error_code::device_fault). With
-    /// -DDCUDA_PARTS=1.
+    /// A rank that is a part of its block. launch_config::ranks_per_block says how many ranks each block has. The
+    /// rank's number in the world: the first number of the device + block * ranks_per_block + own.index. All threads of
+    /// the part call it, on all ranks, and each rank has a state of its own; other threads of the block need not call
+    /// it. The call waits for all threads of the part (dcuda-top and `kill -QUIT` show how many are missing), then for
+    /// all ranks of the system. The rank's threads meet at a hardware barrier of their own, or as a warp: no operation
+    /// of the rank waits for other threads of the block.
+    ///
+    /// The run ends (error_code::device_fault) if a part is not made of whole warps, extends past the block or overlaps
+    /// another part; if a thread outside of the part calls; if the index is not below ranks_per_block; and if another
+    /// part has the same barrier or state. Programs need -DDCUDA_PARTS=1 on a GPU.
     DCUDA_DEVICE rank(context from_host, state& shared, const part& own)
         : self_(detail::init(from_host, shared, own)), profiled_(from_host.profiled) {}
 #endif
@@ -88,26 +91,31 @@ public:
     /// This rank's number in the communicator, from 0; -1 if there is no such communicator, or the rank is no member.
     /// Any single thread may call it.
     DCUDA_DEVICE int id(communicator comm = world) const { return detail::comm_rank(self_.state(), comm); }
-    /// The number of ranks in the communicator; 0 if there is none such. Any single thread may call it.
+    /// The number of ranks in the communicator; 0 if there is no such communicator, or the rank is no member. Any
+    /// single thread may call it.
     DCUDA_DEVICE int size(communicator comm = world) const { return detail::comm_size(self_.state(), comm); }
 
-    /// Makes communicators of the ranks of `parent`: those that give the same color form one, in the order of their
-    /// keys, and of their numbers in parent where keys are equal. A rank that gives a negative color is in none, and
-    /// gets `none`. All threads of all ranks of parent call it, each rank with its own color and key. One that makes
-    /// all columns, the ranks with the same number on every device:
+    /// Makes communicators of the ranks of `parent`. Ranks that give the same color form one communicator, in the order
+    /// of their keys; ranks with equal keys keep the order of their numbers in `parent`. A rank that gives a negative
+    /// color is in none, and gets `none`. All threads of all ranks of `parent` call it, each rank with its own color
+    /// and key. This call makes all columns, each of the ranks with the same number on every device:
     ///
     ///     dcuda::communicator column = self.split(dcuda::world, self.id(dcuda::device), 0);
     ///
-    /// Everything that takes a communicator takes the new one, but create_window: windows are of the world or a device,
-    /// and translate() says where a member is there. A rank may be in 64 communicators at a time, `world`, `device` and
-    /// `node` among them; one too many ends the run (error_code::device_fault), as does one for which a rank has
-    /// no memory left: a communicator of thousands of ranks takes up to an eighth of what a rank has, one of few
-    /// members a fiftieth. Its ranks are in the first 64 processes.
+    /// Every function that takes a communicator takes a new one, except create_window: windows are of the world or of a
+    /// device, and translate() gives a member's number there. A rank may be in 64 communicators at a time, `world`,
+    /// `device` and `node` among them.
+    ///
+    /// The run ends (error_code::device_fault) if a rank would be in one communicator too many; if a rank has no memory
+    /// left for the new one (a communicator of thousands of ranks takes up to an eighth of a rank's memory for
+    /// communicators, one of few members a fiftieth); if `parent` does not exist; and if a rank of `parent` is not in
+    /// the first 64 processes.
     DCUDA_DEVICE communicator split(communicator parent, int color, int key) {
         return detail::perform<detail::split_operation>(self_, is_profiled(), parent, color, key);
     }
-    /// A communicator of `size` ranks of `parent`: number `first`, and each `stride` further. All threads of all ranks
-    /// of parent call it, with the same arguments; those that are no members get `none`. Errors are those of split.
+    /// Makes a communicator of `size` ranks of `parent`: number `first`, and every `stride`-th after it, in this order.
+    /// A negative stride counts down. Numbers that `parent` does not have are left out. All threads of all ranks of
+    /// `parent` call it, with the same arguments; ranks that are no members get `none`. Errors are those of split.
     DCUDA_DEVICE communicator split_strided(communicator parent, int first, int stride, int size) {
         const int distance = id(parent) - first;
         const bool is_member = stride == 0
@@ -115,53 +123,65 @@ public:
                                    : distance % stride == 0 && distance / stride >= 0 && distance / stride < size;
         return split(parent, is_member ? 0 : -1, stride == 0 ? 0 : distance / stride);
     }
-    /// Ends a communicator that split has made. All threads of all members call it. On return all of them have, and the
-    /// number names nothing any more: its use ends the run.
+    /// Ends a communicator that split has made. All threads of all members call it. On return all members have called
+    /// it, and `comm` names no communicator any more: id() gives -1, size() gives 0, and operations on `comm` end the
+    /// run (error_code::device_fault). To free `world`, `device` or `node` ends the run, too
+    /// (error_code::device_fault).
     DCUDA_DEVICE void free_communicator(communicator comm) {
         detail::perform<detail::free_communicator_operation>(self_, is_profiled(), comm);
     }
-    /// The number in `target` of the rank that has this number in `from`. -1: it has none, or this rank is not a member
-    /// of both. Any single thread may call it.
+    /// Returns a rank's number in communicator `target`; `number` is its number in communicator `from`. Returns -1 if
+    /// the rank is not a member of both, or the calling rank is not. Any single thread may call it.
     DCUDA_DEVICE int translate(communicator from, int number, communicator target) const {
         return detail::translate(self_.state(), from, number, target);
     }
 
     // --- Windows and puts --------------------------------------------------------------------------------------------
 
-    /// Opens `bytes` bytes at `base` for puts by the ranks of the communicator. All of them call it; base and bytes may
-    /// differ, bytes may be 0, and windows may overlap: how puts come into one of them, window_kind says. With several
-    /// processes, base must be cudaMalloc memory (CPU backend: from its cudaMalloc). The window has no memory of its
-    /// own: freeing it leaves the memory alone. On return all ranks of the communicator may put into it. One window too
-    /// many (options::max_windows) ends the run (error_code::out_of_resources), unless options::windows_may_fail says
-    /// that all ranks get a window that is false, and the host prints the reason. Memory that other processes cannot
-    /// map ends the run, too (error_code::no_path), as do bytes at a null pointer (error_code::device_fault).
+    /// Opens `bytes` bytes at `base` for puts by the ranks of `comm`, which is `world` or `device`. All threads of all
+    /// ranks of `comm` call it. Each rank gives its own base and bytes; bytes may be 0. Windows may overlap:
+    /// window_kind says how puts come into such a window. In a job of several processes the base of a window of `world`
+    /// must be cudaMalloc memory (CPU backend: memory from its cudaMalloc). The window has no memory of its own:
+    /// free_window leaves the memory alone. On return all ranks of `comm` may put into the window.
+    ///
+    /// One window more than options::max_windows ends the run (error_code::out_of_resources); with
+    /// options::windows_may_fail all ranks get a window that is false instead, and the host prints the reason. Memory
+    /// that other processes cannot map ends the run (error_code::no_path), as do another communicator, bytes at a null
+    /// pointer, and bytes in shared or local memory (error_code::device_fault).
     DCUDA_DEVICE window create_window(communicator comm, void* base, std::size_t bytes,
                                       window_kind kind = window_kind::usual) {
         return detail::perform<detail::create_window_operation>(self_, is_profiled(), comm, base, bytes, kind);
     }
 
-    /// Closes the window. All ranks of its communicator call it. On return all puts to it are complete, and its memory
-    /// is the rank's own again. A window that is not open any more ends the run (error_code::device_fault).
+    /// Closes the window. All threads of all ranks of its communicator call it. On return all puts to it are complete,
+    /// and its memory is the rank's own again. A window that is not open any more ends the run
+    /// (error_code::device_fault), as does a window of the host, which only runtime::free_window frees.
     DCUDA_DEVICE void free_window(window win) {
         detail::perform<detail::free_window_operation>(self_, is_profiled(), win);
     }
 
-    /// Copies `bytes` bytes at `source` to the window of `target` (its number in the window's communicator), `offset`
-    /// bytes from the window's base. Reads the source when all threads of the rank have called it. Returns when issued:
-    /// source may change after flush(), or after a notification that proves the arrival. Source and target ranges are
-    /// the same (nothing is copied then) or do not overlap. Does not wait for the target, unless the put has more than
-    /// 64 KiB and goes over bytes of small notified puts that the target has not taken. All threads of the rank call
-    /// it; bounds that the window does not have, a wrong target or a closed window end the run
-    /// (error_code::device_fault).
+    /// Copies `bytes` bytes at `source` into the window of rank `target`, `offset` bytes behind the base of that rank's
+    /// window. `target` is the rank's number in the window's communicator. All threads of the rank call it; the source
+    /// is read when all of them have. The call returns when the put is issued: `source` may change after flush(), or
+    /// after a notification that proves the arrival. Source and target ranges are the same (then nothing is copied), or
+    /// do not overlap.
+    ///
+    /// The call does not wait for the target, with one exception: a put over bytes of small notified puts that the
+    /// target has not taken yet waits for the target if it has 64 KiB or more, or if the queue to the target has no
+    /// room for it. A put over a network also waits while the network has no room. Bounds that the window does not
+    /// have, a wrong target and a closed window end the run (error_code::device_fault).
     DCUDA_DEVICE void put(window win, int target, std::size_t offset, std::size_t bytes, const void* source) {
         detail::perform<detail::put_operation>(self_, is_profiled(), win, target, offset, bytes, source);
     }
 
-    /// put, then adds one to the target's counter of notifications with this tag. The data is in the window when the
-    /// target has seen the notification, or when flush() of this rank or free_window() has returned; not earlier, if it
-    /// is small (DCUDA_SMALL_PUT_BYTES) and the window is no direct one. The source of a small one may change when the
-    /// block has met after the call; on GPUs that of any put of up to 1152 bytes by a rank of 32 threads or more. Tags
-    /// count from 0 to options::tags - 1; others end the run (error_code::device_fault).
+    /// Makes a put, then adds one to the number of notifications with `tag` that the target has received. All threads
+    /// of the rank call it. The data is in the window when the target has seen the notification, or when flush() of
+    /// this rank or free_window() has returned. Data of a small put (DCUDA_SMALL_PUT_BYTES) need not be there earlier,
+    /// unless the window is a direct one.
+    ///
+    /// The source of a small put may change when the rank's threads have met after the call (sync()); on GPUs this
+    /// holds for any notified put of up to 1152 bytes by a rank of 32 threads or more. For other sources, waits and
+    /// errors, see put. Tags count from 0 to options::tags - 1; others end the run (error_code::device_fault).
     DCUDA_DEVICE void put_notify(window win, int target, std::size_t offset, std::size_t bytes, const void* source,
                                  int tag) {
         detail::perform<detail::put_notify_operation>(self_, is_profiled(), win, target, offset, bytes, source, tag);
@@ -195,9 +215,9 @@ public:
                                  const std::type_identity_t<Element>* source, int tag) {
         put_notify(win.bytes, target, index * sizeof(Element), count * sizeof(Element), source, tag);
     }
-    /// put_notify of one value to element `index` of the target's window. The value needs no memory, and nothing has to
-    /// be flushed before the next one: every thread of the rank calls it with the same value, which has been read on
-    /// return.
+    /// put_notify of one value to element `index` of the target's window. All threads of the rank call it, with the
+    /// same value. The value has been read on return and needs no memory, so the next call needs no flush before it.
+    /// Guarantees and errors are those of put_notify; the errors count bytes.
     template <class Element>
     DCUDA_DEVICE void put_value_notify(typed_window<Element> win, int target, std::size_t index,
                                        const std::type_identity_t<Element>& value, int tag) {
@@ -212,9 +232,10 @@ public:
         put(win, target, index, 1, &copy.value);
     }
 
-    /// Returns when all earlier puts of this rank are complete: their data is in the targets' memory, for every rank
-    /// that learns of it from this one, and their sources may change. Waits until targets have taken small notified
-    /// puts, which they do in any operation; so two ranks may flush at the same time. All threads of the rank call it.
+    /// Returns when all earlier puts of this rank, into any window, are complete: their data is in the targets' memory
+    /// for every rank that learns of it from this rank, and their sources may change. All threads of the rank call it.
+    /// It waits until the targets have taken small notified puts; since a target takes them in any operation, two ranks
+    /// may flush at the same time. A window that is not open ends the run (error_code::device_fault).
     DCUDA_DEVICE void flush(window win) { detail::perform<detail::flush_operation>(self_, is_profiled(), win); }
     /// flush of a typed window.
     template <class Element>
@@ -224,25 +245,32 @@ public:
 
     // --- Notifications and waits -------------------------------------------------------------------------------------
 
-    /// Adds one to the target's counter of notifications with this tag; the target sees it after all earlier puts of
-    /// this rank to it. `target` is its number in the communicator. Returns when issued, and does not wait for the
-    /// target.
+    /// Adds one to the number of notifications with `tag` that rank `target` has received; `target` is the rank's
+    /// number in `comm`. The target sees the notification after all earlier puts of this rank to it. All threads of the
+    /// rank call it. It returns when the notification is issued, and does not wait for the target; over a network it
+    /// waits while the network has no room. A tag, a target or a communicator that does not exist ends the run
+    /// (error_code::device_fault).
     DCUDA_DEVICE void notify(int target, communicator comm, int tag) {
         detail::perform<detail::notify_operation>(self_, is_profiled(), target, comm, tag);
     }
 
-    /// A notification that orders nothing: the target may see it before earlier puts of this rank, and may see none of
-    /// their data when it has. It does not wait until these are stored, which a notify() after a direct put does. For
-    /// signals that say all there is to know. Notifications of either kind arrive in the order in which they were
-    /// issued, and are counted alike. As notify() otherwise.
+    /// notify() without order: the target may see this notification before earlier puts of this rank, and when it has
+    /// seen the notification it need not see any of their data. After a direct put, notify() waits until the data is
+    /// stored; notify_relaxed does not. Use it for signals that say all there is to know. Notifications of both kinds
+    /// are counted alike; one by notify_relaxed may arrive before an earlier one with another tag. Callers, return and
+    /// errors are as for notify().
     DCUDA_DEVICE void notify_relaxed(int target, communicator comm, int tag) {
         detail::perform<detail::notify_relaxed_operation>(self_, is_profiled(), target, comm, tag);
     }
 
-    /// Waits until `count` notifications with this tag have arrived and consumes them. What their sources put before is
-    /// then visible to all threads of the rank. Ends the run with an error after the runtime's wait_timeout, if one is
-    /// set, and when nothing moves anywhere any more (deadlock). A tag that is
-    /// none, or a negative count, ends it, too (error_code::device_fault).
+    /// Waits until `count` notifications with `tag` have arrived, and consumes them. All threads of the rank call it.
+    /// On return all threads of the rank see what the sources put before these notifications (notify_relaxed promises
+    /// none of that).
+    ///
+    /// The run ends if the wait exceeds the runtime's wait_timeout, where one is set (error_code::wait_timeout); if
+    /// nothing moves anywhere any more (error_code::deadlock); and if `tag` does not exist or is matched by source, or
+    /// `count` is negative (error_code::device_fault). Where some tags are matched by source, a tag that does not exist
+    /// may go unnoticed.
     DCUDA_DEVICE void wait_notifications(int tag, int count) {
         detail::perform<detail::wait_operation>(self_, is_profiled(), tag, count);
     }
@@ -256,75 +284,85 @@ public:
         for (const tag_count& each : all) wait_notifications(each.tag, each.count);
     }
 
-    /// Waits until a notification has arrived with one of the tags from `first_tag` on, `tags` of them; consumes it,
-    /// and returns its tag, the same to all threads. Fair: of the tags whose notifications are there already it takes
-    /// the first one after the tag that it returned last. What the source put before is visible to all threads of the
-    /// rank then. The time that it takes grows with `tags`. All threads of the rank call it; ends the run as
-    /// wait_notifications does, and if not all of these are tags (error_code::device_fault).
+    /// Waits until a notification has arrived with one of the `tags` tags from `first_tag` on, consumes it, and returns
+    /// its tag. All threads of the rank call it and get the same tag. The choice is fair: of the tags whose
+    /// notifications have arrived before the call, it takes the first one after the tag that wait_any returned last. On
+    /// return all threads of the rank see what the source put before. The time that the call takes grows with `tags`.
+    /// The run ends as in wait_notifications, and if `tags` is less than 1, or one of the tags does not exist or is
+    /// matched by source (error_code::device_fault).
     DCUDA_DEVICE int wait_any(int first_tag, int tags) {
         return detail::perform<detail::wait_any_operation>(self_, is_profiled(), first_tag, tags);
     }
 
-    /// wait_any for all at once: waits until there is a notification with one of these tags, consumes one of each tag
-    /// that has any, and returns how many tags those are. `arrived` has room for `tags` numbers and gets these tags, in
-    /// their order; it is the same memory for all threads of the rank, shared or global
-    /// (error_code::device_fault if it is a thread's own), and they may read it on return.
+    /// wait_any for several tags at once: waits until a notification has arrived with one of the tags, consumes one
+    /// notification with each tag that has any, and returns how many tags these are. `arrived` gets these tags in
+    /// ascending order. It has room for `tags` numbers and is the same memory for all threads of the rank, shared or
+    /// global; memory that is one thread's own ends the run (error_code::device_fault). All threads of the rank call
+    /// it, get the same number, and may read `arrived` on return. What is visible then, and the other errors, are as
+    /// for wait_any.
     DCUDA_DEVICE int wait_some(int first_tag, int tags, int* arrived) {
         return detail::perform<detail::wait_some_operation>(self_, is_profiled(), first_tag, tags, arrived);
     }
 
-    /// wait_notifications for those that this member of the communicator has issued; those of others with the tag stay
-    /// for their own waits. The tag is one of the last ones, which are matched by source (options::match_sources): it
-    /// serves this wait only, and notifications with it take the slow path of their source. All threads of the rank
-    /// call it; ends the run as wait_notifications does, and if there is no such member, or the tag is another
-    /// (error_code::device_fault).
+    /// wait_notifications for the notifications that one member of the communicator has issued: the member with number
+    /// `source`. Notifications of other members with the same tag stay for their own waits. `tag` is one of the last
+    /// options::match_sources tags, which are matched by source. Such a tag serves this wait only, and to notify with
+    /// it takes the slow path of the source. All threads of the rank call it. The run ends as in wait_notifications,
+    /// and if there is no such member, or `tag` is not matched by source (error_code::device_fault).
     DCUDA_DEVICE void wait_notifications_from(int source, communicator comm, int tag, int count) {
         detail::perform<detail::wait_from_operation>(self_, is_profiled(), source, comm, tag, count);
     }
 
-    /// wait_notifications for at most so many nanoseconds: false if not as many have arrived in that time; then nothing
-    /// is consumed, and the run goes on. With 0 it looks once. Neither wait_timeout nor the watchdog ends it. All
-    /// threads of the rank call it and get the same answer; errors as of wait_notifications.
+    /// wait_notifications for at most `nanoseconds` nanoseconds. Returns true if `count` notifications have arrived in
+    /// that time, and has consumed them. Else it returns false, has consumed nothing, and the run goes on. With 0 it
+    /// looks once. Neither wait_timeout nor the watchdog ends it. All threads of the rank call it and get the same
+    /// answer. A wrong tag or count ends the run as in wait_notifications.
     DCUDA_DEVICE bool wait_notifications_for(int tag, int count, std::uint64_t nanoseconds) {
         return detail::perform<detail::wait_for_operation>(self_, is_profiled(), tag, count, nanoseconds);
     }
 
-    /// How many notifications with this tag have arrived that no wait has consumed; consumes none. What their sources
-    /// put before is visible when they are consumed. All threads of the rank call it and get the same number. A tag
-    /// that is none ends the run (error_code::device_fault).
+    /// Returns how many notifications with `tag` have arrived that no wait has consumed, and consumes none. What their
+    /// sources put before becomes visible only when a wait or a test consumes them. All threads of the rank call it and
+    /// get the same number. A tag that does not exist, or is matched by source, ends the run
+    /// (error_code::device_fault).
     DCUDA_DEVICE int pending_notifications(int tag) const {
         return detail::perform<detail::pending_operation>(self_, is_profiled(), tag);
     }
 
-    /// The same as wait_notifications, and true, if they have arrived already; else returns false at once and consumes
-    /// nothing. All threads of the rank call it and get the same answer.
+    /// wait_notifications that never waits. If `count` notifications with `tag` have arrived already, it consumes them
+    /// and returns true, and what the sources put before is visible as after wait_notifications. Else it returns false
+    /// at once and consumes nothing. All threads of the rank call it and get the same answer. A wrong tag or count ends
+    /// the run as in wait_notifications.
     DCUDA_DEVICE bool test_notifications(int tag, int count) {
         return detail::perform<detail::test_operation>(self_, is_profiled(), tag, count);
     }
 
     // --- Collective operations ---------------------------------------------------------------------------------------
 
-    /// Waits until all ranks of the communicator have called it. What they wrote before is visible after, and their
-    /// puts have arrived: those with a notification at least as far as their target can see.
+    /// Waits until all ranks of the communicator have called it. All threads of all these ranks call it. On return all
+    /// of them see what any of them wrote before, and their puts to each other have arrived; a notified put has arrived
+    /// at least as far as its target can see. A communicator that does not exist ends the run
+    /// (error_code::device_fault). So do, in a barrier of `node` or of a communicator that split has made, a member
+    /// that calls something else, and a member outside the first 64 processes.
     DCUDA_DEVICE void barrier(communicator comm) {
         detail::perform<detail::barrier_operation>(self_, is_profiled(), comm);
     }
 
-    /// Combines a value of each member, and returns the result to all threads of all of them. All threads call it, with
-    /// the same value in all threads of a rank: one value of the rank, not one of each thread. T is an integer,
-    /// floating point type or any trivially copyable type of at most 24 bytes; `op` one of operators.hpp, or a
-    /// commutative function object that takes two T and returns one. 16-bit floating point values are combined as
-    /// float, and rounded once.
+    /// Combines one value of each member, and returns the result to all threads of all members. All threads of all
+    /// members call it. All threads of a rank give the same value: it is one value of the rank, not one of each thread.
+    /// T is any trivially copyable type of at most 24 bytes, among them integers and floating point types; `op` is one
+    /// of operators.hpp, or a commutative function object that takes two T and returns one. 16-bit floating point
+    /// values are combined as float, and rounded once.
     ///
-    /// The result has the same bits on all members and in every run. Values are combined in pairs: of the members of
-    /// each device, in the order of their numbers, first 0 with 1, 2 with 3 and so on, then these with each other, and
-    /// last the devices' results in the same way; what has no partner goes on alone. With by_rank(op) it is one such
-    /// tree over all members, wherever they are.
+    /// The result has the same bits on all members and in every run. Values are combined in pairs. On each device the
+    /// members' values are combined in the order of their numbers: first 0 with 1, 2 with 3 and so on, then these
+    /// results with each other. Then the results of the devices are combined in the same way. A value without a partner
+    /// goes on alone. With by_rank(op) there is one such tree over all members, whatever devices they are on.
     ///
-    /// It orders nothing: what members wrote before need not be visible after, and what they read before must not be
-    /// overwritten yet. All threads of the rank meet in it. While a rank waits for others it takes messages that come.
-    /// Members of which one calls something else, or with another type, operator or root, end the run
-    /// (error_code::device_fault; 1 of 256 such differences is not seen), as do members in other than the first 64
+    /// It orders nothing: on return a member need not see what others wrote before, and must not yet overwrite what
+    /// others read before. All threads of the rank meet in it. While a rank waits for others, it takes messages that
+    /// arrive. The run ends (error_code::device_fault) if one member calls something else, or uses another type,
+    /// operator or root (1 of 256 such differences is not noticed), and if a member is in none of the first 64
     /// processes.
     template <class T, class Op>
     DCUDA_DEVICE T allreduce(communicator comm, T value, Op op) {
@@ -332,9 +370,12 @@ public:
                       "values to reduce must be trivially copyable, and have at most 24 bytes");
         return detail::perform<detail::allreduce_value_operation<T, Op>>(self_, is_profiled(), comm, value, op);
     }
-    /// allreduce of `count` values at `in`, each with those at the same place of the other members; the results go to
-    /// `out`, which is `in`, or does not overlap it. Neither needs a window. All threads of the rank read the results
-    /// on return, and `in` may be changed then.
+    /// allreduce of an array: combines each of the `count` values at `in` with the values at the same place of the
+    /// other members, and stores the results at `out`. `out` is `in`, or does not overlap it. Both are shared or global
+    /// memory, and neither needs a window. All threads of all members call it, with the same count. On return all
+    /// threads of the rank may read the results, and `in` may be changed. The run ends as in the allreduce of a value,
+    /// and if counts differ, the arrays overlap or are one thread's own memory, or more than 8192 members reduce a
+    /// large array (error_code::device_fault).
     template <class T, class Op>
     DCUDA_DEVICE void allreduce(communicator comm, T* out, const std::type_identity_t<T>* in, std::size_t count,
                                 Op op) {
@@ -342,10 +383,11 @@ public:
                       "values to reduce must be trivially copyable, and have at most 24 bytes");
         detail::perform<detail::allreduce_array_operation<T, Op>>(self_, is_profiled(), comm, out, in, count, op);
     }
-    /// Starts an allreduce, which finish_allreduce ends: the value leaves now, and the rank does something else while
-    /// those of others are on their way. It waits for nobody. Result, types, operators, errors and who calls are as of
-    /// allreduce. One at a time on a communicator: until it is finished there may be no other collective operation on
-    /// it, but barriers of world and device (error_code::device_fault). It must be finished before the kernel ends.
+    /// Starts an allreduce of a value, which finish_allreduce ends. The rank's value leaves now, and the rank does
+    /// something else while the values of other members are on their way. The call waits for nobody. Callers, types,
+    /// operators, result and errors are those of allreduce. A communicator can have one started operation at a time:
+    /// until that is finished, there may be no other collective operation on the communicator, except barriers of world
+    /// and device. An operation that is not finished when the kernel ends ends the run, too (error_code::device_fault).
     template <class T, class Op>
     DCUDA_DEVICE started_value<T, Op> start_allreduce(communicator comm, T value, Op op) {
         static_assert(detail::is_plain<T> && sizeof(T) <= detail::unit_bytes,
@@ -353,9 +395,11 @@ public:
         using start = detail::start_value_operation<T, Op>;
         return {comm, value, op, detail::perform<start>(self_, is_profiled(), comm, value, op)};
     }
-    /// The same of an array. Until finish_allreduce has returned `in` stays as it is, and `out` is not read. What goes
-    /// in packets leaves now, as far as one exchange takes it (a few hundred bytes with 8 members); the rest of it, and
-    /// arrays from DCUDA_BOUNCE_BYTES on, in finish_allreduce.
+    /// Starts an allreduce of an array. Until finish_allreduce has returned, nobody changes `in`, and nobody reads or
+    /// writes `out`. Of a small array, what one exchange takes (a few hundred bytes with 8 members) leaves now, and the
+    /// rest in finish_allreduce. Of an array that goes through bounce buffers (from DCUDA_BOUNCE_BYTES on; with many
+    /// members from a quarter of that on) all leaves in finish_allreduce. Everything else is as for a value, with the
+    /// errors of the allreduce of an array.
     template <class T, class Op>
     DCUDA_DEVICE started_array<T, Op> start_allreduce(communicator comm, T* out, const std::type_identity_t<T>* in,
                                                       std::size_t count, Op op) {
@@ -364,11 +408,12 @@ public:
         using start = detail::start_array_operation<T, Op>;
         return {comm, out, in, count, op, detail::perform<start>(self_, is_profiled(), comm, out, in, count, op)};
     }
-    /// Waits for what the other members bring, and returns the result to all threads of the rank, which call it with
-    /// what start_allreduce has returned. It may wait until all members have called it, as allreduce may; so all of
-    /// them finish several operations in one order, and none does so only after something that waits for this rank. A
-    /// member may call allreduce in its place, and have started nothing. An operation that was not started, or is
-    /// finished, ends the run (error_code::device_fault).
+    /// Ends an allreduce that start_allreduce has started: waits for the values of the other members, and returns the
+    /// result to all threads of the rank. All threads of the rank call it, with what start_allreduce has returned. Like
+    /// allreduce, it may wait until all members have called it. So all members finish several operations in the same
+    /// order, and no member puts off its call until something has happened that this rank does only after its own call.
+    /// A member that has started nothing may call allreduce instead. An operation that was not started, or is finished
+    /// already, ends the run (error_code::device_fault).
     template <class T, class Op>
     DCUDA_DEVICE T finish_allreduce(const started_value<T, Op>& started) {
         using finish = detail::finish_value_operation<T, Op>;
@@ -381,7 +426,10 @@ public:
         detail::perform<finish>(self_, is_profiled(), started.comm, started.out, started.in, started.count, started.op,
                                 started.start);
     }
-    /// The same with results for one member only, the one with number `root`. `out` may be null elsewhere.
+    /// allreduce of an array with results for one member only, the one with number `root`; the other members may give a
+    /// null `out`. All threads of all members call it, with the same count and root. Types, operators, guarantees and
+    /// errors are those of the allreduce of an array; a `root` that is no member also ends the run
+    /// (error_code::device_fault).
     template <class T, class Op>
     DCUDA_DEVICE void reduce(communicator comm, T* out, const std::type_identity_t<T>* in, std::size_t count, Op op,
                              int root) {
@@ -389,25 +437,30 @@ public:
                       "values to reduce must be trivially copyable, and have at most 24 bytes");
         detail::perform<detail::reduce_operation<T, Op>>(self_, is_profiled(), comm, out, in, count, op, root);
     }
-    /// The value of the member with number `root`, to all threads of all members, which all call it. What is said of
-    /// allreduce holds; T is any trivially copyable type of at most 24 bytes.
+    /// Returns the value of the member with number `root` to all threads of all members. All threads of all members
+    /// call it, with the same root. T is any trivially copyable type of at most 24 bytes. Guarantees and errors are
+    /// those of allreduce; a `root` that is no member also ends the run (error_code::device_fault).
     template <class T>
     DCUDA_DEVICE T broadcast(communicator comm, T value, int root) {
         static_assert(detail::is_plain<T> && sizeof(T) <= detail::unit_bytes,
                       "a value to broadcast must be trivially copyable, and have at most 24 bytes");
         return detail::perform<detail::broadcast_value_operation<T>>(self_, is_profiled(), comm, value, root);
     }
-    /// The same for `count` values of any size at `data`, which the root has there and the others get there.
+    /// broadcast of an array: the member with number `root` has `count` values at `data`, and each other member gets
+    /// them at its own `data`. A value may have any size. All threads of all members call it, with the same count and
+    /// root. On return all threads of each member may read the values. Errors are those of the allreduce of an array; a
+    /// `root` that is no member ends the run, too.
     template <class T>
     DCUDA_DEVICE void broadcast(communicator comm, T* data, std::size_t count, int root) {
         static_assert(detail::is_plain<T>, "values to broadcast must be trivially copyable, and not const");
         detail::perform<detail::broadcast_array_operation<T>>(self_, is_profiled(), comm, data, count, root);
     }
 
-    /// Combines arrays of size(comm) times `count` values, each with those at the same place of the other members, and
-    /// gives each member its part of the results: the member with number i gets `count` values from number i * count
-    /// on, at `out`, which is `in`, or does not overlap it. All threads of all members call it, with the same count;
-    /// else as allreduce, with the same bits.
+    /// Combines arrays of size(comm) * count values, each value with those at the same place of the other members, and
+    /// gives each member its part of the results: member i gets the `count` values from number i * count on, at `out`.
+    /// `out` is `in`, or does not overlap it. All threads of all members call it, with the same count. The results have
+    /// the same bits as those of allreduce; guarantees and errors are those of the allreduce of an array, for up to
+    /// 8192 members.
     template <class T, class Op>
     DCUDA_DEVICE void reduce_scatter(communicator comm, T* out, const std::type_identity_t<T>* in, std::size_t count,
                                      Op op) {
@@ -416,9 +469,9 @@ public:
         detail::perform<detail::reduce_scatter_operation<T, Op>>(self_, is_profiled(), comm, out, in, count, op);
     }
     /// Combines the values of the members with numbers up to this rank's own, its own among them, and returns the
-    /// result to all threads of the rank. They are combined in pairs in the order of numbers, as by allreduce with
-    /// by_rank: the same bits in every run and for any number of devices. All threads of all members call it; types,
-    /// operators, guarantees and errors are those of allreduce.
+    /// result to all threads of the rank. Values are combined in pairs in the order of numbers, as allreduce does with
+    /// by_rank: the result has the same bits in every run and for any number of devices. All threads of all members
+    /// call it, and there may be up to 8192 members. Types, operators, guarantees and errors are those of allreduce.
     template <class T, class Op>
     DCUDA_DEVICE T scan(communicator comm, T value, Op op) {
         static_assert(detail::is_plain<T> && sizeof(T) <= detail::unit_bytes,
@@ -426,7 +479,8 @@ public:
         return detail::perform<detail::scan_operation<detail::operation::scan, T, Op>>(self_, is_profiled(), comm,
                                                                                        value, op, value);
     }
-    /// The same without the rank's own value: that of the members before it. Member 0 gets `identity`.
+    /// scan without the rank's own value: combines the values of the members before this rank. Member 0 gets
+    /// `identity`. Callers, guarantees and errors are those of scan.
     template <class T, class Op>
     DCUDA_DEVICE T exclusive_scan(communicator comm, T value, Op op, std::type_identity_t<T> identity) {
         static_assert(detail::is_plain<T> && sizeof(T) <= detail::unit_bytes,
@@ -435,13 +489,15 @@ public:
             self_, is_profiled(), comm, value, op, identity);
     }
 
-    /// Brings `count` values at `in` of each member to the one with number `root`: those of member i go to
-    /// out + i * count there; elsewhere `out` may be null. Where the root's own values lie there already (`in` is
-    /// out + root * count) they stay; else `in` and `out` do not overlap. Neither needs a window. All threads of all
-    /// members call it, with the same count and root. On return all threads of the root read the values, and `in` may
-    /// be changed. It orders nothing else. Members of which one calls something else, or with another count, type or
-    /// root, end the run (error_code::device_fault; 1 of 256 such differences is not seen), as does a root that is
-    /// none.
+    /// Brings `count` values of each member to the member with number `root`: the values at `in` of member i go to
+    /// out + i * count at the root. Other members may give a null `out`. If the root's own values lie in place already
+    /// (`in` is out + root * count), they stay; else `in` and `out` do not overlap. Both are shared or global memory,
+    /// and neither needs a window. All threads of all members call it, with the same count and root. On return all
+    /// threads of the root may read the values, and `in` may be changed. It orders nothing else.
+    ///
+    /// The run ends (error_code::device_fault) if one member calls something else, or uses another count, type or root
+    /// (1 of 256 such differences is not noticed); if `root` is no member; if memory overlaps otherwise, or is one
+    /// thread's own; and if there are more than 8192 members, or members outside the first 64 processes.
     template <class T>
     DCUDA_DEVICE void gather(communicator comm, T* out, const std::type_identity_t<T>* in, std::size_t count,
                              int root) {
@@ -449,15 +505,19 @@ public:
         detail::perform<detail::move_operation<detail::operation::gather, T>>(self_, is_profiled(), comm, out, in,
                                                                               count, root);
     }
-    /// gather to all members.
+    /// gather with results at all members: the values at `in` of member i go to out + i * count everywhere. A member's
+    /// own values stay if they lie in place already. All threads of all members call it, with the same count;
+    /// guarantees and errors are those of gather.
     template <class T>
     DCUDA_DEVICE void all_gather(communicator comm, T* out, const std::type_identity_t<T>* in, std::size_t count) {
         static_assert(detail::is_plain<T>, "values to gather must be trivially copyable, and not const");
         detail::perform<detail::move_operation<detail::operation::all_gather, T>>(self_, is_profiled(), comm, out, in,
                                                                                   count, 0);
     }
-    /// The other way: the member with number `root` has `count` values for each member at `in`, those for member i at
-    /// in + i * count, and each gets its own at `out`. `in` may be null elsewhere. As gather otherwise.
+    /// The reverse of gather: the member with number `root` has `count` values for each member at `in`, those for
+    /// member i at in + i * count, and each member gets its own values at `out`. Other members may give a null `in`. On
+    /// return all threads of each member may read the values, and the root may change `in`. Callers, memory and errors
+    /// are as for gather.
     template <class T>
     DCUDA_DEVICE void scatter(communicator comm, T* out, const std::type_identity_t<T>* in, std::size_t count,
                               int root) {
@@ -473,10 +533,12 @@ public:
         detail::perform<detail::move_operation<detail::operation::all_to_all, T>>(self_, is_profiled(), comm, out, in,
                                                                                   count, 0);
     }
-    /// gather with another number of values from each member: counts[i] from member i, which go to
-    /// out + displacements[i]. Both arrays are read at the root alone. `count` is what this member brings; the run ends
-    /// if the root expects another number (error_code::device_fault). All threads of the rank may read the arrays, and
-    /// nobody changes them meanwhile.
+    /// gather in which members bring different numbers of values: counts[i] values of member i go to
+    /// out + displacements[i]. Counts and displacements are in elements. Only the root's arrays `counts` and
+    /// `displacements` are read; all of its threads may read them, and nobody changes them during the call. `count` is
+    /// the number of values that this member brings; the run ends if the root expects another number
+    /// (error_code::device_fault). `in` and `out` do not overlap, which is not checked here. Callers, guarantees and
+    /// other errors are those of gather.
     template <class T>
     DCUDA_DEVICE void gather_v(communicator comm, T* out, const std::size_t* counts, const std::size_t* displacements,
                                const std::type_identity_t<T>* in, std::size_t count, int root) {
@@ -495,9 +557,11 @@ public:
             self_, is_profiled(), comm, 0, out, in,
             detail::differing_pieces{count, counts, displacements, nullptr, nullptr});
     }
-    /// all_to_all with another number of values for each member: counts[i] for member i, from in + displacements[i].
-    /// What member i sends goes to out + out_displacements[i], and received[i] gets the number of values; so nobody
-    /// need know it before, but there must be room. `received` may be null. As gather_v otherwise.
+    /// all_to_all in which members get different numbers of values: counts[i] values for member i, from
+    /// in + displacements[i]. The values that member i sends to this member go to out + out_displacements[i], and
+    /// received[i] gets their number; so nobody need know it before. There must be room at `out`: the library does not
+    /// check that. `received` may be null. All numbers are in elements. All threads of all members call it, each member
+    /// with arrays of its own. Guarantees and other errors are those of gather_v.
     template <class T>
     DCUDA_DEVICE void all_to_all_v(communicator comm, T* out, const std::size_t* out_displacements,
                                    const std::type_identity_t<T>* in, const std::size_t* counts,
@@ -556,8 +620,9 @@ private:
     std::uint32_t profiled_;
 };
 
-/// Which part of its block the calling thread is in, if it is cut into so many equal ones: from 1 to the number of its
-/// threads. Any single thread may call it.
+/// Returns the part of its block that the calling thread is in, if the block is cut into `parts` equal ones. `parts` is
+/// 1 or more, and divides the block into whole warps; else the rank's constructor ends the run. Any single thread may
+/// call it.
 DCUDA_DEVICE part equal_part(unsigned parts) {
     const unsigned threads = detail::exec::block_threads() / parts, index = detail::exec::thread_index() / threads;
     return {index, index * threads, threads};

@@ -33,8 +33,9 @@ template <class Element, std::size_t Extent>
 inline constexpr bool is_span<std::span<Element, Extent>> = true;
 } // namespace detail
 
-/// What a runtime is built with. A value that is set here wins over the environment variable named beside it, which
-/// wins over the default. The processes of a job must agree.
+/// What a runtime is constructed with. A value that is set here wins over the argument of the command line, which wins
+/// over the environment variable named beside it, which wins over the default. A bool is on if it is set here or in the
+/// environment. The processes of a job must agree.
 struct options {
     int ranks_per_device = 0;      ///< DCUDA_RANKS_PER_DEVICE; 0: as many as are co-resident (CPU backend: 8)
     int tags = 0;                  ///< DCUDA_TAGS; 0: 256; at most 65536
@@ -113,10 +114,14 @@ public:
     runtime(const runtime&) = delete;
     runtime& operator=(const runtime&) = delete;
 
-    /// Runs kernel(context, arguments...) once on every device, one block per rank, and returns its time on this device
-    /// in milliseconds. Collective over the processes, which must pass the same kernel and configuration; arguments may
-    /// differ. Returns when the kernels of all processes have ended. Throws dcuda::error if any rank or process failed;
-    /// after a failure the runtime serves no further run.
+    /// Runs kernel(context, arguments...) once on every device, and returns the kernel's time on this device in
+    /// milliseconds. Each block is a rank, or has launch_config::ranks_per_block ranks. Collective over the processes,
+    /// which must pass the same kernel and configuration; arguments may differ. Returns when the kernels of all
+    /// processes have ended.
+    ///
+    /// Throws dcuda::error if any rank or process failed; after that the runtime serves no further run, and no barrier,
+    /// broadcast, gather or call for a window. What plan() would throw, run() throws before the kernel starts, on all
+    /// processes: the runtime can still be used then.
     template <class... Params, class... Args>
     double run(void (*kernel)(context, Params...), const launch_config& config, Args&&... arguments) {
         static_assert(sizeof...(Params) == sizeof...(Args), "as many arguments as the kernel takes after its context");
@@ -133,12 +138,12 @@ public:
     /// number is not the kernel's, where that is known.
     double run(const kernel_handle& kernel, const launch_config& config, const std::vector<void*>& arguments);
 
-    /// Starts such a run behind the work that is in `stream` already, on the runtime's device, and returns: the
-    /// kernel's work is in the stream then. The run is served by a thread of the library until the future is ready,
-    /// which holds what run() returns or throws. To prepare the run, the call waits for what the device does at the
-    /// time. Until the future is ready, no other function of this runtime may be called; a run
-    /// that is started nevertheless throws dcuda::error (invalid_argument). The future's destructor waits. Throws
-    /// itself what is wrong before the kernel is in the stream.
+    /// Starts a run as run() does, on the runtime's device, behind the work that is in `stream` already. On return the
+    /// kernel is in the stream. Collective over the processes. To prepare the run, the call waits for all work that the
+    /// device has at the time. A thread of the library serves the run until the future is ready; the future holds what
+    /// run() returns or throws. Until then the program may call no other function of this runtime; a run that is
+    /// started nevertheless throws dcuda::error (invalid_argument). The future's destructor waits. An error that is
+    /// found before the kernel is in the stream is thrown by the call itself.
     template <class... Params, class... Args>
     std::future<double> run_async(cudaStream_t stream, void (*kernel)(context, Params...), const launch_config& config,
                                   Args&&... arguments) {
@@ -155,8 +160,10 @@ public:
     std::future<double> run_async(cudaStream_t stream, const kernel_handle& kernel, const launch_config& config,
                                   const std::vector<void*>& arguments);
 
-    /// How many ranks a run of this kernel would have, and where. Collective over the processes. Throws dcuda::error
-    /// (out_of_resources) if more ranks were asked for than fit, naming the limit and the largest number that fits.
+    /// Returns how many ranks a run of this kernel would have, and where they are. Collective over the processes.
+    /// Throws dcuda::error on all processes: out_of_resources if not even one block fits, or if more ranks were asked
+    /// for than fit (the message names the limit and the largest number that fits); invalid_argument if `config` cannot
+    /// work or the processes disagree. The runtime can be used after that.
     template <class... Params>
     rank_info plan(void (*kernel)(context, Params...), const launch_config& config) {
         return plan(kernel_handle(kernel), config);
@@ -164,14 +171,16 @@ public:
     /// The same for a kernel without its type.
     rank_info plan(const kernel_handle& kernel, const launch_config& config);
 
-    /// Makes a window of all ranks that exists in every following run, whatever its number of ranks: each rank of this
+    /// Makes a window of all ranks that exists in every following run, whatever its number of ranks. Each rank of this
     /// process offers the same `bytes` bytes of this process's memory at `memory`. Collective over the processes,
     /// outside of run; addresses and sizes may differ, bytes may be 0. The memory is cudaMalloc memory of the runtime's
-    /// device (CPU backend: from its cudaMalloc), stays the caller's, and keeps its content from run to run. Give the
-    /// window, which is the same value in all processes, to kernels as an argument: operations of ranks take it as one
-    /// of their own, but free_window. Where ranks of a device put for each other into the same bytes, what window_kind
-    /// says of overlapping windows holds. Throws dcuda::error on all processes: no_path if one of them offers memory
-    /// that the others cannot map, out_of_resources if there are options::max_windows of them.
+    /// device (CPU backend: from its cudaMalloc). It stays the caller's, and keeps its content from run to run. The
+    /// window is the same value in all processes: pass it to kernels as an argument. Operations of ranks take it like a
+    /// window of their own, except free_window. Where ranks of a device put into the same bytes, window_kind holds as
+    /// for overlapping windows.
+    ///
+    /// Throws dcuda::error on all processes: no_path if one of them offers memory that the others cannot map, or bytes
+    /// at a null pointer; out_of_resources if the host has options::max_windows windows already.
     window create_window(void* memory, std::size_t bytes, window_kind kind = window_kind::usual);
 
     /// Closes such a window. Collective over the processes, outside of run. On return no process maps the memory any
@@ -233,8 +242,9 @@ public:
     /// by the caller, who keeps it until they have ended.
     void set_user_data(void* device_memory);
 
-    /// Energy of the last run that ended well: include dcuda/energy.hpp. Nothing is known without
-    /// options::measure_energy.
+    /// Energy of the last run, of this process's device and host and of the job: include dcuda/energy.hpp. The sums of
+    /// the job are those of the last run that ended well. Nothing is known unless options::measure_energy or
+    /// DCUDA_ENERGY says that runs are measured, or runs are counted or traced.
     run_energy energy() const;
 
     /// Milliseconds between rank::start_timer and rank::stop_timer, one entry per stop, of the last run.

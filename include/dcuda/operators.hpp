@@ -86,8 +86,9 @@ struct bit_xor {
     }
 };
 
-/// Has allreduce combine the values by one tree over all members in the order of their numbers, whatever devices they
-/// are on: the same bits for any number of devices. For at most 64 members.
+/// Makes a reduction combine the values by one tree over all members in the order of their numbers, whatever devices
+/// they are on: the result has the same bits for any number of devices. It serves allreduce, start_allreduce, reduce
+/// and reduce_scatter of at most 64 members; more end the run (error_code::device_fault).
 template <class Operator>
 struct by_rank {
     Operator combine; ///< what combines two values

@@ -23,8 +23,8 @@ struct rank_statistics {
         peer,                           ///< to ranks of devices whose memory is mapped
         network;                        ///< to ranks that are reached over a network
     std::uint64_t through_mailbox = 0;  ///< of the notified puts and notifications those that went through a mailbox
-    std::uint64_t waits = 0,            ///< calls of wait_notifications
-        tests = 0,                      ///< calls of test_notifications
+    std::uint64_t waits = 0,            ///< calls of the functions that wait for notifications
+        tests = 0,                      ///< calls of test_notifications and pending_notifications
         flushes = 0,                    ///< calls of flush
         barriers = 0,                   ///< calls of barrier
         windows = 0;                    ///< windows created

@@ -11,8 +11,9 @@
 /// The C++ interface.
 namespace dcuda {
 
-/// A group of ranks. A rank is a thread block of the running kernel, or a part of one. rank::split makes others than
-/// these, whose numbers mean something to their members only.
+/// A set of ranks, which have numbers in it from 0. A rank is a thread block of the running kernel, or a part of one.
+/// The communicators below exist in every run. rank::split makes others; the value that names such a communicator means
+/// something to its members only.
 enum class communicator : int {
     none = -1,  ///< no ranks
     world = 0,  ///< all ranks of all devices
@@ -43,8 +44,8 @@ struct part {
 enum class window_kind : int {
     /// A small put with a notification may lie in the target's mailbox until the target calls the library. The fastest.
     usual = 0,
-    /// Every put is stored into the window at once, and so in the order of issue. For windows whose memory the target
-    /// polls, or that overlap others.
+    /// The puts of a rank come into the window in the order of issue, and wait for no call of the target. For windows
+    /// whose memory the target polls, or that overlap other direct windows.
     direct = 1,
 };
 

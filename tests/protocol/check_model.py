@@ -48,13 +48,11 @@ CONFIGURATIONS = {
     # A source with a target on its own device and one on another; it keeps one connection near.
     "two_targets": dict(RANKS=3, CONNECTIONS=TWO_TARGETS, RING=1, OPERATIONS=3, EVICT=1, DIRECT=0, NOTIFY=0),
     "two_notified": dict(RANKS=3, CONNECTIONS=TWO_TARGETS, HEADERS=1, OPERATIONS=3, EVICT=1, PUTS=0),
-    # The same with a barrier of the device in between; with two operations before and after it, that takes a minute.
-    "barriers": dict(RANKS=3, CONNECTIONS=TWO_TARGETS, HEADERS=1, RING=1, BARRIERS=1, NOTIFY=0, OPERATIONS=1),
-    "barriers_long": dict(RANKS=3, CONNECTIONS=TWO_TARGETS, HEADERS=1, RING=1, BARRIERS=1, NOTIFY=0),
+    # The same with a barrier of the device in between.
+    "barriers": dict(RANKS=3, CONNECTIONS=TWO_TARGETS, HEADERS=1, RING=1, BARRIERS=1, NOTIFY=0),
     # Each rank has a device of its own: that barrier does nothing.
     "two_devices": dict(PER_DEVICE=1, RING=1, OPERATIONS=3, BARRIERS=1),
 }
-LONG = {"barriers_long"}  # checked when it is named, only
 # Each rule that is left out: in which configuration, and how spin's complaint begins.
 DEADLOCK = "invalid end state"
 OVERWRITTEN_PACKET = r"assertion violated \(+(stored|received|payload_received)"
@@ -98,7 +96,7 @@ MUTATIONS = {
     "BARRIER_RELEASES_DEVICE_ONLY": ("two_devices", f"{WRONG_DATA}|{MISSING}"),
     "DEVICE_BARRIER_COUNTS_ALL_MESSAGES": ("barriers", f"{WRONG_DATA}|{MISSING}"),
     "DEVICE_BARRIER_FORGETS_MESSAGES": ("two_devices", WRONG_DATA),
-    "DEVICE_BARRIER_FORGETS_PUTS": ("barriers_long", WRONG_DATA),
+    "DEVICE_BARRIER_FORGETS_PUTS": ("barriers", WRONG_DATA),
 }
 
 
@@ -151,8 +149,7 @@ def add_tests(names):
             setattr(ModelTest, f"test_{name}", lambda self: self.check(name, *arguments, **how))
 
     for name in CONFIGURATIONS:
-        if name in names or name not in LONG:
-            add(name, name)
+        add(name, name)
     for name in ("pair", "both_ways", "one_queue"):
         add(f"every_run_ends_{name}", name, cycles=True)
     for name, (configuration, complaint) in MUTATIONS.items():

@@ -23,12 +23,6 @@ MOST_FILES = 12  # in one: the compiler's jobs end at about the same time
 ALONE = ("common/neighbour_memory.cu", "stencil/models/two_model.cu", "sparse/models/spmv.cu")
 
 
-def options_of(entry):
-    """Returns the compiler's words without the file and its object."""
-    words = shlex.split(entry["command"])
-    return tuple(words[:words.index("-c")])
-
-
 def headers_of(file, folders):
     """Yields the lines that include a file's headers, with the conditions that they stand under."""
     for line in re.findall(r"^#(?:include|if|ifdef|ifndef|elif|else|endif)\b.*", file.read_text(), re.M):
@@ -55,11 +49,12 @@ def main():
     jobs = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     groups, objects = defaultdict(list), []
     for entry in json.loads((build / "compile_commands.json").read_text()):
+        words = shlex.split(entry["command"])
         if entry["file"].endswith(".cu"):
+            options = tuple(words[:words.index("-c")])
             alone = entry["file"] if entry["file"].endswith(ALONE) else None
-            groups[options_of(entry), alone].append(Path(entry["file"]))
-        elif "-DDCUDA_BACKEND_CUDA=1" in entry["command"] and "/tests/" not in entry["command"]:
-            words = shlex.split(entry["command"])
+            groups[options, alone].append(Path(entry["file"]))
+        elif "-DDCUDA_BACKEND_CUDA=1" in words and "/tests/" not in entry["command"]:
             objects.append(words[words.index("-o") + 1])
     folder = build / "together"
     folder.mkdir(exist_ok=True)

@@ -31,8 +31,7 @@ std::uint32_t turns::draw(std::uint32_t n) {
     return static_cast<std::uint32_t>((x ^ x >> 31) >> 32) % n;
 }
 
-// --- Turns
-// -------------------------------------------------------------------------------------------------------------
+// --- Turns ----------------------------------------------------------------------------------------------------------
 
 // ORDER: whoever gives the turn stores the word with release, and who gets it loads it with acquire; so all that is in
 // the checker's memory, and all that ranks do in theirs, has one order.
@@ -199,8 +198,7 @@ bool turns::release() {
     return true;
 }
 
-// --- Messages
-// ----------------------------------------------------------------------------------------------------------
+// --- Messages -------------------------------------------------------------------------------------------------------
 
 void turns::send(std::uint32_t target, message&& what) {
     if (what.bytes != 0 && draw(2) == 0) read(what); // the buffer is read now; or when it arrives

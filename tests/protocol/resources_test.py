@@ -157,16 +157,16 @@ def main():
     operations = translate(nvcc, include, directory / "operations.cu", architecture)
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         # The assembler takes most of the time. Those that take few registers anyway need not be held to that.
-        found = pool.submit(measure, nvcc, operations, architecture)
+        as_liked = pool.submit(measure, nvcc, operations, architecture)
         few = [name for name, most in REGISTERS.items() if most <= FEW_REGISTERS]
-        held = pool.submit(measure, nvcc, without_kernels(operations, few), architecture, f"--maxrregcount={FEW_REGISTERS}")
+        as_held = pool.submit(measure, nvcc, without_kernels(operations, few), architecture, f"--maxrregcount={FEW_REGISTERS}")
 
         def measure_part(part):
             ptx = translate(nvcc, include, directory / "collectives.cu", architecture, f"-DPART={part}")
             return measure(nvcc, ptx, architecture)
 
         collectives = list(pool.map(measure_part, (1, 2, 3, 4)))
-        found, held = found.result(), held.result()
+        found, held = as_liked.result(), as_held.result()
     for part in collectives:
         found |= part
     problems = []

@@ -413,8 +413,7 @@ DCUDA_DEVICE void exchange_array(rank_state& state, operation where, communicato
     }));
 }
 
-// --- The same in two parts
-// --------------------------------------------------------------------------------------------
+// --- The same in two parts ------------------------------------------------------------------------------------------
 
 // An allreduce of an array is started. The turn of the answer that is the number of the start, + 1; 0 if the run has
 // ended. The lead warp.

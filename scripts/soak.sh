@@ -6,8 +6,8 @@
 #   scripts/soak.sh <build directory> [OPERATIONS] [RECORD] [PATH...]
 #
 # OPERATIONS of each path: 1e9. RECORD: soak-<date>.json. PATHs: one (process), peer, shm, ofi:shm, ofi:tcp, mpi; all that the
-# build has. The first seed is drawn; SOAK_SEED sets it. SOAK_JOB: operations of a job, 2e7. DCUDA_COMMIT: for
-# the record, where there is no git. Afterwards each fuzz target
+# build has. The first seed is drawn; SOAK_SEED sets it. SOAK_JOB: operations of a job, 2e7. SOAK_JOBS: jobs at a time, 1; each
+# has its share of the cores. DCUDA_COMMIT: for the record, where there is no git. Afterwards each fuzz target
 # (scripts/fuzz.sh) runs for SOAK_FUZZ seconds, 3600, if there is clang; 0: none. Ends with 1 if anything failed.
 set -euo pipefail
 if [ $# -lt 1 ] || [ ! -x "$1/bin/random_traffic" ]; then
@@ -19,18 +19,21 @@ import datetime
 import json
 import os
 import platform
+import queue
 import random
 import re
 import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
 
 source, build, *rest = sys.argv[1:]
 build = os.path.abspath(build)
 try:
     wanted = int(float(rest[0])) if rest else 10**9
     job_operations = int(float(os.environ.get("SOAK_JOB", "2e7")))
+    jobs_at_a_time = int(os.environ.get("SOAK_JOBS", "1"))
     fuzz_seconds = int(os.environ.get("SOAK_FUZZ", "3600"))
     seed = int(os.environ["SOAK_SEED"]) if "SOAK_SEED" in os.environ else random.randrange(10**9)
 except ValueError as problem:
@@ -52,7 +55,12 @@ for path in paths:
     if path not in known:
         sys.exit(f"soak.sh: no path {path} here; there are {', '.join(known)}")
 limit = 3600  # seconds that a job may take
-chance = random.Random(seed)
+allowed = sorted(os.sched_getaffinity(0))
+if not 1 <= jobs_at_a_time <= len(allowed):
+    sys.exit(f"soak.sh: SOAK_JOBS is {jobs_at_a_time}; with {len(allowed)} cores it is a number from 1 to {len(allowed)}")
+shares = queue.SimpleQueue()  # of cores, that no job has
+for index in range(jobs_at_a_time):
+    shares.put(allowed[index::jobs_at_a_time])
 
 
 def said(*command):
@@ -70,8 +78,9 @@ def machine():
     return about
 
 
-def run_job(path, operations):
-    """One job of a random shape. Returns what is known of it."""
+def run_job(path, operations, job_seed):
+    """One job of a random shape, on a free share of the cores. Returns what is known of it."""
+    chance = random.Random(job_seed)
     job = {"seed": chance.randrange(10**9), "operations": 0, "messages": 0, "bytes": 0, "seconds": 0.0}
     processes = 1 if path == "one" else chance.choice([2, 3, 4]) if backend == "cpu" else chance.randint(2, gpus)
     arguments = ["--seed", str(job["seed"]), "--operations", str(operations),
@@ -87,14 +96,16 @@ def run_job(path, operations):
         start = [mpirun, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-x", "DCUDA_DISABLE_PEER", "-x",
                  "DCUDA_TRANSPORT", "-n", str(processes)]
     job["command"] = " ".join([f"-n {processes}", *arguments])
+    cores = shares.get()
     begin = time.monotonic()
     try:
         result = subprocess.run([*start, program, *arguments], env=environment, stdin=subprocess.DEVNULL, capture_output=True,
-                                text=True, timeout=limit)
+                                text=True, timeout=limit, preexec_fn=lambda: os.sched_setaffinity(0, cores))
         output, failed = result.stdout + result.stderr, result.returncode != 0
     except subprocess.TimeoutExpired as late:
         output, failed = f"{late.stdout or ''}{late.stderr or ''}\nnot ended within {limit} s", True
     job["seconds"] = time.monotonic() - begin
+    shares.put(cores)
     for name in ("operations", "messages", "bytes"):
         job[name] = sum(map(int, re.findall(rf"(\d+) {name}\b", output)))
     if failed or output.count(": correct") != processes:
@@ -108,18 +119,28 @@ record = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespe
 for path in paths:
     total = {"path": path, "jobs": 0, "operations": 0, "messages": 0, "bytes": 0, "seconds": 0.0, "failures": []}
     record["paths"].append(total)
+    first_seeds = random.Random(f"{seed} {path}")
     while total["operations"] < wanted and len(total["failures"]) < 10:
-        job = run_job(path, min(job_operations, wanted - total["operations"]))
-        total["jobs"] += 1
-        for name in ("operations", "messages", "bytes", "seconds"):
-            total[name] += job[name]
-        if "output" in job:
-            total["failures"].append({name: job[name] for name in ("seed", "command", "output")})
-            print(f"FAILED over {path}: {job['command']}\n{job['output']}", flush=True)
-        # After each job, so that a soak that is stopped has its record, too.
-        with open(record_path + ".tmp", "w") as file:
-            json.dump(record, file, indent=1)
-        os.replace(record_path + ".tmp", record_path)
+        # What is missing, in jobs of equal size; a job that failed leaves something for the next turn.
+        missing = wanted - total["operations"]
+        jobs = -(-missing // job_operations)
+        with ThreadPoolExecutor(jobs_at_a_time) as pool:
+            started = [pool.submit(run_job, path, -(-missing // jobs), first_seeds.randrange(10**9)) for _ in range(jobs)]
+            for ended in as_completed(started):
+                job = ended.result()
+                total["jobs"] += 1
+                for name in ("operations", "messages", "bytes", "seconds"):
+                    total[name] += job[name]
+                if "output" in job:
+                    total["failures"].append({name: job[name] for name in ("seed", "command", "output")})
+                    print(f"FAILED over {path}: {job['command']}\n{job['output']}", flush=True)
+                    if len(total["failures"]) >= 10:
+                        pool.shutdown(cancel_futures=True)
+                        break
+                # After each job, so that a soak that is stopped has its record, too.
+                with open(record_path + ".tmp", "w") as file:
+                    json.dump(record, file, indent=1)
+                os.replace(record_path + ".tmp", record_path)
     print(f"{path}: {total['operations']} operations, {total['messages']} messages, {total['bytes']} bytes in {total['jobs']} jobs, "
           f"{total['seconds']:.0f} s: {len(total['failures'])} failures", flush=True)
 fuzzed = True

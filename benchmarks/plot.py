@@ -218,23 +218,32 @@ def draw_barrier(figure, rows):
 
 
 def draw_overlap(figure, rows):
-    """The three times of each kind of work, and the overlap they show."""
+    """For each kind of work the times of a step, beside what they would be one after the other; below, what is hidden."""
     ours = [row for row in pick(rows) if row["path"] == "neighbours"]
     for row in ours:
         row["oversubscription"] = row["ranks"] / (row["multiprocessors"] or 1)
     kinds = sorted({row["operation"].split(",")[0] for row in ours})
-    grid = figure.subplots(len(kinds), 2, squeeze=False)
-    for (times, shares), kind in zip(grid, kinds):
-        for place, part in enumerate(PARTS):
-            found = pick(ours, operation=f"{kind}, {part}")
+    grid = figure.subplots(2, len(kinds), squeeze=False)
+    for times, shares, kind in zip(*grid, kinds):
+        parts = {part: {row["oversubscription"]: row for row in pick(ours, operation=f"{kind}, {part}")} for part in PARTS}
+        for place, (part, found) in enumerate(parts.items()):
             if found:
-                curve(times, found, "oversubscription", part, place)
+                curve(times, found.values(), "oversubscription", part, place)
+        both = sorted(set(parts["work only"]) & set(parts["exchange only"]))
+        times.plot(both, [parts["work only"][x]["value"] + parts["exchange only"][x]["value"] for x in both], linestyle="--",
+                   color=COLORS["plain"], label="one after the other")
         found = pick(ours, operation=f"{kind}, overlap")
         if found:
             curve(shares, found, "oversubscription", "overlap", 0)
+        shares.axhline(0.0, color="gray", linewidth=1)
+        for row in pick(ours, operation=f"{kind}, saturated from"):
+            shares.axvline(row["value"], color=COLORS["plain"], linestyle=":")
+            shares.annotate("saturated", (row["value"], 1.02), fontsize="small", color=COLORS["plain-graph"])
+        times.set_ylim(bottom=0.0)
         shares.set_ylim(min(-0.1, shares.get_ylim()[0]), max(1.1, shares.get_ylim()[1]))
-        finish(times, f"Work: {kind}", "ranks per multiprocessor", "microseconds a step")
-        finish(shares, f"Work: {kind}", "ranks per multiprocessor", "share of the shorter part that is hidden", False)
+        finish(times, f"{kind}, {in_bytes(ours[0]['bytes'])} to both neighbours", "ranks per multiprocessor",
+               "microseconds a step", kind == kinds[-1])
+        finish(shares, "", "ranks per multiprocessor", "share of the shorter part that is hidden", False)
 
 
 def draw_waiters(figure, rows):
@@ -275,7 +284,7 @@ PICTURES = {
     "latency": (draw_latency, (13, 8), lambda row: row["operation"] in ("notify", "put_notify")),
     "bandwidth": (draw_bandwidth, (18, 9), lambda row: row["operation"].startswith("put,")),
     "barrier": (draw_barrier, (11, 5), lambda row: row["operation"] == "barrier"),
-    "overlap": (draw_overlap, (14, 8), lambda row: row["path"] == "neighbours"),
+    "overlap": (draw_overlap, (20, 8), lambda row: row["path"] == "neighbours"),
     "waiters": (draw_waiters, (8, 5), lambda row: row["operation"].endswith(", slow-down")),
 }
 

@@ -16,7 +16,7 @@
 constexpr int hidden = 128, inner = 256; // numbers of a token: between layers, and in a layer on each device
 constexpr int layers = 3;
 constexpr int groups = 4, group_tokens = 4, tokens = groups * group_tokens; // what is added up at a time
-constexpr int workers = 128, warp_threads = 32;
+constexpr int warp_threads = 32, worker_warps = 4, workers = worker_warps * warp_threads;
 constexpr float tolerance = 1e-4f; // of the largest number: the host adds up in another order
 
 // Of each device. Numbers of the tokens of a group lie together, so that a rank's rows of a group do.
@@ -45,8 +45,8 @@ __device__ float product_of(const float* row, const float* column, int count, in
 
 // How far the two sides of a block are: in shared memory, counted from the start.
 struct progress {
-    int finished; // parts of the work, by each warp of workers
-    int allowed;  // of the steps for which workers wait
+    int finished[worker_warps]; // parts of the work, by each of these warps: one may be several parts ahead of another
+    int allowed;                // of the steps for which workers wait
 };
 
 // The side that computes. It returns early if the run ends.
@@ -54,11 +54,11 @@ __device__ void compute(dcuda::context context, const device_memory& all, progre
     const int rows = hidden / static_cast<int>(gridDim.x), inner_rows = inner / static_cast<int>(gridDim.x);
     const int first_row = rows * static_cast<int>(blockIdx.x), first_inner = inner_rows * static_cast<int>(blockIdx.x);
     // One thread of each warp tells and asks for all of them.
-    const bool leads = threadIdx.x % 32 == 0;
+    const bool leads = threadIdx.x % warp_threads == 0;
     const auto tell = [&] {
         __syncwarp();
         __threadfence(); // the numbers before the count
-        if (leads) atomicAdd(&both.finished, 1);
+        if (leads) atomicAdd(&both.finished[threadIdx.x / warp_threads], 1);
     };
     int steps = 0;
     const auto await_rank = [&] {
@@ -121,8 +121,8 @@ __device__ void communicate(dcuda::context context, dcuda::rank& self, const dev
     int parts = 0;
     const auto await_workers = [&] {
         ++parts;
-        if (self.thread() == 0)
-            while (atomicAdd(&both.finished, 0) < parts * workers / 32 && !dcuda::is_ending(context)) __nanosleep(100);
+        for (int warp = 0; self.thread() == 0 && warp < worker_warps; ++warp)
+            while (atomicAdd(&both.finished[warp], 0) < parts && !dcuda::is_ending(context)) __nanosleep(100);
         __threadfence(); // the count before the numbers
         self.sync();
     };
@@ -152,7 +152,7 @@ __device__ void communicate(dcuda::context context, dcuda::rank& self, const dev
 __global__ void __launch_bounds__(workers + warp_threads) run_layers(dcuda::context context, device_memory all) {
     __shared__ dcuda::state state;
     __shared__ progress both;
-    if (threadIdx.x == 0) both = {0, 0};
+    if (threadIdx.x == 0) both = {};
     __syncthreads();
     if (threadIdx.x < workers) return compute(context, all, both);
     dcuda::rank self(context, state, dcuda::part{.first_thread = workers, .threads = warp_threads});

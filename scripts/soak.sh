@@ -114,7 +114,7 @@ def run_job(path, operations, job_seed):
 
 
 record = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "machine": machine(),
-          "commit": os.environ.get("DCUDA_COMMIT") or said("git", "rev-parse", "HEAD"), "changed": bool(said("git", "status", "--porcelain")), "backend": backend,
+          "commit": os.environ.get("DCUDA_COMMIT") or said("git", "rev-parse", "HEAD"), "changed": bool(said("git", "status", "--porcelain", "--untracked-files=no")), "backend": backend,
           "seed": seed, "paths": []}
 for path in paths:
     total = {"path": path, "jobs": 0, "operations": 0, "messages": 0, "bytes": 0, "seconds": 0.0, "failures": []}

@@ -374,7 +374,7 @@ public:
     /// other members, and stores the results at `out`. `out` is `in`, or does not overlap it. Both are shared or global
     /// memory, and neither needs a window. All threads of all members call it, with the same count. On return all
     /// threads of the rank may read the results, and `in` may be changed. The run ends as in the allreduce of a value,
-    /// and if counts differ, the arrays overlap or are one thread's own memory, or more than 8192 members reduce a
+    /// and if counts differ, the arrays overlap or are one thread's own memory, or more than 32,768 members reduce a
     /// large array (error_code::device_fault).
     template <class T, class Op>
     DCUDA_DEVICE void allreduce(communicator comm, T* out, const std::type_identity_t<T>* in, std::size_t count,
@@ -460,7 +460,7 @@ public:
     /// gives each member its part of the results: member i gets the `count` values from number i * count on, at `out`.
     /// `out` is `in`, or does not overlap it. All threads of all members call it, with the same count. The results have
     /// the same bits as those of allreduce; guarantees and errors are those of the allreduce of an array, for up to
-    /// 8192 members.
+    /// 32,768 members.
     template <class T, class Op>
     DCUDA_DEVICE void reduce_scatter(communicator comm, T* out, const std::type_identity_t<T>* in, std::size_t count,
                                      Op op) {
@@ -471,7 +471,7 @@ public:
     /// Combines the values of the members with numbers up to this rank's own, its own among them, and returns the
     /// result to all threads of the rank. Values are combined in pairs in the order of numbers, as allreduce does with
     /// by_rank: the result has the same bits in every run and for any number of devices. All threads of all members
-    /// call it, and there may be up to 8192 members. Types, operators, guarantees and errors are those of allreduce.
+    /// call it, and there may be up to 32,768 members. Types, operators, guarantees and errors are those of allreduce.
     template <class T, class Op>
     DCUDA_DEVICE T scan(communicator comm, T value, Op op) {
         static_assert(detail::is_plain<T> && sizeof(T) <= detail::unit_bytes,
@@ -497,7 +497,7 @@ public:
     ///
     /// The run ends (error_code::device_fault) if one member calls something else, or uses another count, type or root
     /// (1 of 256 such differences is not noticed); if `root` is no member; if memory overlaps otherwise, or is one
-    /// thread's own; and if there are more than 8192 members, or members outside the first 64 processes.
+    /// thread's own; and if there are more than 32,768 members, or members outside the first 64 processes.
     template <class T>
     DCUDA_DEVICE void gather(communicator comm, T* out, const std::type_identity_t<T>* in, std::size_t count,
                              int root) {

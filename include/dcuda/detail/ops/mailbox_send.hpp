@@ -88,7 +88,8 @@ DCUDA_DEVICE void copy_record(const Group& group, Record& target, const Record& 
 }
 
 // Gives up a connection for another.
-DCUDA_DEVICE void forget_connection(const lead_warp& warp, rank_state& state, unsigned place) {
+template <class Warp>
+DCUDA_DEVICE void forget_connection(const Warp& warp, rank_state& state, unsigned place) {
     endpoint& own = state.own.of(warp);
     for (unsigned target = warp.index; target < cached_targets; target += warp.count)
         if (own.targets[target].connection == place) own.targets[target].key = no_target;
@@ -98,17 +99,36 @@ DCUDA_DEVICE void forget_connection(const lead_warp& warp, rank_state& state, un
     if (warp.leads() && has_undelivered(before)) own.undelivered = 1;
 }
 
-// The record of the connection to a rank, or no_record; `slot`: where the index has it, or could have.
-DCUDA_DEVICE std::uint32_t find_record(const lead_warp& warp, const rank_state& state, std::uint32_t world_rank,
-                                       std::uint32_t& slot) {
+// Where a rank's index is looked at for the connection to another: what each thread sees there.
+struct index_probe {
+    std::uint32_t world_rank;
+    std::uint32_t first; // the place of the first thread, behind the index's end perhaps
+    connection_slot found;
+};
+DCUDA_DEVICE connection_slot& index_slot(const rank_state& state, std::uint32_t place) {
     const std::uint32_t slots = state.device.index_slots;
-    const connection_slot* const index = state.device.connection_index + std::size_t(state.device_rank) * slots;
-    for (std::uint32_t first = hash_of(world_rank);; first += warp.count) {
-        const connection_slot found = index[(first + warp.index) % slots];
-        const unsigned hits = vote(warp, found.rank == world_rank + 1), empty = vote(warp, found.rank == 0);
-        if (hits != 0) return broadcast(warp, found.record, lowest(hits));
-        slot = (first + lowest(empty)) % slots;
-        if (empty != 0) return no_record;
+    return state.device.connection_index[std::size_t(state.device_rank) * slots + (place & (slots - 1))];
+}
+template <class Warp>
+DCUDA_DEVICE index_probe probe_index(const Warp& warp, const rank_state& state, std::uint32_t world_rank) {
+    const std::uint32_t first = hash_of(world_rank);
+    return {world_rank, first, index_slot(state, first + warp.index)};
+}
+
+// The record of the connection to a rank, or no_record; then the index has none at `probe`, or at an empty place, which
+// `probe.first` becomes.
+template <class Warp>
+DCUDA_DEVICE std::uint32_t find_record(const Warp& warp, const rank_state& state, index_probe& probe) {
+    for (;;) {
+        const unsigned hits = vote(warp, probe.found.rank == probe.world_rank + 1),
+                       empty = vote(warp, probe.found.rank == 0);
+        if (hits != 0) return broadcast(warp, probe.found.record, lowest(hits));
+        if (empty != 0) {
+            probe.first += lowest(empty);
+            return no_record;
+        }
+        probe.first += warp.count;
+        probe.found = index_slot(state, probe.first + warp.index);
     }
 }
 
@@ -136,8 +156,7 @@ DCUDA_COLD void open_connection(rank_state& state, endpoint& own, std::uint32_t 
     found.flushes = never_flushed(own);
     if (own.connection_count == device.partner_limit) return;
     found.record = own.connection_count++;
-    device.connection_index[std::size_t(state.device_rank) * device.index_slots + slot] = {world_rank + 1,
-                                                                                           found.record};
+    index_slot(state, slot) = {world_rank + 1, found.record};
     claim_queue(device, peer, rank, found);
     if (found.queue == nullptr) return;
     const std::uint32_t start = device.counter_start;
@@ -153,19 +172,20 @@ DCUDA_COLD void open_connection(rank_state& state, endpoint& own, std::uint32_t 
 }
 
 // Brings the connection to a rank near, in place of another: from the rank's table, or a new one. Its place.
-DCUDA_COLD unsigned load_connection(lead_warp warp, shared_state shared, std::uint32_t world_rank) {
+template <class Warp>
+DCUDA_COLD unsigned load_connection(Warp warp, shared_state shared, index_probe probe) {
     rank_state& state = shared.get();
+    const std::uint32_t world_rank = probe.world_rank;
     endpoint& own = state.own.of(warp);
     const unsigned place = own.next_connection;
     sync(warp); // nobody still reads what the entry holds now
     forget_connection(warp, state, place);
-    std::uint32_t slot = 0;
-    const std::uint32_t record = find_record(warp, state, world_rank, slot);
+    const std::uint32_t record = find_record(warp, state, probe);
     sync(warp);
     rank_connection& path = own.connections[place];
     if (record != no_record) copy_record(warp, path, connections_of(state)[record]);
     if (warp.leads()) {
-        if (record == no_record) open_connection(state, own, world_rank, slot, path);
+        if (record == no_record) open_connection(state, own, world_rank, probe.first, path);
         own.connection_keys[place] = world_rank;
         own.next_connection = (place + 1) % cached_connections;
         if (place == own.near_connections) own.near_connections = place + 1;
@@ -177,10 +197,17 @@ DCUDA_COLD unsigned load_connection(lead_warp warp, shared_state shared, std::ui
 }
 
 // The place of the connection to a rank.
-DCUDA_DEVICE unsigned find_connection(const lead_warp& warp, rank_state& state, std::uint32_t world_rank) {
+template <class Warp>
+DCUDA_DEVICE unsigned find_connection(const Warp& warp, rank_state& state, const index_probe& ahead,
+                                      std::uint32_t world_rank) {
     const auto key_of = [&](unsigned entry) { return state.own.of(warp).connection_keys[entry]; };
     const unsigned place = find_key<cached_connections>(warp, world_rank, key_of);
-    return place != cached_connections ? place : load_connection(warp, state, world_rank);
+    if (place != cached_connections) return place;
+    return load_connection(warp, state, ahead.world_rank == world_rank ? ahead : probe_index(warp, state, world_rank));
+}
+template <class Warp>
+DCUDA_DEVICE unsigned find_connection(const Warp& warp, rank_state& state, std::uint32_t world_rank) {
+    return find_connection(warp, state, probe_index(warp, state, world_rank), world_rank);
 }
 
 // --- Messages ------------------------------------------------------------------------------------------------------
@@ -251,7 +278,9 @@ DCUDA_DEVICE void count_release(const endpoint& own, rank_connection& to) {
     to.flushes = own.flushes;
 }
 
-// What was stored at a target is released, before a message leaves that says so. The lead warp.
+// What was stored at a target is released, before a message leaves that says so. The lead warp. `IsFar`: for
+// send_far().
+template <bool IsFar = false>
 DCUDA_COLD void release_before_message(lead_warp warp, shared_state shared, unsigned place) {
     if (!warp.leads()) return;
     rank_state& state = shared.get();

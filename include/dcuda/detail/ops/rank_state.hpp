@@ -7,6 +7,7 @@
 #include "dcuda/detail/exec/launch.hpp"
 #include "dcuda/detail/exec/lead_warp.hpp"
 #include "dcuda/detail/ops/fast/hints.hpp"
+#include "dcuda/detail/ops/request.hpp"
 #include "dcuda/detail/protocol/protocol.hpp"
 #include "dcuda/types.hpp"
 
@@ -28,24 +29,11 @@ struct alignas(16) target_entry {
     std::uint32_t world_rank; // of the target
     std::uint32_t is_remote;  // 1: the target is reached over the network
 };
-// What a target is looked for by: the window's id, and the rank in its communicator. For notifications alone the number
-// of the communicator stands in the upper half in place of the id; no window has such a lower half.
-inline constexpr std::uint32_t notify_key = 0xffff, notify_unknown = UINT32_MAX;
-DCUDA_DEVICE std::uint64_t target_key(std::uint32_t window, std::uint32_t rank) {
-    return static_cast<std::uint64_t>(window) << 32 | rank;
-}
 inline constexpr std::uint64_t no_target = 0xffff'fffe'ffff'ffff; // no window has such an id
 // Where a target is, and the connection to it. PERF: both, so that they are loaded at the same time.
 DCUDA_DEVICE std::uint16_t target_hint(unsigned target, std::uint32_t connection) {
     return static_cast<std::uint16_t>(target | connection << 8);
 }
-DCUDA_DEVICE std::uint32_t notify_window(communicator comm) {
-    const auto number = static_cast<std::uint32_t>(comm);
-    return number < communicator_numbers ? number << 16 | notify_key : notify_unknown;
-}
-DCUDA_DEVICE bool is_notify_window(std::uint32_t window) { return (window & 0xffff) == notify_key; }
-DCUDA_DEVICE communicator communicator_of(std::uint32_t notify) { return static_cast<communicator>(notify >> 16); }
-
 inline constexpr std::uint32_t no_rank = UINT32_MAX;
 
 // The word that tells a source what has been taken.
@@ -208,7 +196,10 @@ struct rank_state {
         std::uint32_t finished_shares; // on a GPU: of an array that all warps exchange
     };
     posted_content puts[2]; // in turn, so that the next may be posted while a slow thread still reads this one
-    posted_message messages[posted_batch];
+    union {
+        posted_message messages[posted_batch];
+        send_request far_request; // of send_far(), in which none are posted before it has left
+    };
     std::uint32_t answers[2]; // of operations that return a number: in turn, too
     lead_only<endpoint> own;
 

@@ -15,7 +15,7 @@ DCUDA_COLD unsigned combine_before(lead_warp warp, shared_state shared, const bo
     rank_state& state = shared.get();
     const single_value<Element, Op> values{op};
     const std::byte* const places = bounce_places(state, state.world_rank, by.step - 1);
-    value_tree<single_value<Element, Op>, 14> tree(values); // a thread alone has at most 8192
+    value_tree<single_value<Element, Op>, bounce_levels> tree(values); // a thread alone has all of them
     const unsigned width = 1u << highest(warp.count);
     const std::uint32_t each = power_above((end + width - 1) / width), begin = warp.index * each;
     DCUDA_NO_UNROLL

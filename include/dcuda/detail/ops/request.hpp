@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What puts and notifications ask for, and what their targets are looked for by.
+#pragma once
+
+#include "dcuda/detail/protocol/protocol.hpp"
+
+namespace dcuda::detail {
+
+// What a target is looked for by: the window's id, and the rank in its communicator. For notifications alone the number
+// of the communicator stands in the upper half in place of the id; no window has such a lower half.
+inline constexpr std::uint32_t notify_key = 0xffff, notify_unknown = UINT32_MAX;
+DCUDA_DEVICE std::uint64_t target_key(std::uint32_t window, std::uint32_t rank) {
+    return static_cast<std::uint64_t>(window) << 32 | rank;
+}
+DCUDA_DEVICE std::uint32_t notify_window(communicator comm) {
+    const auto number = static_cast<std::uint32_t>(comm);
+    return number < communicator_numbers ? number << 16 | notify_key : notify_unknown;
+}
+DCUDA_DEVICE bool is_notify_window(std::uint32_t window) { return (window & 0xffff) == notify_key; }
+DCUDA_DEVICE communicator communicator_of(std::uint32_t notify) { return static_cast<communicator>(notify >> 16); }
+
+// What is to be sent. `window` is notify_window(...) for a notification alone.
+struct send_request {
+    std::uint32_t window;
+    std::uint32_t rank; // of the target, in the window's communicator
+    std::size_t offset;
+    std::size_t bytes;
+    const void* source;
+    operation kind; // put, put_notify, notify or notify_relaxed
+    std::uint32_t tag;
+
+    DCUDA_DEVICE bool is_notification() const { return is_notify_window(window); }
+    DCUDA_DEVICE bool notifies() const { return kind != operation::put; }
+};
+
+} // namespace dcuda::detail

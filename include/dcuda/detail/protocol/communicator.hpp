@@ -41,8 +41,8 @@ inline constexpr std::uint32_t exchange_row = 32;
 // Members of communicators are in so many processes, the first ones: exchange_shape has a bit for each.
 inline constexpr std::uint32_t exchange_processes = 64;
 
-// A communicator may have so many members for operations through bounce buffers, all ranks of 15 devices with 2112 each;
-// a tree of their values has so many levels.
+// A communicator may have so many members for operations through bounce buffers, all ranks of 15 devices with 2112
+// each; a tree of their values has so many levels.
 inline constexpr unsigned bounce_levels = 16;
 inline constexpr std::uint32_t most_in_bounce = 1u << (bounce_levels - 1);
 

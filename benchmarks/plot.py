@@ -38,6 +38,8 @@ MARKERS = "osD^v"
 RIVAL_MARKERS = "xP*X+"
 PATHS = ("same device", "all devices", "peer", "remote")
 WORK = ("copy", "newton")
+WORK_IN_WORDS = {"copy": "copy in the L2 cache", "stream": "copy out of cache", "newton": "arithmetic, each step on the last",
+                 "fma": "independent arithmetic"}
 PARTS = ("work only", "exchange only", "both")
 
 
@@ -238,10 +240,11 @@ def draw_overlap(figure, rows):
         shares.axhline(0.0, color="gray", linewidth=1)
         for row in pick(ours, operation=f"{kind}, saturated from"):
             shares.axvline(row["value"], color=COLORS["plain"], linestyle=":")
-            shares.annotate("saturated", (row["value"], 1.02), fontsize="small", color=COLORS["plain-graph"])
+            shares.annotate(" saturated", (row["value"], 0.99), xycoords=("data", "axes fraction"),
+                            rotation=270, va="top", fontsize="small", color=COLORS["plain-graph"])
         times.set_ylim(bottom=0.0)
         shares.set_ylim(min(-0.1, shares.get_ylim()[0]), max(1.1, shares.get_ylim()[1]))
-        finish(times, f"{kind}, {in_bytes(ours[0]['bytes'])} to both neighbours", "ranks per multiprocessor",
+        finish(times, f"{WORK_IN_WORDS.get(kind, kind)}\n{in_bytes(ours[0]['bytes'])} to both neighbours", "ranks per multiprocessor",
                "microseconds a step", kind == kinds[-1])
         finish(shares, "", "ranks per multiprocessor", "share of the shorter part that is hidden", False)
 

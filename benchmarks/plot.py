@@ -38,9 +38,9 @@ MARKERS = "osD^v"
 RIVAL_MARKERS = "xP*X+"
 PATHS = ("same device", "all devices", "peer", "remote")
 WORK = ("copy", "newton")
-WORK_IN_WORDS = {"copy": "copy in the L2 cache", "stream": "copy out of cache", "newton": "arithmetic, each step on the last",
-                 "fma": "independent arithmetic"}
-PARTS = ("work only", "exchange only", "both")
+WORK_IN_WORDS = {"copy": "copy: stays in the L2 cache", "stream": "stream: copies device memory",
+                 "newton": "newton: one chain of arithmetic", "fma": "fma: eight chains of arithmetic"}
+PARTS = ("work only", "exchange only", "both", "both by hand")
 
 
 def owner(name):
@@ -244,7 +244,7 @@ def draw_overlap(figure, rows):
                             rotation=270, va="top", fontsize="small", color=COLORS["plain-graph"])
         times.set_ylim(bottom=0.0)
         shares.set_ylim(min(-0.1, shares.get_ylim()[0]), max(1.1, shares.get_ylim()[1]))
-        finish(times, f"{WORK_IN_WORDS.get(kind, kind)}\n{in_bytes(ours[0]['bytes'])} to both neighbours", "ranks per multiprocessor",
+        finish(times, f"{WORK_IN_WORDS.get(kind, kind)}\n{in_bytes(ours[0]['bytes'])} to each neighbour", "ranks per multiprocessor",
                "microseconds a step", kind == kinds[-1])
         finish(shares, "", "ranks per multiprocessor", "share of the shorter part that is hidden", False)
 

@@ -8,6 +8,7 @@
 #include <dcuda/dcuda.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -43,10 +44,10 @@ __device__ float product_of(const float* row, const float* column, int count, in
 
 // --- The kernel ------------------------------------------------------------------------------------------------------
 
-// How far the two sides of a block are: in shared memory, counted from the start.
+// What the two sides of a block tell each other: in shared memory, counted from the start.
 struct progress {
     int finished[worker_warps]; // parts of the work, by each of these warps: one may be several parts ahead of another
-    int allowed;                // of the steps for which workers wait
+    int allowed;                // steps that the rank has let the workers begin
 };
 
 // The side that computes. It returns early if the run ends.
@@ -91,7 +92,7 @@ __device__ void compute(dcuda::context context, const device_memory& all, progre
             });
         }
         tell();
-        if (!await_rank()) return; // for the other blocks of the device
+        if (!await_rank()) return; // until all blocks of the device have finished the first matrix
         for (int group = 0; group < groups; ++group) {
             const float* const active = all.active + group * inner * group_tokens;
             float* const part = all.part + group * hidden * group_tokens;
@@ -102,7 +103,7 @@ __device__ void compute(dcuda::context context, const device_memory& all, progre
             tell(); // the rank adds it up with the other devices' meanwhile
         }
         for (int group = 0; group < groups; ++group) {
-            if (!await_rank()) return; // for the sum
+            if (!await_rank()) return; // until the group is added up
             float* const state = all.state + group * hidden * group_tokens;
             const float* const sum = all.sum + group * hidden * group_tokens;
             for_places(first_row, rows, [&](int row, int token) {
@@ -110,7 +111,7 @@ __device__ void compute(dcuda::context context, const device_memory& all, progre
             });
         }
         tell();
-        if (!await_rank()) return; // for the other blocks' rows of the state
+        if (!await_rank()) return; // until all blocks of the device have their rows of the state
     }
 }
 
@@ -238,7 +239,7 @@ int main(int argc, char** argv) try {
     const float largest = std::fabs(*std::max_element(expected.begin(), expected.end(),
                                                       [](float a, float b) { return std::fabs(a) < std::fabs(b); }));
     float error = 0;
-    std::uint64_t bits[2] = {};
+    std::array<std::uint64_t, 2> bits{}; // of each run
     double ms = 0;
     for (std::uint64_t& each : bits) { // twice
         state = input();
@@ -249,9 +250,11 @@ int main(int argc, char** argv) try {
             error = std::max(error, std::fabs(state[i] - expected[i]) / largest);
         each = bits_of(state);
     }
-    // All devices have the same bits, in both runs.
-    bool are_same = bits[0] == bits[1];
-    for (const std::uint64_t other : runtime.gather(bits[0])) are_same = are_same && other == bits[0];
+    // Whether all devices have the same bits, in both runs: process 0 finds out, and tells the others.
+    bool are_same = true;
+    for (const std::array<std::uint64_t, 2>& each : runtime.gather(bits))
+        are_same = are_same && each[0] == bits[0] && each[1] == bits[0];
+    runtime.broadcast(are_same);
     const bool is_right = error < tolerance && are_same;
     std::printf("process %d: %d layers of %d tokens by %d blocks in %.3f ms: %s, %s bits on all devices in both runs\n",
                 job.process_index, layers, tokens, job.rank_responsible, ms, error < tolerance ? "correct" : "WRONG",

@@ -482,7 +482,8 @@ DCUDA_DEVICE bool answer_requests(const Group& group, rank_state& state, std::ui
     return exec::far(answer_sources<lead_warp>)(group, state);
 }
 
-// The same as a function of its own, for fast paths that have seen that somebody asks. `IsFar`: for send_far().
+// The same as a function of its own, for fast paths that have seen that somebody asks. `IsFar`: for
+// send_to_far_target().
 template <bool IsFar = false>
 DCUDA_COLD void answer_new_requests(lead_warp warp, shared_state shared) {
     rank_state& state = shared.get();

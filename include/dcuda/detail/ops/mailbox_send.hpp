@@ -279,7 +279,7 @@ DCUDA_DEVICE void count_release(const endpoint& own, rank_connection& to) {
 }
 
 // What was stored at a target is released, before a message leaves that says so. The lead warp. `IsFar`: for
-// send_far().
+// send_to_far_target().
 template <bool IsFar = false>
 DCUDA_COLD void release_before_message(lead_warp warp, shared_state shared, unsigned place) {
     if (!warp.leads()) return;

@@ -211,8 +211,8 @@ DCUDA_COLD void store_and_notify(shared_state shared, const std::byte* source, s
 }
 #endif
 
-// Of send_far(). PERF: no other function has one such parameter. ptxas takes a function that is called by its address
-// for any with the same parameters, so send_far() would seem to call itself.
+// Of send_to_far_target(). PERF: no other function has one such parameter. ptxas takes a function that is called by its
+// address for any with the same parameters, so send_to_far_target() would seem to call itself.
 struct far_call {
     send_request request;
     caller by;
@@ -224,11 +224,12 @@ struct far_call {
 // request lies in shared memory, and what is called has instances of its own (IsFar): else this function would take
 // more registers than kernels shall have, and the fast path 25 more where the kernel has many.
 template <bool HasPayload>
-DCUDA_COLD void send_far(const far_call call) {
+DCUDA_COLD void send_to_far_target(const far_call call) {
     rank_state& state = call.by.state();
 #if DCUDA_WARPS
     const caller by = call.by;
-    if (by.has_full_warp() && call.request.bytes <= state.device.small_put_bytes) {
+    if (by.has_full_warp() && call.request.bytes <= state.device.small_put_bytes &&
+        call.request.tag < state.device.tags.plain && state.device.queues.packets != 0) {
         const send_request& request = state.far_request;
         if (by.group().leads()) state.far_request = call.request;
         fast_message<HasPayload, true> message;
@@ -241,8 +242,9 @@ DCUDA_COLD void send_far(const far_call call) {
                 },
                 [&](const full_warp& warp) { message.send(warp, state, request); }))
             return;
-        // The leader posts nothing there before all have met again.
-        return exec::far(send_slowly)(state, request);
+        // The leader posts nothing there before all have met again. On the CPU backend each thread's source may be a
+        // variable of its own, at another address.
+        return exec::far(send_slowly)(state, DCUDA_BACKEND_CPU ? call.request : request);
     }
 #endif
     exec::far(send_slowly)(state, call.request);
@@ -260,7 +262,7 @@ DCUDA_COLD void send_directly(const caller by, const send_request request) {
     if (chosen == direct_in_place)
         return exec::act_alone(by, [&](const full_warp& warp) { send_prepared(warp, state); });
 #endif
-    exec::far(send_far<true>)({request, by});
+    exec::far(send_to_far_target<true>)({request, by});
 }
 
 // A notification, or a notified put. All threads of the rank.
@@ -278,7 +280,7 @@ DCUDA_COLD void send_notified(const caller by, const send_request request) {
 #endif
     // PERF: what is called by exec::far comes last, so that nothing must be kept for after it.
     if (HasPayload) return send_directly(by, request);
-    exec::far(send_far<false>)({request, by});
+    exec::far(send_to_far_target<false>)({request, by});
 }
 
 DCUDA_DEVICE void put_notify(const caller& by, window win, int target, std::size_t offset, std::size_t bytes,

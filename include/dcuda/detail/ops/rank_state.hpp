@@ -198,7 +198,7 @@ struct rank_state {
     posted_content puts[2]; // in turn, so that the next may be posted while a slow thread still reads this one
     union {
         posted_message messages[posted_batch];
-        send_request far_request; // of send_far(), in which none are posted before it has left
+        send_request far_request; // of send_to_far_target(), in which none are posted before it has left
     };
     std::uint32_t answers[2]; // of operations that return a number: in turn, too
     lead_only<endpoint> own;

@@ -61,6 +61,8 @@ DCUDA_COLD unsigned load_target(Warp warp, shared_state shared, const send_reque
         if (reports && warp.leads()) report_request(exec::lead_access::alone(), state, wrong, request, limit);
         return cached_targets;
     }
+#else
+    (void)reports;
 #endif
     const std::uint64_t key = target_key(request.window, request.rank);
     const communicator comm =

@@ -52,7 +52,7 @@ DCUDA_COLD void send_rest(full_warp warp, shared_state shared, const void* sourc
 // barrier. Header and payload leave in one instruction. Branches are few, and on answers of any() and all(): one that
 // threads might take on different ways costs 30 to 40 cycles, an instruction 1 to 5, a load from shared memory 22
 // (H100, 2026-11-24).
-// `IsFar`: for send_far().
+// `IsFar`: for send_to_far_target().
 template <bool HasPayload, bool IsFar = false>
 class fast_message {
 public:

@@ -13,13 +13,28 @@ struct point {
     float x, y, z;
 };
 
+// So many bytes that all threads of the block send them, from each thread's own copy; and no whole words.
+struct line {
+    unsigned char bytes[501];
+};
+
 __device__ unsigned long long number(unsigned char value) { return value; }
 __device__ unsigned long long number(double value) { return static_cast<unsigned long long>(value); }
 __device__ unsigned long long number(const point& value) { return static_cast<unsigned long long>(value.x + value.z); }
 
+// A line is the number that all of its bytes are.
+__device__ unsigned long long number(const line& value) {
+    for (const unsigned char byte : value.bytes)
+        if (byte != value.bytes[0]) return 1000;
+    return value.bytes[0];
+}
+
 __device__ void set(unsigned char& element, int value) { element = static_cast<unsigned char>(value); }
 __device__ void set(double& element, int value) { element = value; }
 __device__ void set(point& element, int value) { element = {static_cast<float>(value), -1.0f, 0.0f}; }
+__device__ void set(line& element, int value) {
+    for (unsigned char& byte : element.bytes) byte = static_cast<unsigned char>(value);
+}
 
 constexpr int slots = 12; // of each rank; the upper half is what it sends
 
@@ -80,9 +95,11 @@ protected:
 using RingsOfBytes = rings<unsigned char>;
 using RingsOfDoubles = rings<double>;
 using RingsOfPoints = rings<point>;
+using RingsOfLines = rings<line>;
 TEST_F(RingsOfBytes, Arrive) { check_rings(); }
 TEST_F(RingsOfDoubles, Arrive) { check_rings(); }
 TEST_F(RingsOfPoints, Arrive) { check_rings(); }
+TEST_F(RingsOfLines, Arrive) { check_rings(); }
 
 // The last element is the last that may be put; what is one further is told in bytes.
 __global__ void beyond(dcuda::context context, findings*, double* memory, std::size_t index, int count) {

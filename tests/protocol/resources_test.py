@@ -22,7 +22,7 @@ BOUND_FOR = "sm_90"
 REGISTERS = {
     "nothing": 64,
     "put": 64,
-    "put_notify": 64,
+    "put_notify": 66,  # alone 64
     "notify": 64,
     "wait_notifications": 66,  # alone 65
     "test_notifications": 64,

@@ -196,18 +196,17 @@ DCUDA_COLD unsigned load_connection(Warp warp, shared_state shared, index_probe 
     return place;
 }
 
-// The place of the connection to a rank.
+// The place of the connection to a rank among those that are near, or cached_connections.
 template <class Warp>
-DCUDA_DEVICE unsigned find_connection(const Warp& warp, rank_state& state, const index_probe& ahead,
-                                      std::uint32_t world_rank) {
+DCUDA_DEVICE unsigned find_near_connection(const Warp& warp, rank_state& state, std::uint32_t world_rank) {
     const auto key_of = [&](unsigned entry) { return state.own.of(warp).connection_keys[entry]; };
-    const unsigned place = find_key<cached_connections>(warp, world_rank, key_of);
-    if (place != cached_connections) return place;
-    return load_connection(warp, state, ahead.world_rank == world_rank ? ahead : probe_index(warp, state, world_rank));
+    return find_key<cached_connections>(warp, world_rank, key_of);
 }
-template <class Warp>
-DCUDA_DEVICE unsigned find_connection(const Warp& warp, rank_state& state, std::uint32_t world_rank) {
-    return find_connection(warp, state, probe_index(warp, state, world_rank), world_rank);
+
+// Its place, brought near if it is not.
+DCUDA_DEVICE unsigned find_connection(const lead_warp& warp, rank_state& state, std::uint32_t world_rank) {
+    const unsigned place = find_near_connection(warp, state, world_rank);
+    return place != cached_connections ? place : load_connection(warp, state, probe_index(warp, state, world_rank));
 }
 
 // --- Messages ------------------------------------------------------------------------------------------------------

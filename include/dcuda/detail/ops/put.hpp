@@ -74,7 +74,7 @@ DCUDA_COLD unsigned choose_route(lead_warp warp, shared_state shared, const send
     target_entry found;
     unsigned target = find_near_target(warp, own, target_key(request.window, request.rank), found);
     if (target == cached_targets || !is_allowed(state, found, request))
-        target = exec::far(load_target<lead_warp>)(warp, state, request, true);
+        target = exec::far(load_target<true, lead_warp>)(warp, state, request);
     if (target == cached_targets) return static_cast<unsigned>(route::ended);
     sync(warp);
     if (warp.leads()) {
@@ -237,7 +237,7 @@ DCUDA_COLD void send_to_far_target(const far_call call) {
                 by,
                 [&](const full_warp& warp) {
                     return !is_near(warp, state, request) &&
-                           exec::far(load_target<full_warp>)(warp, state, request, false) != cached_targets &&
+                           exec::far(load_target<false, full_warp>)(warp, state, request) != cached_targets &&
                            message.prepare_near(warp, state, request);
                 },
                 [&](const full_warp& warp) { message.send(warp, state, request); }))

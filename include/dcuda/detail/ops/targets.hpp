@@ -47,10 +47,10 @@ DCUDA_COLD void report_request(lone_thread leader, shared_state shared, fault ki
 }
 
 // Checks a request and brings its target near. Its place among the targets, or cached_targets if a rule is broken,
-// which ends the run if it is reported. The lead warp. PERF: what is loaded for the window and for the connection is
-// under way at a time.
-template <class Warp>
-DCUDA_COLD unsigned load_target(Warp warp, shared_state shared, const send_request request, bool reports) {
+// which ends the run if `Reports`. The lead warp. PERF: what is loaded for the window and for the connection is under
+// way at a time.
+template <bool Reports, class Warp>
+DCUDA_COLD unsigned load_target(Warp warp, shared_state shared, const send_request request) {
     rank_state& state = shared.get();
     endpoint& own = state.own.of(warp);
     const index_probe ahead = probe_index(warp, state, request.rank);
@@ -58,18 +58,19 @@ DCUDA_COLD unsigned load_target(Warp warp, shared_state shared, const send_reque
 #if DCUDA_CHECKS
     std::uint64_t limit = 0;
     if (const fault wrong = find_fault(state, request, slot, limit); wrong != fault::none) {
-        if (reports && warp.leads()) report_request(exec::lead_access::alone(), state, wrong, request, limit);
+        if (Reports && warp.leads()) report_request(exec::lead_access::alone(), state, wrong, request, limit);
         return cached_targets;
     }
-#else
-    (void)reports;
 #endif
     const std::uint64_t key = target_key(request.window, request.rank);
     const communicator comm =
         request.is_notification() ? communicator_of(request.window) : static_cast<communicator>(slot.comm);
     const std::uint32_t world_rank = world_rank_of(state, comm, request.rank);
     const window_entry entry = request.is_notification() ? window_entry{} : slot.entries[request.rank];
-    const unsigned near = find_connection(warp, state, ahead, world_rank);
+    unsigned near = find_near_connection(warp, state, world_rank);
+    if (near == cached_connections)
+        near =
+            load_connection(warp, state, ahead.world_rank == world_rank ? ahead : probe_index(warp, state, world_rank));
     const rank_connection& path = own.connections[near];
     unsigned place = find_key<cached_targets>(warp, key, [&](unsigned number) { return own.targets[number].key; });
     if (place == cached_targets) place = own.next_target;

@@ -97,10 +97,11 @@ def run_job(path, operations, job_seed):
                  "DCUDA_TRANSPORT", "-n", str(processes)]
     job["command"] = " ".join([f"-n {processes}", *arguments])
     cores = shares.get()
+    os.sched_setaffinity(0, cores)  # of this thread, whose children have the same
     begin = time.monotonic()
     try:
         result = subprocess.run([*start, program, *arguments], env=environment, stdin=subprocess.DEVNULL, capture_output=True,
-                                text=True, timeout=limit, preexec_fn=lambda: os.sched_setaffinity(0, cores))
+                                text=True, timeout=limit)
         output, failed = result.stdout + result.stderr, result.returncode != 0
     except subprocess.TimeoutExpired as late:
         output, failed = f"{late.stdout or ''}{late.stderr or ''}\nnot ended within {limit} s", True
@@ -134,13 +135,13 @@ for path in paths:
                 if "output" in job:
                     total["failures"].append({name: job[name] for name in ("seed", "command", "output")})
                     print(f"FAILED over {path}: {job['command']}\n{job['output']}", flush=True)
-                    if len(total["failures"]) >= 10:
-                        pool.shutdown(cancel_futures=True)
-                        break
                 # After each job, so that a soak that is stopped has its record, too.
                 with open(record_path + ".tmp", "w") as file:
                     json.dump(record, file, indent=1)
                 os.replace(record_path + ".tmp", record_path)
+                if len(total["failures"]) >= 10:
+                    pool.shutdown(cancel_futures=True)
+                    break
     print(f"{path}: {total['operations']} operations, {total['messages']} messages, {total['bytes']} bytes in {total['jobs']} jobs, "
           f"{total['seconds']:.0f} s: {len(total['failures'])} failures", flush=True)
 fuzzed = True

@@ -211,8 +211,7 @@ DCUDA_COLD void store_and_notify(shared_state shared, const std::byte* source, s
 }
 #endif
 
-// Of send_to_far_target(). PERF: no other function has one such parameter. ptxas takes a function that is called by its
-// address for any with the same parameters, so send_to_far_target() would seem to call itself.
+// Of send_to_far_target(). PERF: no other function has such a parameter: profiled_call says why.
 struct far_call {
     send_request request;
     caller by;

@@ -264,10 +264,15 @@ DCUDA_DEVICE unsigned find_near_tag(const Group& group, endpoint& own, std::uint
     return find_key<cached_tags>(group, tag, [&](unsigned entry) { return own.tag_keys[entry]; });
 }
 
+// The entry that has the target, if its hint tells.
+DCUDA_DEVICE unsigned likely_target(const endpoint& own, std::uint64_t key) {
+    return own.target_hints.at[own.target_hints.slot(hash_of(key))] & hint_entry;
+}
+
 // The target's entry, or cached_targets; `found`: what it holds. All threads of the group.
 template <class Group>
 DCUDA_DEVICE unsigned find_near_target(const Group& group, endpoint& own, std::uint64_t key, target_entry& found) {
-    const unsigned likely = own.target_hints.at[own.target_hints.slot(hash_of(key))] & hint_entry;
+    const unsigned likely = likely_target(own, key);
     found = own.targets[likely];
     if (found.key == key) return likely;
     const unsigned place = find_key<cached_targets>(group, key, [&](unsigned entry) { return own.targets[entry].key; });

@@ -94,8 +94,7 @@ DCUDA_COLD unsigned load_target(Warp warp, shared_state shared, const send_reque
 DCUDA_DEVICE bool is_near(const full_warp& warp, rank_state& state, const send_request& request) {
     const endpoint& own = state.own.of(warp);
     const std::uint64_t key = target_key(request.window, request.rank);
-    const std::uint32_t hint = own.target_hints.at[own.target_hints.slot(hash_of(key))];
-    return own.targets[hint & hint_entry].key == key;
+    return own.targets[likely_target(own, key)].key == key;
 }
 #endif
 

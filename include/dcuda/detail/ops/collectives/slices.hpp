@@ -107,7 +107,8 @@ struct slice_values {
     }
 };
 
-inline constexpr unsigned packs_at_once = 1u << 3; // that a thread loads at once, of so many members
+// A thread loads the packs of so many members at once: they are the lowest levels of the tree.
+inline constexpr unsigned levels_at_once = 3, packs_at_once = 1u << levels_at_once;
 
 // Loads the values from number `i` on of up to `Members` members, and combines them.
 template <unsigned Members, class Pack, class T, class Op>
@@ -156,8 +157,8 @@ DCUDA_COLD void combine_many(shared_state shared, communicator number, const sli
     const communicator_record& comm = *find_communicator(state, number);
     const piece_team team(state.group(), SIZE_MAX);
     if (!team.works()) return;
-    pack_tree<pack_type, Op, 7> devices(op);                 // at most 64
-    pack_tree<pack_type, Op, bounce_levels - 3> members(op); // packs_at_once of them at once
+    pack_tree<pack_type, Op, 7> devices(op);                              // at most 64
+    pack_tree<pack_type, Op, bounce_levels - levels_at_once> members(op); // of packs_at_once each
     const std::uint32_t groups = values.by_device ? comm.shape.devices : 1;
     DCUDA_NO_UNROLL
     for (std::size_t i = std::size_t(team.thread()) * Values; i < count; i += std::size_t(team.threads()) * Values) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // NCCL beside dcuda-bench: send and receive, halo exchange and collective operations, launched one by one ("eager") and
-// replayed from a CUDA graph.
+// replayed from a CUDA graph; and an exchange on one stream while a kernel works on another.
 //
 //     dcuda-run -n 2 bench_nccl --json nccl.json
 //     dcuda-run -n 2 dcuda-bench all --rival nccl.json
@@ -31,6 +31,14 @@ Element value(int process, std::size_t index) {
     return static_cast<Element>((index * 7 + 13) % 97) + static_cast<Element>(100 * process);
 }
 
+// What an exchange of so many bytes with the processes before and after brings, element by element.
+inline auto borders(int below, int above, std::size_t bytes) {
+    return [=](std::size_t i) {
+        const std::size_t floats = bytes / sizeof(float);
+        return i < floats ? value<float>(above, i) : value<float>(below, i - floats);
+    };
+}
+
 // What is measured, and how.
 struct exchange {
     row place; // where it stands in the table
@@ -40,6 +48,36 @@ struct exchange {
     double factor = 1;          // of a round's time
 };
 
+// What a device does in a step of dcuda-bench overlap: `amount` is bytes to copy, or iterations; of each block.
+enum class work_kind { copy, newton, multiply_add };
+struct work {
+    work_kind kind;
+    std::size_t amount;
+    int blocks, threads;
+};
+
+// Each thread leaves its result, so that none is left out.
+template <work_kind Kind>
+__global__ void work_of(unsigned char* memory, std::size_t amount, double* results) {
+    unsigned char* const own = memory + 2 * amount * blockIdx.x;
+    const double start = 2.0 + 1e-3 * static_cast<double>(threadIdx.x);
+    double& result = results[blockIdx.x * blockDim.x + threadIdx.x];
+    if (Kind == work_kind::copy) copy_block(own + amount, own, amount);
+    if (Kind == work_kind::newton) result = newton(start, static_cast<int>(amount));
+    if (Kind == work_kind::multiply_add) result = multiply_add(static_cast<float>(start), static_cast<int>(amount));
+}
+
+struct memory_release {
+    void operator()(void* memory) const { cudaFree(memory); }
+};
+template <class Element>
+std::unique_ptr<Element, memory_release> allocate(std::size_t count) {
+    void* memory = nullptr;
+    check(cudaMalloc(&memory, count * sizeof(Element)), "no device memory");
+    check(cudaMemset(memory, 0, count * sizeof(Element)), "cannot clear memory");
+    return std::unique_ptr<Element, memory_release>(static_cast<Element*>(memory));
+}
+
 class player {
 public:
     explicit player(const rival_job& job) : job_(job) {
@@ -48,9 +86,10 @@ public:
         id = exchange_id(job, file, id, [](ncclUniqueId& made) { check(ncclGetUniqueId(&made), "cannot make an id"); });
         check(ncclCommInitRank(&comm_, job.count, id, job.index), "cannot initialise NCCL");
         if (job.first()) std::filesystem::remove(file);
-        check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cannot create a stream");
-        check(cudaEventCreate(&start_), "cannot create an event");
-        check(cudaEventCreate(&stop_), "cannot create an event");
+        for (cudaStream_t* stream : {&stream_, &work_stream_})
+            check(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "cannot create a stream");
+        for (cudaEvent_t* event : {&start_, &stop_, &begun_, &worked_})
+            check(cudaEventCreate(event), "cannot create an event");
         for (void** buffer : {&out_, &in_, &word_}) {
             check(cudaMalloc(buffer, most_bytes), "no device memory");
             check(cudaMemset(*buffer, 0, most_bytes), "cannot clear memory");
@@ -60,8 +99,8 @@ public:
         cudaFree(word_);
         cudaFree(out_);
         cudaFree(in_);
-        cudaEventDestroy(stop_);
-        cudaEventDestroy(start_);
+        for (cudaEvent_t event : {worked_, begun_, stop_, start_}) cudaEventDestroy(event);
+        cudaStreamDestroy(work_stream_);
         cudaStreamDestroy(stream_);
         ncclCommDestroy(comm_);
     }
@@ -92,20 +131,57 @@ public:
     // Every process with the ones before and after it, both ways at once.
     void halo(std::vector<row>& rows) {
         const int below = (job_.index + job_.count - 1) % job_.count, above = (job_.index + 1) % job_.count;
-        const auto round = [&] {
-            check(ncclGroupStart(), "cannot start a group");
-            send(out_, halo_bytes, below);
-            send(out_, halo_bytes, above);
-            receive(in_, halo_bytes, above);
-            receive(at(in_, halo_bytes), halo_bytes, below);
-            check(ncclGroupEnd(), "cannot end a group");
-        };
-        const std::size_t floats = halo_bytes / sizeof(float);
-        const auto expected = [&](std::size_t i) {
-            return i < floats ? value<float>(above, i) : value<float>(below, i - floats);
-        };
+        const auto round = [&] { exchange_with(below, above, halo_bytes); };
         measure<float>({{"overlap", "peer", "halo exchange", halo_bytes}, "send/recv", 50, halo_bytes, 2 * halo_bytes},
-                       round, expected, rows);
+                       round, borders(below, above, halo_bytes), rows);
+    }
+
+    // A device's work in a step beside an exchange of all that its ranks send, each on a stream of its own; both are
+    // over before the next step begins. From a CUDA graph.
+    void work_beside_exchange(const options& chosen, const std::string& name, int ranks, std::vector<row>& rows) {
+        constexpr int steps = 50;
+        const std::size_t bytes = chosen.overlap.halo_bytes * static_cast<std::size_t>(ranks);
+        const work of = work_of_ranks(chosen, name, ranks);
+        const std::size_t copied = of.kind == work_kind::copy ? 2 * of.amount * static_cast<std::size_t>(ranks) : 0;
+        const auto memory = allocate<unsigned char>(std::max<std::size_t>(copied, 16));
+        const auto results = allocate<double>(static_cast<std::size_t>(of.blocks * of.threads));
+        fill_out<float>(bytes);
+        const int below = (job_.index + job_.count - 1) % job_.count, above = (job_.index + 1) % job_.count;
+        const auto exchange_borders = [&] { exchange_with(below, above, bytes); };
+        const auto do_work = [&](cudaStream_t stream) { launch(of, memory.get(), results.get(), stream); };
+        const auto do_both = [&] {
+            check(cudaEventRecord(begun_, stream_), "cannot record an event");
+            check(cudaStreamWaitEvent(work_stream_, begun_), "cannot wait for an event");
+            do_work(work_stream_);
+            exchange_borders();
+            check(cudaEventRecord(worked_, work_stream_), "cannot record an event");
+            check(cudaStreamWaitEvent(stream_, worked_), "cannot wait for an event");
+        };
+        const auto time = [&](const auto& step, std::size_t received) {
+            const exchange timed{{}, name, steps, bytes, received};
+            const graph ready(stream_, steps, step);
+            return time_batches(
+                timed, [&] { ready.launch(stream_); },
+                [&] { check_received<float>(timed, borders(below, above, bytes)); });
+        };
+        const std::vector<double> work_time = time([&] { do_work(stream_); }, 0),
+                                  exchange_time = time(exchange_borders, 2 * bytes),
+                                  both_time = time(do_both, 2 * bytes);
+        std::vector<double> hidden;
+        for (std::size_t i = 0; i < both_time.size(); ++i)
+            hidden.push_back((work_time[i] + exchange_time[i] - both_time[i]) /
+                             std::min(work_time[i], exchange_time[i]));
+        const auto report = [&](const char* part, const std::vector<double>& samples, const char* unit) {
+            row result{"overlap", "peer", name + part, chosen.overlap.halo_bytes, chosen.overlap.threads, ranks};
+            result.library = "NCCL on a stream, graph";
+            result.unit = unit;
+            result.value = measure::summarise(samples);
+            rows.push_back(result);
+        };
+        report(", work only", work_time, "us");
+        report(", exchange only", exchange_time, "us");
+        report(", both", both_time, "us");
+        report(", overlap", hidden, "ratio");
     }
 
     // Of the one rank of each device, or of all columns by one call: their elements lie one after the other.
@@ -176,35 +252,92 @@ private:
         check(ncclRecv(target, bytes, ncclInt8, source, comm_, stream_), "cannot receive");
     }
 
+    void exchange_with(int below, int above, std::size_t bytes) {
+        check(ncclGroupStart(), "cannot start a group");
+        send(out_, bytes, below);
+        send(out_, bytes, above);
+        receive(in_, bytes, above);
+        receive(at(in_, bytes), bytes, below);
+        check(ncclGroupEnd(), "cannot end a group");
+    }
+    static work work_of_ranks(const options& chosen, const std::string& name, int ranks) {
+        const auto part = [&](std::size_t amount) { return amount / static_cast<std::size_t>(ranks); };
+        const int threads = chosen.overlap.threads;
+        if (name == "newton")
+            return {work_kind::newton, part(static_cast<std::size_t>(chosen.overlap.newton)), ranks, threads};
+        if (name == "fma")
+            return {work_kind::multiply_add, part(static_cast<std::size_t>(chosen.overlap.multiply_add)), ranks,
+                    threads};
+        const std::size_t bytes = name == "copy" ? chosen.overlap.copy_bytes : chosen.overlap.stream_bytes;
+        return {work_kind::copy, part(bytes) / 16 * 16, ranks, threads};
+    }
+    static void launch(const work& of, unsigned char* memory, double* results, cudaStream_t stream) {
+        const auto kernel = of.kind == work_kind::copy     ? work_of<work_kind::copy>
+                            : of.kind == work_kind::newton ? work_of<work_kind::newton>
+                                                           : work_of<work_kind::multiply_add>;
+        kernel<<<of.blocks, of.threads, 0, stream>>>(memory, of.amount, results);
+        check(cudaGetLastError(), "cannot launch a kernel");
+    }
+
+    // So many rounds, captured from a stream.
+    class graph {
+    public:
+        template <class Round>
+        graph(cudaStream_t stream, int rounds, const Round& round) {
+            check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cannot capture");
+            for (int i = 0; i < rounds; ++i) round();
+            check(cudaStreamEndCapture(stream, &graph_), "cannot capture");
+            check(cudaGraphInstantiate(&ready_, graph_, 0), "cannot make a graph");
+        }
+        ~graph() {
+            cudaGraphExecDestroy(ready_);
+            cudaGraphDestroy(graph_);
+        }
+        graph(const graph&) = delete;
+        graph& operator=(const graph&) = delete;
+        void launch(cudaStream_t stream) const { check(cudaGraphLaunch(ready_, stream), "cannot launch a graph"); }
+
+    private:
+        cudaGraph_t graph_ = nullptr;
+        cudaGraphExec_t ready_ = nullptr;
+    };
+
+    template <class Element>
+    void fill_out(std::size_t bytes) {
+        std::vector<Element> content(bytes / sizeof(Element));
+        for (std::size_t i = 0; i < content.size(); ++i) content[i] = value<Element>(job_.index, i);
+        check(cudaMemcpy(out_, content.data(), bytes, cudaMemcpyHostToDevice), "cannot fill memory");
+        check(cudaDeviceSynchronize(), "cannot fill memory");
+    }
+
     // Eager and from a graph: the time of a round.
     template <class Element, class Round, class Expected>
     void measure(const exchange& of, const Round& round, const Expected& expected, std::vector<row>& rows) {
         if (std::max(of.sent, of.received) > most_bytes) throw std::runtime_error("too many processes");
-        std::vector<Element> content(of.sent / sizeof(Element));
-        for (std::size_t i = 0; i < content.size(); ++i) content[i] = value<Element>(job_.index, i);
-        check(cudaMemcpy(out_, content.data(), of.sent, cudaMemcpyHostToDevice), "cannot fill memory");
-        check(cudaDeviceSynchronize(), "cannot fill memory");
+        fill_out<Element>(of.sent);
         const auto run_rounds = [&] {
             for (int i = 0; i < of.rounds; ++i) round();
         };
         const auto check_batch = [&] { check_received<Element>(of, expected); };
         add_row(of, ", eager", run_rounds, check_batch, rows);
 
-        cudaGraph_t graph = nullptr;
-        cudaGraphExec_t ready = nullptr;
-        check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "cannot capture");
-        run_rounds();
-        check(cudaStreamEndCapture(stream_, &graph), "cannot capture");
-        check(cudaGraphInstantiate(&ready, graph, 0), "cannot make a graph");
-        const auto launch = [&] { check(cudaGraphLaunch(ready, stream_), "cannot launch a graph"); };
-        add_row(of, ", graph", launch, check_batch, rows);
-        cudaGraphExecDestroy(ready);
-        cudaGraphDestroy(graph);
+        const graph ready(stream_, of.rounds, round);
+        add_row(
+            of, ", graph", [&] { ready.launch(stream_); }, check_batch, rows);
     }
 
     template <class Batch, class Check>
     void add_row(const exchange& of, const char* mode, const Batch& batch, const Check& check_batch,
                  std::vector<row>& rows) {
+        row result = of.place;
+        result.library = "NCCL " + of.name + mode;
+        result.value = measure::summarise(time_batches(of, batch, check_batch));
+        rows.push_back(result);
+    }
+
+    // Microseconds of a round, of each batch.
+    template <class Batch, class Check>
+    std::vector<double> time_batches(const exchange& of, const Batch& batch, const Check& check_batch) {
         std::vector<double> samples;
         for (int number = -1; number < batches; ++number) {
             check(cudaMemsetAsync(in_, 0, of.received, stream_), "cannot clear memory");
@@ -218,10 +351,7 @@ private:
             if (number >= 0) samples.push_back(1e3 * static_cast<double>(ms) / of.rounds * of.factor);
             check_batch();
         }
-        row result = of.place;
-        result.library = "NCCL " + of.name + mode;
-        result.value = measure::summarise(samples);
-        rows.push_back(result);
+        return samples;
     }
 
     // Else the first round of a batch would wait for a process that still compares what it got.
@@ -242,8 +372,8 @@ private:
 
     rival_job job_;
     ncclComm_t comm_ = nullptr;
-    cudaStream_t stream_ = nullptr;
-    cudaEvent_t start_ = nullptr, stop_ = nullptr;
+    cudaStream_t stream_ = nullptr, work_stream_ = nullptr;
+    cudaEvent_t start_ = nullptr, stop_ = nullptr, begun_ = nullptr, worked_ = nullptr;
     void *out_ = nullptr, *in_ = nullptr, *word_ = nullptr; // the last for meet()
 };
 
@@ -259,6 +389,15 @@ void measure_collectives(player& nccl, std::vector<row>& rows) {
     nccl.all_to_all(doubles_of_pair, rows);
 }
 
+void measure_overlap(player& nccl, const options& chosen, std::vector<row>& rows) {
+    nccl.halo(rows);
+    int multiprocessors = 0;
+    check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0), "cannot ask for the GPU");
+    for (const std::string& work : chosen.overlap.work)
+        for (const int ranks : chosen.overlap.ranks_per_multiprocessor)
+            nccl.work_beside_exchange(chosen, work, ranks * multiprocessors, rows);
+}
+
 void measure_nccl(const rival_job& job, const options& chosen, std::vector<row>& rows) {
     // No network: all processes are on this host.
     switch_multicast_off();
@@ -268,7 +407,7 @@ void measure_nccl(const rival_job& job, const options& chosen, std::vector<row>&
     if (chosen.wants("latency"))
         for (const std::size_t bytes : {4, 64, 384, 512, 1024, 4096, 65536, 1 << 20, 16 << 20})
             nccl.ping_pong(bytes, rows);
-    if (chosen.wants("overlap")) nccl.halo(rows);
+    if (chosen.wants("overlap")) measure_overlap(nccl, chosen, rows);
     if (chosen.wants("collectives")) measure_collectives(nccl, rows);
 }
 

@@ -256,12 +256,18 @@ void report(session& with, row what, const char* part, const std::vector<double>
     with.rows.push_back(what);
 }
 
+// Where the neighbours are with which a rank exchanges borders: on its device, or, of several processes, the ranks with
+// its number on the devices before and after it.
+std::string path_to_neighbours(const session& with) {
+    return with.job.process_count == 1 ? "neighbours" : with.other_device();
+}
+
 // The same amount of work for a device, however many ranks share it; then, of the same kind, so much that it takes each
 // of the amounts asked for, in times of the exchange. The work's microseconds; 0 if so many ranks do not fit.
 double measure_oversubscription(session& with, const std::string& work, int per_multiprocessor) {
     const auto& chosen = with.chosen.overlap;
     const int ranks = per_multiprocessor * with.multiprocessors;
-    row what{"overlap", "neighbours", work, chosen.halo_bytes, chosen.threads, ranks};
+    row what{"overlap", path_to_neighbours(with), work, chosen.halo_bytes, chosen.threads, ranks};
     const int threads = per_multiprocessor * chosen.threads;
     const kernel alternates = kernel_for<by_library>(work, threads);
     const int most = with.runtime.plan(alternates, shape(chosen.threads, 0)).rank_responsible;
@@ -272,7 +278,7 @@ double measure_oversubscription(session& with, const std::string& work, int per_
     }
     task only_exchange{};
     only_exchange.halo_words = static_cast<std::uint32_t>(chosen.halo_bytes / sizeof(std::uint32_t));
-    only_exchange.distance = 1;
+    only_exchange.distance = with.job.process_count == 1 ? 1 : ranks;
     overlap_times times{{}, time_steps(with, what, alternates, only_exchange), {}};
     const auto measure = [&](double factor) {
         task only_work = only_exchange, both = only_exchange;
@@ -313,7 +319,8 @@ void report_saturation(session& with, const std::string& work, const std::vector
     for (std::size_t i = 0; i < times.size(); ++i) {
         if (times[i] == 0.0 || times[i] > tolerance * least) continue;
         const int ranks = chosen.ranks_per_multiprocessor[i];
-        row what{"overlap", "neighbours", work + ", saturated from", 0, chosen.threads, ranks * with.multiprocessors};
+        row what{"overlap", path_to_neighbours(with), work + ", saturated from",
+                 0,         chosen.threads,           ranks * with.multiprocessors};
         what.unit = "ranks/SM";
         what.value = measure::summarise({static_cast<double>(ranks)});
         with.rows.push_back(what);

@@ -406,6 +406,58 @@ TEST_P(Mailbox, BlocksOfAllSizes) {
     }
 }
 
+// --- sizes that differ ---
+
+// Everybody sends both neighbours pieces of many sizes with one tag: small ones between large ones, in another order in
+// each round. None waits for what the ones before do.
+constexpr int piece_count = 11;
+constexpr std::size_t pieces_bytes = 64 + 2048 + 512 + 16 + 1152 + 8192 + 4 + 1156 + 20480 + 380 + 12;
+
+__global__ void pieces_of_many_sizes(dcuda::context context, findings* found, unsigned char* memory, int rounds,
+                                     bool by_put) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int ranks = self.size(), rank = self.id();
+    unsigned char* const inbox = piece_of(memory, 3 * pieces_bytes, self);
+    unsigned char* const outbox = inbox + 2 * pieces_bytes;
+    const dcuda::window win = self.create_window(dcuda::world, inbox, 2 * pieces_bytes);
+    const int neighbours[] = {(rank + 1) % ranks, (rank + ranks - 1) % ranks};
+    constexpr std::size_t piece_sizes[] = {64, 2048, 512, 16, 1152, 8192, 4, 1156, 20480, 380, 12};
+    for (int round = 0; round < rounds; ++round) {
+        for_each_thread(pieces_bytes, [&](std::size_t i) { outbox[i] = pattern(i, 100 * rank + round); });
+        for (int k = 0; k < piece_count; ++k) {
+            const int number = (k * (round % 2 != 0 ? 3 : 7) + round) % piece_count;
+            std::size_t offset = 0;
+            for (int before = 0; before < number; ++before) offset += piece_sizes[before];
+            for (int side = 0; side < 2; ++side) {
+                const std::size_t there = side * pieces_bytes + offset;
+                if (by_put && piece_sizes[number] > 1000) {
+                    self.put(win, neighbours[side], there, piece_sizes[number], outbox + offset);
+                    self.notify(neighbours[side], dcuda::world, 3);
+                } else {
+                    self.put_notify(win, neighbours[side], there, piece_sizes[number], outbox + offset, 3);
+                }
+            }
+        }
+        self.wait_notifications(3, 2 * piece_count);
+        for (int side = 0; side < 2; ++side)
+            for_each_thread(pieces_bytes, [&](std::size_t i) {
+                EXPECT_SAME(inbox[side * pieces_bytes + i], pattern(i, 100 * neighbours[1 - side] + round));
+            });
+        if (round % 3 == 2) self.flush(win);
+        for (const int neighbour : neighbours) self.notify(neighbour, dcuda::world, 4); // my inbox may be overwritten
+        self.wait_notifications(4, 2);
+    }
+    self.free_window(win);
+}
+
+TEST_P(Mailbox, PiecesOfManySizes) {
+    const device_vector<unsigned char> memory(4 * 3 * pieces_bytes);
+    for (const unsigned threads : {64, 128, 20})
+        for (const bool by_put : {false, true})
+            check(pieces_of_many_sizes, shape(4, dim3(threads)), memory.get(), rounds_of(20, 4), by_put);
+}
+
 // --- tags ---
 
 // Three notifications of every tag, consumed in an order of its own, one and then two.

@@ -188,6 +188,7 @@ copy_way choose_copy(const Group&, const staging&, const void*, const void*, std
 }
 template <class Group>
 void prepare_copy(const Group&, std::size_t) {}
+inline void order_before_engine() {}
 inline bool has_edges(const void*, std::size_t) { return false; }
 template <class Group>
 void copy(const Group& group, staging&, copy_way, std::byte* target, const std::byte* source, std::size_t bytes) {

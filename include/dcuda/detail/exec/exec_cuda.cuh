@@ -343,7 +343,6 @@ DCUDA_DEVICE void copy(const Group& group, staging& by, copy_way way, std::byte*
     const edges cut(target, bytes, 16);
     copy_edges(group, target, source, bytes, cut);
     if (!group.leads()) return;
-    order_before_engine(); // what the leader has acquired since prepare_copy()
     copy_by_engine(by, target + cut.head, source + cut.head, cut.inner);
 }
 

@@ -200,6 +200,15 @@ DCUDA_DEVICE void act_alone(const Caller& by, const Act& act) {
     if (by.is_in_full_warp()) act(full_warp(lead_access::warp(by.group().thread(), 32)));
 }
 
+// The same after all threads of the group have met. ORDER: the group's barrier stands between what they did and act().
+template <class Caller, class Act>
+DCUDA_DEVICE void meet_and_act(const Caller& by, const Act& act) {
+    delay();
+    by.group().sync();
+    delay();
+    act_alone(by, act);
+}
+
 // The leader alone runs f(leader); no thread of the group returns before it has returned.
 template <class Group, class F>
 DCUDA_DEVICE void leader_then_sync(const Group& group, const F& f) {

@@ -93,6 +93,7 @@ DCUDA_COLD unsigned load_tag(Group group, shared_state shared, std::uint32_t tag
         const std::uint32_t before = own.tag_keys[place];
         if (before != no_tag_key) {
             state.tag_records[before] = entry.record;
+            if (entry.record.counter != entry.record.consumed) own.has_far_pending = 1;
             if (entry.origin != 0) own.forgotten_origins |= 1u << before % 32;
         }
         const bool forgotten = (own.forgotten_origins >> tag % 32 & 1) != 0;
@@ -380,7 +381,7 @@ DCUDA_DEVICE void settle(const Group& group, rank_state& state, const batch& mes
 template <class Group>
 DCUDA_DEVICE void acquire_batch(const Group& group, rank_state& state, const batch& messages) {
     if (!any(group, messages.header.releases())) return;
-    acquire_packet<order_tag::message_observe>(state.notification_scope);
+    acquire_packet<order_tag::message_observe>(state.job_scope);
     sync(group);
 }
 

@@ -60,6 +60,18 @@ DCUDA_DEVICE bool has_undelivered(const rank_connection& path) {
     return path.queue != nullptr && path.sent.packets != path.placed;
 }
 
+// Whether some of it may come over these bytes, as the target addresses them. is_under_way() knows it exactly.
+DCUDA_DEVICE bool may_be_under_way(const rank_connection& path, std::uint64_t home, std::uint64_t bytes) {
+    return has_undelivered(path) & ((path.keeps_range == 0) | ((home < path.end) & (path.begin < home + bytes)));
+}
+
+// Payload for these bytes leaves, after what was sent before. The leader.
+DCUDA_DEVICE void extend_range(rank_connection& to, std::uint64_t home, std::uint32_t bytes) {
+    const bool is_first = to.sent.packets == to.placed;
+    if (is_first || home < to.begin) to.begin = home;
+    if (is_first || home + bytes > to.end) to.end = home + bytes;
+}
+
 // Claims one of the queues of a target's device for its mailbox, and tells the target. Without a queue if none is left
 // there, or if the target has as many as it can have. One thread.
 DCUDA_DEVICE void claim_queue(const device_context& device, const peer_view& peer, std::uint32_t rank,
@@ -271,6 +283,15 @@ DCUDA_DEVICE void count_direct_store(endpoint& own, rank_connection& to) {
     own.unreleased |= bit_of(to.reach);
 }
 
+// Completes what the block's threads and the copy engine have stored at any target. The leader, after the block's
+// barrier.
+DCUDA_DEVICE void complete_stores(rank_state& state, endpoint& own) {
+    exec::complete_copies(state.staging);
+    complete_writes(state.job_scope);
+    own.unreleased = 0;
+    ++own.flushes;
+}
+
 // A message has left that releases what was stored at its target before. The leader.
 DCUDA_DEVICE void count_release(const endpoint& own, rank_connection& to) {
     to.unreleased = 0;
@@ -307,6 +328,8 @@ DCUDA_DEVICE void send_header(const lead_warp& warp, rank_state& state, unsigned
         rank_connection& to = own.connections[place];
         const outgoing_header message = make_header(state, own, to, content);
         store_header(state, own, to, message);
+        if (content.payload_bytes() != 0 && to.keeps_range != 0)
+            extend_range(to, message.header.address(), content.payload_bytes());
         count_sent(own, to, packets_for(content.payload_bytes()), message.header.releases());
     }
     sync(warp);
@@ -325,18 +348,35 @@ DCUDA_DEVICE void store_payload(const rank_state& state, packet* queue, std::uin
 
 // --- What is under way ---------------------------------------------------------------------------------------------
 
+// The smallest of the values that the threads of a group have.
+template <class Group>
+DCUDA_DEVICE std::uint64_t smallest(const Group& group, std::uint64_t value) {
+    std::uint64_t result = value;
+    for (unsigned from = 0; from < group.count; ++from) {
+        const std::uint32_t low = broadcast(group, static_cast<std::uint32_t>(value), from);
+        const std::uint32_t high = broadcast(group, static_cast<std::uint32_t>(value >> 32), from);
+        const std::uint64_t other = low | static_cast<std::uint64_t>(high) << 32;
+        if (other < result) result = other;
+    }
+    return result;
+}
+
 // Whether payload that is under way to a target may come over these bytes, as the target addresses them. The headers
-// say so, which lie where this rank has written them.
+// say so, which lie where this rank has written them. Where that must be looked up, and it is not so, the connection
+// keeps from now on the range of all that is under way.
 DCUDA_COLD bool is_under_way(lead_warp warp, shared_state shared, unsigned place, const std::byte* home,
                              std::size_t bytes) {
     rank_state& state = shared.get();
     rank_connection& to = state.own.of(warp).connections[place];
-    if (to.queue == nullptr || to.sent.packets == to.placed || bytes == 0) return false;
-    read_credit(warp, to);
-    if (to.sent.packets == to.placed) return false;
     const auto begin = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(home)), end = begin + bytes;
-    bool overlaps = false;
-    for (std::uint32_t first = to.freed.messages; first != to.sent.messages && !overlaps;) {
+    if (bytes == 0 || !may_be_under_way(to, begin, bytes)) return false;
+    read_credit(warp, to);
+    if (!has_undelivered(to)) {
+        if (warp.leads()) to.keeps_range = 1;
+        return false;
+    }
+    std::uint64_t lowest_begin = UINT64_MAX, lowest_beyond = UINT64_MAX; // of payload; the latter is ~end
+    for (std::uint32_t first = to.freed.messages; first != to.sent.messages;) {
         const std::uint32_t position = first + warp.index;
         const bool was_sent = to.sent.messages - position - 1 < to.sent.messages - first;
         bool hit = false;
@@ -344,14 +384,26 @@ DCUDA_COLD bool is_under_way(lead_warp warp, shared_state shared, unsigned place
             const packet head =
                 load_packet<order_tag::message_observe>(to.queue + state.device.queues.header(position), position + 1);
             const mailbox_header header{{head.payload[0], head.payload[1], head.payload[2]}};
+            const std::uint64_t from = header.address(), beyond = from + header.bytes();
             hit = head.sequence != position + 1 || // never: it is this rank's own
-                  (header.bytes() != 0 && header.address() < end && begin < header.address() + header.bytes());
+                  (from != beyond && from < end && begin < beyond);
+            if (from != beyond && from < lowest_begin) lowest_begin = from;
+            if (from != beyond && ~beyond < lowest_beyond) lowest_beyond = ~beyond;
         }
-        overlaps = any(warp, hit);
+        if (any(warp, hit)) return true;
         const std::uint32_t rest = to.sent.messages - first;
         first += rest < warp.count ? rest : warp.count;
     }
-    return overlaps;
+    lowest_begin = smallest(warp, lowest_begin);
+    lowest_beyond = smallest(warp, lowest_beyond);
+    sync(warp); // all have read what now changes
+    if (warp.leads()) {
+        to.begin = lowest_begin;
+        to.end = ~lowest_beyond;
+        to.keeps_range = 1;
+    }
+    sync(warp);
+    return false;
 }
 
 // Asks a target to take what is under way to it: by a message, behind the others, if there is room; and by a word that

@@ -64,7 +64,7 @@ DCUDA_COLD void store_commands(lead_warp warp, shared_state shared, const outbou
     chunk words = warp.index < message.packets() ? message.words(warp.index) : chunk{};
     bool going = true;
     if (warp.leads()) {
-        if (!message.in_packets()) complete_writes();
+        if (!message.in_packets()) complete_writes(scope::system);
         if (!has_ticket) going = take_tickets(exec::lead_access::alone(), state, message.commands(), ticket);
         state.own.of(warp).networked = 1;
     }

@@ -272,9 +272,9 @@ struct put_operation {
     DCUDA_DEVICE static event_fields event(window win, int target, std::size_t, std::size_t bytes, const void*) {
         return {.peer = target, .window = win.id, .bytes = bytes};
     }
-    DCUDA_DEVICE static void run(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes,
+    DCUDA_DEVICE static void run(const caller& by, window win, int target, std::size_t offset, std::size_t bytes,
                                  const void* source) {
-        put(state, win, target, offset, bytes, source);
+        put(by, win, target, offset, bytes, source);
     }
 #if DCUDA_BACKEND_CPU
     static void check(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes,
@@ -416,7 +416,7 @@ struct pending_operation {
 struct flush_operation {
     static constexpr operation kind = operation::flush;
     DCUDA_DEVICE static event_fields event(window win) { return {.window = win.id}; }
-    DCUDA_DEVICE static void run(rank_state& state, window win) { flush(state, win); }
+    DCUDA_DEVICE static void run(const caller& by, window win) { flush(by, win); }
 #if DCUDA_BACKEND_CPU
     static void check(rank_state& state, window win) { check::flush(state, win); }
 #endif

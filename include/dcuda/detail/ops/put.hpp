@@ -97,7 +97,7 @@ DCUDA_COLD unsigned choose_route(lead_warp warp, shared_state shared, const send
     if (request.notifies() && !in_place && (request.bytes == 0 || request.bytes < to.small) &&
         find_room(warp, state, path, packets))
         return by_message();
-    if (has_undelivered(path) && is_under_way(warp, state, to.connection, to.home + request.offset, request.bytes)) {
+    if (is_under_way(warp, state, to.connection, to.home + request.offset, request.bytes)) {
         if (!in_place && request.bytes <= max_message_bytes && find_room(warp, state, path, packets))
             return by_message();
         if (!await_delivery(warp, state, to.connection, request.kind)) return static_cast<unsigned>(route::ended);
@@ -107,6 +107,7 @@ DCUDA_COLD unsigned choose_route(lead_warp warp, shared_state shared, const send
         exec::choose_copy(state.group(), state.staging, place.target, request.source, request.bytes);
     if (warp.leads()) {
         own.doing.is_direct = 1;
+        if (way == exec::copy_way::engine) exec::order_before_engine(); // what it has acquired since prepare_copy()
         // ORDER bulk-then-words
         if (way == exec::copy_way::threads || exec::has_edges(place.target, request.bytes))
             exec::complete_copies(state.staging);
@@ -194,20 +195,21 @@ DCUDA_COLD void send_slowly(shared_state shared, const send_request request) {
 
 // --- Operations ----------------------------------------------------------------------------------------------------
 
-DCUDA_DEVICE void put(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes,
-                      const void* source) {
-    exec::far(send_slowly)(state,
-                           {win.id, static_cast<std::uint32_t>(target), offset, bytes, source, operation::put, 0});
-}
-
 #if DCUDA_WARPS
-// Stores a put that prepare_direct() has posted there, and notifies. All threads of the rank.
-DCUDA_COLD void store_and_notify(shared_state shared, const std::byte* source, std::size_t bytes, unsigned turn) {
-    rank_state& state = shared.get();
-    exec::copy(state.group(), state.staging, exec::copy_way::threads, posted(state, turn).target, source, bytes);
-    exec::decide(
-        state.group(), state.decision, [](const lead_warp&) { return 0u; },
-        [&](const lead_warp& warp, unsigned) { send_prepared(full_warp(warp), state); });
+// Stores a put that prepare_direct() has posted, and notifies if it is notified. All threads of the rank.
+DCUDA_COLD void store_posted(const caller by, const std::byte* source, std::size_t bytes, unsigned chosen,
+                             bool notifies) {
+    rank_state& state = by.state();
+    const std::uint32_t requests = load_requests(state); // PERF: on its way while the payload is
+    exec::copy(by.group(), state.staging,
+               chosen >= direct_posted_for_engine ? exec::copy_way::engine : exec::copy_way::threads,
+               posted(state, chosen % 2).target, source, bytes);
+    if (notifies)
+        exec::meet_and_act(by, [&](const full_warp& warp) { send_prepared(warp, state, requests); });
+    else
+        exec::act_alone(by, [&](const full_warp& warp) {
+            if (any(warp, requests != state.own.of(warp).requests_seen)) answer_new_requests(warp, state);
+        });
 }
 #endif
 
@@ -227,7 +229,7 @@ DCUDA_COLD void send_to_far_target(const far_call call) {
     rank_state& state = call.by.state();
 #if DCUDA_WARPS
     const caller by = call.by;
-    if (by.has_full_warp() && call.request.bytes <= state.device.small_put_bytes &&
+    if (by.has_full_warp() && call.request.notifies() && call.request.bytes <= state.device.small_put_bytes &&
         call.request.tag < state.device.tags.plain && state.device.queues.packets != 0) {
         const send_request& request = state.far_request;
         if (by.group().leads()) state.far_request = call.request;
@@ -249,17 +251,18 @@ DCUDA_COLD void send_to_far_target(const far_call call) {
     exec::far(send_slowly)(state, call.request);
 }
 
-// A notified put that is no message, or that cannot leave as one at once. All threads of the rank.
+// A put that is no message, or that cannot leave as one at once. All threads of the rank.
 DCUDA_COLD void send_directly(const caller by, const send_request request) {
 #if DCUDA_WARPS
     rank_state& state = by.state();
+    exec::prepare_copy(by.group(), request.bytes);
     const unsigned chosen =
         exec::choose(by, [&](const full_warp& warp) { return prepare_direct(warp, state, request); });
-    if (chosen >= direct_is_posted)
-        return store_and_notify(state, static_cast<const std::byte*>(request.source), request.bytes,
-                                chosen - direct_is_posted);
+    if (chosen >= direct_posted)
+        return store_posted(by, static_cast<const std::byte*>(request.source), request.bytes, chosen,
+                            request.notifies());
     if (chosen == direct_in_place)
-        return exec::act_alone(by, [&](const full_warp& warp) { send_prepared(warp, state); });
+        return exec::act_alone(by, [&](const full_warp& warp) { send_prepared(warp, state, load_requests(state)); });
 #endif
     exec::far(send_to_far_target<true>)({request, by});
 }
@@ -282,6 +285,11 @@ DCUDA_COLD void send_notified(const caller by, const send_request request) {
     exec::far(send_to_far_target<false>)({request, by});
 }
 
+DCUDA_DEVICE void put(const caller& by, window win, int target, std::size_t offset, std::size_t bytes,
+                      const void* source) {
+    send_directly(by, {win.id, static_cast<std::uint32_t>(target), offset, bytes, source, operation::put, 0});
+}
+
 DCUDA_DEVICE void put_notify(const caller& by, window win, int target, std::size_t offset, std::size_t bytes,
                              const void* source, int tag) {
     send_notified<true>(by, {win.id, static_cast<std::uint32_t>(target), offset, bytes, source, operation::put_notify,
@@ -301,24 +309,15 @@ DCUDA_DEVICE void notify(const caller& by, operation kind, int target, communica
 DCUDA_COLD bool complete_puts(lead_warp warp, shared_state shared, std::uint32_t window_id) {
     rank_state& state = shared.get();
     endpoint& own = state.own.of(warp);
-#if DCUDA_CHECKS
-    if (window_id == 0 || find_window(state, window{window_id}).id != window_id) {
+    if (DCUDA_CHECKS != 0 && !is_window_open(state, window_id)) {
         if (warp.leads())
             report_fault(exec::lead_access::alone(), state, fault::window, operation::flush, window_id, 0, 0, 0, 0);
         return false;
     }
-#else
-    (void)window_id;
-#endif
     const bool waits = find_undelivered(warp, own);
     if (waits) request_all_credit(warp, state);
     sync(warp);
-    if (warp.leads()) {
-        exec::complete_copies(state.staging);
-        complete_writes();
-        own.unreleased = 0;
-        ++own.flushes;
-    }
+    if (warp.leads()) complete_stores(state, own);
     sync(warp);
     if (waits && !await_all_deliveries(warp, state, operation::flush)) return false;
     answer_requests(warp, state, load_requests(state));
@@ -328,8 +327,13 @@ DCUDA_COLD bool complete_puts(lead_warp warp, shared_state shared, std::uint32_t
 }
 
 // Waits until all that this rank has put there is complete. All threads.
-DCUDA_DEVICE void flush(rank_state& state, window win) {
-    state.group().sync(); // the stores of all threads are part of what the leader completes
+DCUDA_DEVICE void flush(const caller& by, window win) {
+    rank_state& state = by.state();
+    by.group().sync(); // the stores of all threads are part of what the leader completes
+#if DCUDA_WARPS
+    if (exec::choose(by, [&](const full_warp& warp) { return complete_direct_puts(warp, state, win.id) ? 1u : 0u; }))
+        return;
+#endif
     const bool going = exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
                            return exec::far(complete_puts)(warp, state, win.id) ? 1u : 0u;
                        }) != 0;

@@ -119,6 +119,8 @@ struct endpoint {
     std::uint32_t unsuccessful_tests;                     // tests for notifications that found too few
     std::uint32_t answer_turn;                            // of rank_state::answers: the one that is free
     std::uint32_t last_of_any;                            // the tag that wait_any returned last
+    std::uint32_t waits_for_any;                          // so far, and for some
+    std::uint32_t has_far_pending;                        // 1: something may be there with a tag that is not near
     std::uint32_t networked;                              // 1: puts went over the network since the last flush
     std::uint32_t network_flushes;                        // so far
     std::uint64_t ring_head;                              // commands that the host has taken, as last seen, all 64 bits
@@ -180,7 +182,7 @@ struct rank_state {
     std::uint32_t world_rank;
     barrier_place row;
     std::uint64_t* near_barriers[near_processes]; // the words of the first processes
-    scope notification_scope;                     // whom notifications may come from
+    scope job_scope;                              // all ranks of the job whose memory can be reached
     std::uint32_t* counters;                      // this rank's, [wire tag]
     tag_record* tag_records;                      // this rank's, [wire tag], where they are not cached
     mailbox_status* status;                       // this rank's mailbox

@@ -12,6 +12,10 @@ DCUDA_DEVICE window_slot find_window(const rank_state& state, window win) {
     return index < state.device.max_windows ? state.device.windows[index] : window_slot{};
 }
 
+DCUDA_DEVICE bool is_window_open(const rank_state& state, std::uint32_t id) {
+    return id != 0 && find_window(state, window{id}).id == id;
+}
+
 // What is wrong with a request; fault::none if nothing is. `limit`: what would be right.
 DCUDA_DEVICE fault find_fault(rank_state& state, const send_request& request, const window_slot& slot,
                               std::uint64_t& limit) {

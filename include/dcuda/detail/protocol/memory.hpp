@@ -214,9 +214,14 @@ __device__ __forceinline__ void add_in_block(std::uint32_t* word, std::uint32_t 
     asm volatile("red.relaxed.gpu.add.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
 }
 
-// All earlier writes of the thread, and those it has seen, are performed at their targets on return: for flush, and for
-// what a command refers to before the command is sent.
-__device__ __forceinline__ void complete_writes() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+// All earlier writes of the thread, and those it has seen, are performed at their targets on return, for whom the scope
+// holds: for flush, and for what a command refers to before the command is sent.
+__device__ __forceinline__ void complete_writes(scope reach) {
+    if (reach == scope::system)
+        asm volatile("fence.acq_rel.sys;" ::: "memory");
+    else
+        asm volatile("fence.acq_rel.gpu;" ::: "memory");
+}
 
 // The same number, of which the compiler no longer knows where it comes from: it keeps it instead of making it again.
 __device__ __forceinline__ std::uint32_t keep_in_register(std::uint32_t value) {
@@ -373,7 +378,7 @@ inline std::uint32_t exchange_relaxed(std::uint32_t* word, std::uint32_t value) 
 }
 
 // A sequentially consistent read-modify-write instead of a fence, which ThreadSanitizer does not understand.
-inline void complete_writes() {
+inline void complete_writes(scope) {
     std::uint32_t nothing = 0;
     atomic(&nothing).exchange(1, std::memory_order_seq_cst);
 }

@@ -184,10 +184,15 @@ struct alignas(16) rank_connection {
     scope reach;             // who sees what is published there
     std::uint32_t* counters; // of the target, [wire tag]; null: it is reached over the network
     const std::uint32_t* credit;
-    mailbox_status* status;   // of the target
+    mailbox_status* status; // of the target
+    // Where payload goes that is not known to be placed: to addresses from `begin` to before `end`, as the target
+    // addresses them. They say so if `keeps_range` is 1, as it is from the first direct put there on, and if there is
+    // such payload.
+    std::uint64_t begin, end;
     std::uint32_t world_rank; // of the target
     std::uint32_t record;     // its place in the rank's table of connections, or no_record
     std::uint32_t is_far;     // 1: the queue is none of the first near_queues: its messages are announced
+    std::uint32_t keeps_range;
 };
 inline constexpr std::uint32_t no_record = UINT32_MAX;
 

@@ -229,7 +229,7 @@ DCUDA_COLD std::uint32_t arrive_through_host(lone_thread leader, shared_state sh
                                              std::uint32_t number, std::uint32_t& unread) {
     rank_state& state = shared.get();
     const device_context& device = state.device;
-    complete_writes();
+    complete_writes(scope::system);
     if (!send_command(leader, state,
                       make_command(state.device_rank, barrier_fields{number, meeting, unread != 0 ? 1u : 0u})))
         return 0;
@@ -361,7 +361,7 @@ DCUDA_COLD void start_rank(lone_thread leader, rank_state& state, context from_h
         state.device.communicators[static_cast<std::uint32_t>(dcuda::device)].world_rank_of(state.device_rank);
     state.ended = state.finished = state.decision = 0;
     // ORDER notify-observe: the narrowest scope that includes every possible source.
-    state.notification_scope = state.device.process_count == 1 ? scope::device : scope::system;
+    state.job_scope = state.device.process_count == 1 ? scope::device : scope::system;
     state.device.communicator_tables += state.device_rank;
     const auto [ranks, row_size, rows] = state.device.barriers;
     const std::uint32_t row = state.device_rank / row_size;
@@ -404,7 +404,8 @@ DCUDA_COLD void start_rank(lone_thread leader, rank_state& state, context from_h
     own.requests_seen = own.flushes = own.network_flushes = start;
     DCUDA_NO_UNROLL
     for (unsigned reach = 0; reach < 2; ++reach) own.sent[reach] = own.told[reach] = 0;
-    own.unsuccessful_tests = own.networked = own.answer_turn = own.last_of_any = 0;
+    own.unsuccessful_tests = own.networked = own.answer_turn = 0;
+    own.last_of_any = own.waits_for_any = own.has_far_pending = 0;
     own.ring_head = start;
     DCUDA_NO_UNROLL
     for (std::uint32_t& generation : own.generation) generation = start;

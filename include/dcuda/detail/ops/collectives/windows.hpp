@@ -46,7 +46,7 @@ DCUDA_COLD bool open_window(lone_thread leader, shared_state shared, communicato
     const device_context& device = state.device;
     // ORDER command-publish: the exports of all ranks reached this one by collective-arrive at device scope; the host
     // must see them too, so they are completed to the system before the command is sent.
-    complete_writes();
+    complete_writes(scope::system);
     index = take_window_slot(state, comm);
     const bool ask_host = device.communicators[static_cast<std::uint32_t>(comm)].processes > 1,
                full = index == device.max_windows;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The fast path of notified puts that are no messages: the block's threads store them, or they are in place, and a
-// message without payload follows. put.hpp has what goes on where it is not so.
+// The fast paths of puts that are no messages, and of flush. The block's threads or the copy engine store such a put,
+// or it is in place; if it is notified, a message without payload follows. put.hpp has what goes on where it is not so.
 #pragma once
 
 #include "dcuda/detail/ops/fast/fast_message.hpp"
@@ -9,13 +9,13 @@ namespace dcuda::detail {
 
 #if DCUDA_WARPS
 
-// What prepare_direct() has come to: the slow path must; nothing is to be stored; or all threads store the put that is
-// posted there, in one of two places.
-inline constexpr unsigned direct_is_slow = 0, direct_in_place = 1, direct_is_posted = 2;
+// What prepare_direct() has come to: the slow path must; nothing is to be stored; or all threads, or the copy engine,
+// store the put that is posted there, in one of two places.
+inline constexpr unsigned direct_is_slow = 0, direct_in_place = 1, direct_posted = 2, direct_posted_for_engine = 4;
 
-// A notified put to a target that was used lately, and that no message under way can come over: makes the header of its
-// message, which send_prepared() lets leave when the payload is stored. The lead warp, before the block's barrier. If
-// it is slow, nothing has happened. PERF: see fast_message.
+// A put to a target that was used lately, and that no message under way can come over. If it is notified, makes the
+// header of its message, which send_prepared() lets leave when the payload is stored. The lead warp, before the block's
+// barrier. If it is slow, nothing has happened. PERF: see fast_message.
 DCUDA_DEVICE unsigned prepare_direct(const full_warp& warp, rank_state& state, const send_request& request) {
     endpoint& own = state.own.of(warp);
     const std::uint64_t key = target_key(request.window, request.rank);
@@ -24,38 +24,49 @@ DCUDA_DEVICE unsigned prepare_direct(const full_warp& warp, rank_state& state, c
     const std::uint32_t connection = hint >> 8;
     const rank_connection& path = own.connections[connection];
     std::byte* const target = to.base + request.offset;
-    const bool in_place = target == request.source;
-    const bool is_threads_copy = exec::choose_copy(state.group(), state.staging, target, request.source,
-                                                   request.bytes) == exec::copy_way::threads;
-    const bool fits = (to.key == key) & (to.is_remote == 0) & (request.tag < state.device.tags.plain) &
-                      (request.bytes != 0) & (request.bytes <= to.bytes) &
-                      (request.offset <= to.bytes - request.bytes) & (path.queue != nullptr) & !has_undelivered(path) &
-                      (in_place ? to.small != 0 : is_threads_copy & (request.bytes >= to.small));
+    const bool in_place = target == request.source, notifies = request.notifies();
+    const bool can_notify = (path.queue != nullptr) & (request.tag < state.device.tags.plain) &
+                            (in_place ? to.small != 0 : request.bytes >= to.small);
+    const bool can_leave = notifies ? can_notify : !in_place;
+    const bool fits =
+        (to.key == key) & (to.is_remote == 0) & (request.bytes != 0) & (request.bytes <= to.bytes) &
+        (request.offset <= to.bytes - request.bytes) & can_leave &
+        !may_be_under_way(path, reinterpret_cast<std::uintptr_t>(to.home) + request.offset, request.bytes);
     if (!all(warp, fits)) return direct_is_slow;
-    if (any(warp, !queue_has_room(state.device.queues, path, 0)) && !load_credit(warp, state, connection, 0))
-        return direct_is_slow;
+    if (any(warp, notifies & !queue_has_room(state.device.queues, path, 0))) {
+        if (!load_credit(warp, state, connection, 0)) return direct_is_slow;
+        exec::order_before_engine(); // what this has acquired
+    }
+    const exec::copy_way way = exec::choose_copy(state.group(), state.staging, target, request.source, request.bytes);
     const std::uint32_t turn = own.posted_turn;
     sync(warp); // all have read what now changes
     if (warp.leads()) {
         own.doing.target = hint & hint_entry;
         own.doing.is_direct = in_place ? 0 : 1;
-        own.ready = {path.queue + state.device.queues.header(path.sent.messages),
-                     {{0, message_releases, request.tag << 16}},
-                     path.sent.messages + 1,
-                     1};
+        own.connections[connection].keeps_range = 1; // nothing is under way there that would not be in it
+        if (notifies)
+            own.ready = {path.queue + state.device.queues.header(path.sent.messages),
+                         {{0, message_releases, request.tag << 16}},
+                         path.sent.messages + 1,
+                         1};
+        else
+            count_direct_store(own, own.connections[connection]);
         if (!in_place) {
-            exec::complete_copies(state.staging); // ORDER bulk-then-words
+            // ORDER bulk-then-words
+            if (way == exec::copy_way::threads || exec::has_edges(target, request.bytes))
+                exec::complete_copies(state.staging);
             state.puts[turn].put.target = target;
             own.posted_turn = 1 - turn;
         }
     }
-    return in_place ? direct_in_place : direct_is_posted + turn;
+    return in_place ? direct_in_place
+                    : (way == exec::copy_way::engine ? direct_posted_for_engine : direct_posted) + turn;
 }
 
-// The header that prepare_direct() has made leaves. The lead warp, after the block's barrier.
-DCUDA_DEVICE void send_prepared(const full_warp& warp, rank_state& state) {
+// The header that prepare_direct() has made leaves. The lead warp, after the block's barrier. `requests`: what
+// load_requests() has found.
+DCUDA_DEVICE void send_prepared(const full_warp& warp, rank_state& state, std::uint32_t requests) {
     endpoint& own = state.own.of(warp);
-    const std::uint32_t requests = load_requests(state); // PERF: the trip to the L2 cache ends before it is needed
     const bool is_new = requests != own.requests_seen;
     if (warp.leads()) {
         rank_connection& to = own.connections[own.targets[own.doing.target].connection];
@@ -63,6 +74,24 @@ DCUDA_DEVICE void send_prepared(const full_warp& warp, rank_state& state) {
         count_sent(own, to, 0, true);
     }
     if (any(warp, is_new)) answer_new_requests(warp, state);
+}
+
+// The fast path of flush: no payload is under way as a message, and nothing went over a network. False: it is not so,
+// or there is no such window, and nothing has happened. The lead warp, after the block's barrier.
+DCUDA_COLD bool complete_direct_puts(full_warp warp, shared_state shared, std::uint32_t window_id) {
+    rank_state& state = shared.get();
+    endpoint& own = state.own.of(warp);
+    // PERF: what is far away is loaded before the fence, which takes as long.
+    const std::uint32_t requests = load_requests(state);
+    const bool is_window = DCUDA_CHECKS == 0 || is_window_open(state, window_id);
+    const bool is_busy = (own.undelivered | own.networked) != 0 ||
+                         (warp.index < own.near_connections && has_undelivered(own.connections[warp.index]));
+    static_assert(cached_connections <= 32);
+    if (any(warp, is_busy | !is_window)) return false;
+    sync(warp); // all have read what now changes
+    if (warp.leads()) complete_stores(state, own);
+    if (any(warp, requests != own.requests_seen)) answer_new_requests(warp, state);
+    return true;
 }
 
 #endif

@@ -87,12 +87,16 @@ public:
         const bool is_asked = requests_ != own.requests_seen;
         sync(warp); // PERF: the compiler moves no store of a packet behind it
         // PERF: nothing is loaded that an instruction would wait for.
+        if (any(warp, is_special_) && warp.leads()) {
+            const mailbox_header header{{words_.words[0], words_.words[1], words_.words[2]}};
+            if (HasPayload && to.keeps_range != 0) extend_range(to, header.address(), header.bytes());
+            if (to.is_far != 0) announce_message(to);
+        }
         if (HasPayload)
             exec::store_near_if(&to.sent.messages, sequence_, packets_before + packets(), warp.leads());
         else
             exec::store_near_if(&to.sent.messages, sequence_, warp.leads());
         exec::store_near_if(&sent, sent_before + 1, warp.leads());
-        if (any(warp, is_far_) && warp.leads()) announce_message(to);
         if (DCUDA_BACKEND_CPU && warp.leads()) ring_doorbell(&to.status->doorbell);
         if (any(warp, is_asked)) answer_new_requests<IsFar>(warp, state);
     }
@@ -130,7 +134,7 @@ private:
         if constexpr (!HasPayload) releases_ &= request.kind != operation::notify_relaxed;
         if (releases_) words_.words[1] |= message_releases;
         reach_ = path.reach;
-        is_far_ = path.is_far != 0;
+        is_special_ = (path.is_far | path.keeps_range) != 0;
         std::uint32_t slot = rings.header(path.sent.messages), position = path.sent.messages;
         if (HasPayload && !warp.leads()) {
             position = path.sent.packets + warp.index - 1;
@@ -157,7 +161,7 @@ private:
     bool fits_ = false;          // the request: a message to a target that is near
     bool has_room_ = false;      // the queue
     bool releases_ = false;      // the header, as in make_header
-    bool is_far_ = false;        // the queue, from its target
+    bool is_special_ = false;    // the connection: more is to be done than to count the message
 };
 
 #endif

@@ -99,11 +99,12 @@ DCUDA_DEVICE void place_words(std::byte* target, std::uint32_t bytes, std::uint3
     exec::store_if(words + 2, part.payload[2], at + 8 < bytes);
 }
 
-// The payload of a message whose header has come, behind the first packet of each thread. `begin`: position of the
-// first packet. The lead warp. PERF: two loads are under way at a time, and all threads go the same way: a thread
-// without a packet looks at the last one, too.
-DCUDA_COLD void place_rest(full_warp warp, shared_state shared, std::uint32_t place, std::uint32_t begin,
-                           std::uint32_t bytes, std::byte* target) {
+// The payload of a message whose header has come, or what of it is behind the first packet of each thread (`IsRest`).
+// `begin`: position of the first packet. The lead warp. PERF: two loads are under way at a time, and all threads go the
+// same way: a thread without a packet looks at the last one, too.
+template <bool IsRest>
+DCUDA_COLD void place_payload(full_warp warp, shared_state shared, std::uint32_t place, std::uint32_t begin,
+                              std::uint32_t bytes, std::byte* target) {
     rank_state& state = shared.get();
     const std::uint32_t last = packets_for(bytes) - 1;
     // Whether this packet, or with a higher number the last one, is here: `part`.
@@ -114,7 +115,8 @@ DCUDA_COLD void place_rest(full_warp warp, shared_state shared, std::uint32_t pl
         return part.sequence == position + 1;
     };
     DCUDA_NO_UNROLL
-    for (std::uint32_t number = warp.count - 1 + warp.index; any(warp, number <= last); number += 2 * warp.count) {
+    for (std::uint32_t number = (IsRest ? warp.count - 1 : 0) + warp.index; any(warp, number <= last);
+         number += 2 * warp.count) {
         packet part, other_part;
         DCUDA_NO_UNROLL
         while (!all(warp, look_at(number, part) & look_at(number + warp.count, other_part)))
@@ -136,7 +138,7 @@ DCUDA_DEVICE bool await_counter(const full_warp& warp, rank_state& state, std::u
             exec::relax();
             continue;
         }
-        acquire_after<order_tag::notify_observe>(state.notification_scope, state.counters + tag);
+        acquire_after<order_tag::notify_observe>(state.job_scope, state.counters + tag);
         // A source may have sent messages before it counted.
         if (any(warp, load_relaxed(&state.status->queues_claimed) != 0)) return false;
         sync(warp); // all have read the record
@@ -215,14 +217,21 @@ DCUDA_DEVICE bool await_predicted(const full_warp& warp, rank_state& state, std:
         const inbound_queue& queue = own.inbound[number];
         const queue_position begin = queue.taken, credited = queue.credited;
         const std::uint32_t queue_place = queue.place;
-        const std::uint32_t bytes = known.bytes(), tag_and_bytes = tag << 16 | bytes;
-        // PERF: a thread without a packet of payload loads the header, too, rather than branch.
-        const bool has_part = !warp.leads() && (warp.index - 1) * packet_payload_bytes < bytes;
-        const std::uint32_t position = has_part ? begin.packets + warp.index - 1 : begin.messages;
-        // Where there is no queue, any packet may be loaded: it is not looked at.
-        const packet* const slot =
-            queues == 0 ? reinterpret_cast<const packet*>(state.status)
-                        : slot_at(state, queue_place, has_part ? rings.packet(position) : rings.header(position));
+        // What this thread looks for: the header, or a packet of payload.
+        std::uint32_t bytes, position;
+        const packet* slot;
+        bool has_part;
+        const auto expect = [&](std::uint32_t size) {
+            bytes = size;
+            // PERF: a thread without a packet of payload loads the header, too, rather than branch.
+            has_part = !warp.leads() && (warp.index - 1) * packet_payload_bytes < bytes;
+            position = has_part ? begin.packets + warp.index - 1 : begin.messages;
+            // Where there is no queue, any packet may be loaded: it is not looked at.
+            slot = queues == 0
+                       ? reinterpret_cast<const packet*>(state.status)
+                       : slot_at(state, queue_place, has_part ? rings.packet(position) : rings.header(position));
+        };
+        expect(known.bytes());
         const std::uint32_t missing = count - (known.record.counter - known.record.consumed);
         const bool is_expected = (key == tag) & (missing - 1 < most_predicted_messages) & (known.queue() < queues) &
                                  (known.queue() < near_queues);
@@ -239,25 +248,35 @@ DCUDA_DEVICE bool await_predicted(const full_warp& warp, rank_state& state, std:
         const auto is_here = [&] {
             const mailbox_header message{{part.payload[0], part.payload[1], part.payload[2]}};
             has_come = part.sequence == position + 1;
-            fits = has_part | ((message.words[2] == tag_and_bytes) & is_placed_by_words(message));
+            fits = has_part | ((message.words[2] == (tag << 16 | bytes)) & is_placed_by_words(message));
             return all(warp, has_come & fits);
+        };
+        const auto poll = [&] {
+            part = load_packet<order_tag::message_observe>(slot, position + 1);
+            return is_here();
+        };
+        // PERF: a message of another size takes one trip more.
+        const auto poll_for_other_size = [&] {
+            const mailbox_header message{{part.payload[0], part.payload[1], part.payload[2]}};
+            if (!any(warp, warp.leads() & has_come & !fits & (message.tag() == tag) & is_placed_by_words(message)))
+                return false;
+            expect(broadcast(warp, message.bytes(), 0));
+            return poll();
         };
         bool begins_again = false;
         if (!is_here()) {
-            const prediction expected{number, begin, bytes, tag};
+            prediction expected{number, begin, bytes, tag};
             if (warp.index == number) skipped = 0;
             watched_word watched = watch(warp, state, own, expected, skipped, known.record.counter);
             unsigned polls = 0;
-            const auto poll = [&] {
-                part = load_packet<order_tag::message_observe>(slot, position + 1);
-                return is_here();
-            };
             DCUDA_NO_UNROLL
             for (;; ++polls) {
                 const std::uint32_t now = load_relaxed(watched.word);
                 if (poll()) break;
                 const bool has_changed = watched.has_changed(now);
                 if (any(warp, has_changed | (has_come & !fits))) {
+                    if (poll_for_other_size()) break;
+                    expected.bytes = bytes;
                     const surprise found = look_elsewhere(warp, state, expected, has_changed, skipped);
                     if (found.kind == surprise::unknown) return false;
                     if (found.kind == surprise::same_tag) {
@@ -290,15 +309,15 @@ DCUDA_DEVICE bool await_predicted(const full_warp& warp, rank_state& state, std:
 
         // ORDER notify-observe: what the source released before this message. The leader has seen the header, and the
         // warp's sync passes on what it acquires, before anything is placed.
-        acquire_if<order_tag::message_observe>(state.notification_scope,
+        acquire_if<order_tag::message_observe>(state.job_scope,
                                                warp.leads() && (part.payload[1] & message_releases) != 0);
         const mailbox_header message{
-            {broadcast(warp, part.payload[0], 0), broadcast(warp, part.payload[1], 0), tag_and_bytes}};
+            {broadcast(warp, part.payload[0], 0), broadcast(warp, part.payload[1], 0), tag << 16 | bytes}};
         sync(warp);
         place_words(message.target(), bytes, warp.index - 1, part);
         is_special |= requests != requests_seen;
         if (any(warp, bytes > (warp.count - 1) * packet_payload_bytes))
-            place_rest(warp, state, queue_place, begin.packets, bytes, message.target());
+            place_payload<true>(warp, state, queue_place, begin.packets, bytes, message.target());
         const queue_position end{begin.messages + 1, begin.packets + packets_for(bytes)};
         std::uint32_t& consumed = own.tags[place].record.consumed;
         if (!any(warp, is_special)) {

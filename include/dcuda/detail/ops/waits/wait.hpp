@@ -69,7 +69,7 @@ DCUDA_DEVICE bool poll_counter(const Group& group, rank_state& state, std::uint3
                                std::uint32_t tag) {
     now = broadcast(group, now, 0);
     if (now == counter) return false;
-    acquire_after<order_tag::notify_observe>(state.notification_scope, state.counters + tag);
+    acquire_after<order_tag::notify_observe>(state.job_scope, state.counters + tag);
     sync(group);
     counter = now;
     exec::far(take_messages<Group>)(group, state);

@@ -2,15 +2,10 @@
 // Waiting for any of several tags, waiting for a limited time, and looking at how much has come.
 #pragma once
 
+#include "dcuda/detail/ops/fast/any_tag.hpp"
 #include "dcuda/detail/ops/waits/wait.hpp"
 
 namespace dcuda::detail {
-
-// Tags from `first` on.
-struct tag_range {
-    std::uint32_t first, count;
-    DCUDA_DEVICE bool contains(std::uint32_t tag) const { return tag - first < count; }
-};
 
 // Whether a rank may wait for these; else the run ends. The lead warp.
 DCUDA_DEVICE bool check_range(const lead_warp& warp, rank_state& state, operation where, const tag_range& tags) {
@@ -69,7 +64,7 @@ DCUDA_DEVICE std::uint32_t update_table(const Group& group, rank_state& state, c
         const std::uint32_t now = load_relaxed(state.counters + tag);
         sum += now;
         if (now == state.tag_records[tag].counter) continue;
-        acquire_after<order_tag::notify_observe>(state.notification_scope, state.counters + tag);
+        acquire_after<order_tag::notify_observe>(state.job_scope, state.counters + tag);
         state.tag_records[tag].counter = now;
         has_changed = true;
     }
@@ -77,11 +72,11 @@ DCUDA_DEVICE std::uint32_t update_table(const Group& group, rank_state& state, c
         reload_tags(group, state);
         exec::far(take_messages<Group>)(group, state);
         save_tags(group, state);
+        if (group.leads()) state.own.of(group).has_far_pending = 1;
+        sync(group);
     }
     return sum;
 }
-
-DCUDA_DEVICE bool has_pending(const tag_record& record) { return record.counter != record.consumed; }
 
 // The first of these tags, from number `begin` on and around, with which a notification is there: its number in the
 // range, or tags.count. By the table, which is up to date.
@@ -108,21 +103,6 @@ DCUDA_DEVICE std::uint32_t find_pending(const Group& group, const rank_state& st
     return tags.count;
 }
 
-// Any of these tags that is near and with which a notification is there; as above. PERF: what a message has brought is
-// near.
-template <class Group>
-DCUDA_DEVICE std::uint32_t find_near_pending(const Group& group, endpoint& own, const tag_range& tags) {
-    sync(group); // what the leader has counted
-    for (unsigned first = 0; first < cached_tags; first += group.count) {
-        const unsigned place = first + group.index;
-        const bool is_pending =
-            place < cached_tags && tags.contains(own.tag_keys[place]) && has_pending(own.tags[place].record);
-        const unsigned hits = vote(group, is_pending);
-        if (hits != 0) return own.tag_keys[first + lowest(hits)] - tags.first;
-    }
-    return tags.count;
-}
-
 // Looks once at everything, and knows the first tag's counter then; whether something has come. The lead warp.
 // PERF: called by exec::far, so that the waits here have a part of the registers.
 DCUDA_COLD bool look_once(lead_warp warp, shared_state shared, tag_range tags) {
@@ -140,28 +120,41 @@ DCUDA_DEVICE bool consume_known(const lead_warp& warp, rank_state& state, std::u
     return consume(warp, state, tag, expected, known_counter(warp, state, tag), arrived);
 }
 
+inline constexpr std::uint32_t waits_for_table = 16; // of which one looks at the table, whatever is near
+
+// The tag after the one that wait_any returned last: its number in the range.
+DCUDA_DEVICE std::uint32_t next_of_any(const endpoint& own, const tag_range& tags) {
+    const std::uint32_t next = own.last_of_any + 1 - tags.first;
+    return next < tags.count ? next : 0;
+}
+
 // Waits until a notification with one of these tags is there: its number in the range, or tags.count if the run has
 // ended. The lead warp.
 //
 // Fair: what is there already is taken from the tag after the last one on; what comes while the rank waits, in any
-// order.
+// order. Notifications that were counted, and not sent as messages, may be passed over up to 15 times.
 DCUDA_COLD std::uint32_t await_pending(lead_warp warp, shared_state shared, operation where, tag_range tags) {
     rank_state& state = shared.get();
     endpoint& own = state.own.of(warp);
     std::uint32_t known = update_table(warp, state, tags);
-    const std::uint32_t next = own.last_of_any + 1 - tags.first;
-    std::uint32_t number = find_pending(warp, state, tags, next < tags.count ? next : 0);
+    std::uint32_t number = find_pending(warp, state, tags, next_of_any(own, tags));
     sync(warp); // all have read the books that now change
     if (number != tags.count) return number;
+    if (warp.leads()) own.has_far_pending = 0;
     if (warp.leads()) begin_wait(own, waiting::notifications, where, tags.first, 1, tags.count);
     give_credit(warp, state, 2);
     poll_until(
         [&](unsigned) {
+            number = exec::far(look_for_message)(warp, state, tags, next_of_any(own, tags));
+            if (number != tags.count) {
+                if (warp.leads()) count_as_new_wait(exec::lead_access::alone(), state);
+                return poll_result::all;
+            }
             const std::uint32_t now = sum_of_counters(warp, state, tags);
             const bool found = exec::far(look_once)(warp, state, tags), is_counted = any(warp, now != known);
             if (!found && !is_counted) return poll_result::nothing;
             if (warp.leads()) count_as_new_wait(exec::lead_access::alone(), state);
-            number = find_near_pending(warp, own, tags);
+            number = find_near_pending(warp, own, tags, 0);
             if (number == tags.count || is_counted) {
                 known = update_table(warp, state, tags);
                 number = find_pending(warp, state, tags, 0);
@@ -176,6 +169,24 @@ DCUDA_COLD std::uint32_t await_pending(lead_warp warp, shared_state shared, oper
     sync(warp); // all have read the records that now change
     if (warp.leads()) end_wait(exec::lead_access::alone(), state);
     return number;
+}
+
+// What is there, or comes soon, with one of these tags: its number in the range, or tags.count if the run has ended.
+// The lead warp. What may be there with a tag that is not near the table tells: it is looked at first where there may
+// be such, and in every sixteenth wait.
+DCUDA_DEVICE std::uint32_t find_or_await(const lead_warp& warp, rank_state& state, operation where,
+                                         const tag_range& tags) {
+    endpoint& own = state.own.of(warp);
+    std::uint32_t number = tags.count;
+    if (own.has_far_pending == 0 && own.waits_for_any % waits_for_table != 0) {
+        const std::uint32_t requests = load_requests(state); // PERF: the trip to the L2 cache ends before it is needed
+        number = find_near_pending(warp, own, tags, next_of_any(own, tags));
+        if (number == tags.count) number = look_for_message(warp, state, tags, next_of_any(own, tags));
+        answer_requests(warp, state, requests);
+    }
+    sync(warp); // all have read the books that now change
+    if (warp.leads()) ++own.waits_for_any;
+    return number != tags.count ? number : exec::far(await_pending)(warp, state, where, tags);
 }
 
 // What the operations below tell all threads: a wait_result, and which of rank_state::answers has their number.
@@ -195,7 +206,7 @@ DCUDA_COLD unsigned take_any(lead_warp warp, shared_state shared, std::uint32_t 
     rank_state& state = shared.get();
     const tag_range tags{first, count};
     if (!check_range(warp, state, operation::wait_any, tags)) return without_answer(wait_result::ended);
-    const std::uint32_t number = exec::far(await_pending)(warp, state, operation::wait_any, tags);
+    const std::uint32_t number = find_or_await(warp, state, operation::wait_any, tags);
     if (number == tags.count) return without_answer(wait_result::ended);
     const std::uint32_t tag = tags.first + number;
     std::uint32_t arrived = 0;
@@ -211,7 +222,7 @@ DCUDA_COLD unsigned take_some(lead_warp warp, shared_state shared, std::uint32_t
     rank_state& state = shared.get();
     const tag_range tags{first, count};
     if (!check_range(warp, state, operation::wait_some, tags) ||
-        exec::far(await_pending)(warp, state, operation::wait_some, tags) == tags.count)
+        find_or_await(warp, state, operation::wait_some, tags) == tags.count)
         return without_answer(wait_result::ended);
     save_tags(warp, state);
     std::uint32_t found = 0;

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The fast path of waits for any of several tags: what is near the rank. wait_tags.hpp has what goes on where it is not
+// so.
+#pragma once
+
+#include "dcuda/detail/ops/fast/predicted_wait.hpp"
+
+namespace dcuda::detail {
+
+// Tags from `first` on.
+struct tag_range {
+    std::uint32_t first, count;
+    DCUDA_DEVICE bool contains(std::uint32_t tag) const { return tag - first < count; }
+    // How far number `number` of the range is behind number `begin`, around its end.
+    DCUDA_DEVICE std::uint32_t distance(std::uint32_t begin, std::uint32_t number) const {
+        return number >= begin ? number - begin : number + count - begin;
+    }
+};
+
+// The thread that has the smallest value, among those with a bit in `hits`, of which there is one.
+template <class Group>
+DCUDA_DEVICE unsigned with_smallest(const Group& group, unsigned hits, std::uint32_t value) {
+    unsigned thread = lowest(hits);
+    std::uint32_t smallest = broadcast(group, value, thread);
+    for (hits &= hits - 1; hits != 0; hits &= hits - 1) {
+        const std::uint32_t other = broadcast(group, value, lowest(hits));
+        if (other >= smallest) continue;
+        smallest = other;
+        thread = lowest(hits);
+    }
+    return thread;
+}
+
+DCUDA_DEVICE bool has_pending(const tag_record& record) { return record.counter != record.consumed; }
+
+// The first of these tags, from number `begin` on and around, that is near and with which a notification is there: its
+// number in the range, or tags.count. PERF: what a message has brought is near.
+template <class Group>
+DCUDA_DEVICE std::uint32_t find_near_pending(const Group& group, endpoint& own, const tag_range& tags,
+                                             std::uint32_t begin) {
+    sync(group); // what the leader has counted
+    std::uint32_t nearest = tags.count, found = tags.count;
+    for (unsigned first = 0; first < cached_tags; first += group.count) {
+        const unsigned place = first + group.index;
+        const std::uint32_t number = place < cached_tags ? own.tag_keys[place] - tags.first : tags.count;
+        const bool is_pending = number < tags.count && has_pending(own.tags[place].record);
+        const unsigned hits = vote(group, is_pending);
+        if (hits == 0) continue;
+        const unsigned thread = with_smallest(group, hits, tags.distance(begin, number));
+        const std::uint32_t distance = broadcast(group, tags.distance(begin, number), thread);
+        if (distance >= nearest) continue;
+        nearest = distance;
+        found = broadcast(group, number, thread);
+    }
+    return found;
+}
+
+#if DCUDA_WARPS
+
+// Looks once at the next message of each queue that is near, and takes one that has one of these tags, if the lead
+// warp can place the payload, the first tag from number `begin` on and around: the tag's number in the range, or
+// tags.count, and then nothing has happened. The lead warp.
+DCUDA_DEVICE std::uint32_t take_near_message(const full_warp& warp, rank_state& state, const tag_range& tags,
+                                             std::uint32_t begin) {
+    endpoint& own = state.own.of(warp);
+    const bool is_queue = warp.index < near_queues_of(own);
+    const inbound_queue& next = own.inbound[warp.index % near_queues];
+    const std::uint32_t position = next.taken.messages;
+    packet head{};
+    if (is_queue)
+        head = load_packet<order_tag::message_observe>(slot_at(state, next.place, state.device.queues.header(position)),
+                                                       position + 1);
+    const mailbox_header message{{head.payload[0], head.payload[1], head.payload[2]}};
+    const bool fits =
+        is_queue && head.sequence == position + 1 && tags.contains(message.tag()) && is_placed_by_words(message);
+    const unsigned hits = vote(warp, fits);
+    if (hits == 0) return tags.count;
+    // With one tag, the queues in turn.
+    const std::uint32_t turn = (warp.index - own.waits_for_any) % near_queues;
+    const unsigned number =
+        with_smallest(warp, hits, tags.distance(begin, message.tag() - tags.first) * near_queues + turn);
+    const mailbox_header taken{{broadcast(warp, message.words[0], number), broadcast(warp, message.words[1], number),
+                                broadcast(warp, message.words[2], number)}};
+    unsigned place = find_near_tag(warp, own, taken.tag());
+    if (place == cached_tags) place = load_tag<lead_warp>(warp, state, taken.tag());
+    // ORDER notify-observe: what the source released before this message. The thread that has seen the header acquires,
+    // and the warp's sync passes that on, before anything is placed.
+    acquire_if<order_tag::message_observe>(state.job_scope, warp.index == number && message.releases());
+    sync(warp);
+    inbound_queue& queue = own.inbound[number];
+    const queue_position position_before = queue.taken;
+    if (taken.bytes() != 0)
+        place_payload<false>(warp, state, queue.place, position_before.packets, taken.bytes(), taken.target());
+    sync(warp); // all have read the books that now change, and all payload is in place
+    if (warp.leads()) {
+        queue.taken = {position_before.messages + 1, position_before.packets + taken.packets()};
+        --own.tags[place].record.consumed;
+        predict_next(state, own, own.tags[place], number, taken.bytes());
+        if (credit_due(queue, state.device.queues, 2)) send_credit(queue);
+    }
+    sync(warp);
+    return taken.tag() - tags.first;
+}
+
+#endif
+
+inline constexpr unsigned quick_looks = 4;
+
+// Looks a few times. The lead warp.
+DCUDA_COLD std::uint32_t look_for_message(lead_warp warp, shared_state shared, tag_range tags, std::uint32_t begin) {
+    std::uint32_t number = tags.count;
+#if DCUDA_WARPS
+    DCUDA_NO_UNROLL
+    for (unsigned looks = 0; warp.count == 32 && looks < quick_looks && number == tags.count; ++looks)
+        number = take_near_message(full_warp(warp), shared.get(), tags, begin);
+#else
+    (void)warp, (void)shared, (void)begin;
+#endif
+    return number;
+}
+
+} // namespace dcuda::detail

@@ -286,10 +286,10 @@ public:
 
     /// Waits until a notification has arrived with one of the `tags` tags from `first_tag` on, consumes it, and returns
     /// its tag. All threads of the rank call it and get the same tag. The choice is fair: of the tags whose
-    /// notifications have arrived before the call, it takes the first one after the tag that wait_any returned last. On
-    /// return all threads of the rank see what the source put before. The time that the call takes grows with `tags`.
-    /// The run ends as in wait_notifications, and if `tags` is less than 1, or one of the tags does not exist or is
-    /// matched by source (error_code::device_fault).
+    /// notifications the rank has found before the call, it takes the first one after the tag that wait_any returned
+    /// last, and no notification is passed over for ever. On return all threads of the rank see what the source put
+    /// before. The time that the call takes grows with `tags`. The run ends as in wait_notifications, and if `tags` is
+    /// less than 1, or one of the tags does not exist or is matched by source (error_code::device_fault).
     DCUDA_DEVICE int wait_any(int first_tag, int tags) {
         return detail::perform<detail::wait_any_operation>(self_, is_profiled(), first_tag, tags);
     }

@@ -119,8 +119,9 @@ struct endpoint {
     std::uint32_t unsuccessful_tests;                     // tests for notifications that found too few
     std::uint32_t answer_turn;                            // of rank_state::answers: the one that is free
     std::uint32_t last_of_any;                            // the tag that wait_any returned last
-    std::uint32_t waits_for_any;                          // so far, and for some
-    std::uint32_t has_far_pending;                        // 1: something may be there with a tag that is not near
+    std::uint32_t queue_of_any;                           // that wait_any took a message of last
+    tag_range quiet;                                      // with these tags nothing is there that is not near, but ...
+    std::uint32_t quick_waits;                            // ... what was counted since; wait_any has returned so often
     std::uint32_t networked;                              // 1: puts went over the network since the last flush
     std::uint32_t network_flushes;                        // so far
     std::uint64_t ring_head;                              // commands that the host has taken, as last seen, all 64 bits

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What puts and notifications ask for, and what their targets are looked for by.
+// What puts, notifications and waits ask for, and what targets are looked for by.
 #pragma once
 
 #include "dcuda/detail/protocol/protocol.hpp"
@@ -31,6 +31,17 @@ struct send_request {
 
     DCUDA_DEVICE bool is_notification() const { return is_notify_window(window); }
     DCUDA_DEVICE bool notifies() const { return kind != operation::put; }
+};
+
+// Tags from `first` on.
+struct tag_range {
+    std::uint32_t first, count;
+    DCUDA_DEVICE bool is(const tag_range& other) const { return (first == other.first) & (count == other.count); }
+    DCUDA_DEVICE bool contains(std::uint32_t tag) const { return tag - first < count; }
+    // How far number `number` of the range is behind number `begin`, around its end.
+    DCUDA_DEVICE std::uint32_t distance(std::uint32_t begin, std::uint32_t number) const {
+        return number >= begin ? number - begin : number + count - begin;
+    }
 };
 
 } // namespace dcuda::detail

@@ -7,16 +7,6 @@
 
 namespace dcuda::detail {
 
-// Tags from `first` on.
-struct tag_range {
-    std::uint32_t first, count;
-    DCUDA_DEVICE bool contains(std::uint32_t tag) const { return tag - first < count; }
-    // How far number `number` of the range is behind number `begin`, around its end.
-    DCUDA_DEVICE std::uint32_t distance(std::uint32_t begin, std::uint32_t number) const {
-        return number >= begin ? number - begin : number + count - begin;
-    }
-};
-
 // The thread that has the smallest value, among those with a bit in `hits`, of which there is one.
 template <class Group>
 DCUDA_DEVICE unsigned with_smallest(const Group& group, unsigned hits, std::uint32_t value) {
@@ -76,7 +66,7 @@ DCUDA_DEVICE std::uint32_t take_near_message(const full_warp& warp, rank_state& 
     const unsigned hits = vote(warp, fits);
     if (hits == 0) return tags.count;
     // With one tag, the queues in turn.
-    const std::uint32_t turn = (warp.index - own.waits_for_any) % near_queues;
+    const std::uint32_t turn = (warp.index - own.queue_of_any - 1) % near_queues;
     const unsigned number =
         with_smallest(warp, hits, tags.distance(begin, message.tag() - tags.first) * near_queues + turn);
     const mailbox_header taken{{broadcast(warp, message.words[0], number), broadcast(warp, message.words[1], number),
@@ -93,6 +83,7 @@ DCUDA_DEVICE std::uint32_t take_near_message(const full_warp& warp, rank_state& 
         place_payload<false>(warp, state, queue.place, position_before.packets, taken.bytes(), taken.target());
     sync(warp); // all have read the books that now change, and all payload is in place
     if (warp.leads()) {
+        own.queue_of_any = number;
         queue.taken = {position_before.messages + 1, position_before.packets + taken.packets()};
         --own.tags[place].record.consumed;
         predict_next(state, own, own.tags[place], number, taken.bytes());
@@ -104,17 +95,16 @@ DCUDA_DEVICE std::uint32_t take_near_message(const full_warp& warp, rank_state& 
 
 #endif
 
-inline constexpr unsigned quick_looks = 4;
-
-// Looks a few times. The lead warp.
-DCUDA_COLD std::uint32_t look_for_message(lead_warp warp, shared_state shared, tag_range tags, std::uint32_t begin) {
+// Looks so often, or until there is such a message. The lead warp.
+DCUDA_COLD std::uint32_t look_for_message(lead_warp warp, shared_state shared, tag_range tags, std::uint32_t begin,
+                                          unsigned most_looks) {
     std::uint32_t number = tags.count;
 #if DCUDA_WARPS
     DCUDA_NO_UNROLL
-    for (unsigned looks = 0; warp.count == 32 && looks < quick_looks && number == tags.count; ++looks)
+    for (unsigned looks = 0; warp.count == 32 && looks < most_looks && number == tags.count; ++looks)
         number = take_near_message(full_warp(warp), shared.get(), tags, begin);
 #else
-    (void)warp, (void)shared, (void)begin;
+    (void)warp, (void)shared, (void)begin, (void)most_looks;
 #endif
     return number;
 }

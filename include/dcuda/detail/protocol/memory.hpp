@@ -105,6 +105,15 @@ __device__ __forceinline__ void store_release(scope s, std::uint32_t* word, std:
         asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
 }
 
+// All earlier writes of the thread, and those it has seen, are performed at their targets on return, for whom the scope
+// holds: for flush, and for what a command refers to before the command is sent.
+__device__ __forceinline__ void complete_writes(scope reach) {
+    if (reach == scope::system)
+        asm volatile("fence.acq_rel.sys;" ::: "memory");
+    else
+        asm volatile("fence.acq_rel.gpu;" ::: "memory");
+}
+
 // After this thread has read the word relaxed: what was released before the value that it read, or before one of the
 // additions that made it, is ordered before what the thread does next.
 // PERF: on sm_90 it only invalidates the L1 cache. Loading the word again with acquire takes another trip to the L2
@@ -118,10 +127,7 @@ __device__ __forceinline__ void acquire_after(scope s, const void*) {
     else
         asm volatile("fence.acquire.sys;" ::: "memory");
 #else
-    if (s == scope::device)
-        asm volatile("fence.acq_rel.gpu;" ::: "memory");
-    else
-        asm volatile("fence.acq_rel.sys;" ::: "memory");
+    complete_writes(s); // the fence of both
 #endif
 }
 
@@ -151,10 +157,7 @@ __device__ __forceinline__ void fence_release(scope reach) {
     else
         asm volatile("fence.release.sys;" ::: "memory");
 #else
-    if (reach == scope::device)
-        asm volatile("fence.acq_rel.gpu;" ::: "memory");
-    else
-        asm volatile("fence.acq_rel.sys;" ::: "memory");
+    complete_writes(reach);
 #endif
 }
 
@@ -212,15 +215,6 @@ __device__ __forceinline__ std::uint32_t exchange_relaxed(std::uint32_t* word, s
 
 __device__ __forceinline__ void add_in_block(std::uint32_t* word, std::uint32_t value) {
     asm volatile("red.relaxed.gpu.add.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
-}
-
-// All earlier writes of the thread, and those it has seen, are performed at their targets on return, for whom the scope
-// holds: for flush, and for what a command refers to before the command is sent.
-__device__ __forceinline__ void complete_writes(scope reach) {
-    if (reach == scope::system)
-        asm volatile("fence.acq_rel.sys;" ::: "memory");
-    else
-        asm volatile("fence.acq_rel.gpu;" ::: "memory");
 }
 
 // The same number, of which the compiler no longer knows where it comes from: it keeps it instead of making it again.

@@ -69,28 +69,10 @@ DCUDA_DEVICE std::uint32_t take_near_message(const full_warp& warp, rank_state& 
     const std::uint32_t turn = (warp.index - own.queue_of_any - 1) % near_queues;
     const unsigned number =
         with_smallest(warp, hits, tags.distance(begin, message.tag() - tags.first) * near_queues + turn);
-    const mailbox_header taken{{broadcast(warp, message.words[0], number), broadcast(warp, message.words[1], number),
-                                broadcast(warp, message.words[2], number)}};
-    unsigned place = find_near_tag(warp, own, taken.tag());
-    if (place == cached_tags) place = load_tag<lead_warp>(warp, state, taken.tag());
-    // ORDER notify-observe: what the source released before this message. The thread that has seen the header acquires,
-    // and the warp's sync passes that on, before anything is placed.
-    acquire_if<order_tag::message_observe>(state.job_scope, warp.index == number && message.releases());
-    sync(warp);
-    inbound_queue& queue = own.inbound[number];
-    const queue_position position_before = queue.taken;
-    if (taken.bytes() != 0)
-        place_payload<false>(warp, state, queue.place, position_before.packets, taken.bytes(), taken.target());
-    sync(warp); // all have read the books that now change, and all payload is in place
-    if (warp.leads()) {
-        own.queue_of_any = number;
-        queue.taken = {position_before.messages + 1, position_before.packets + taken.packets()};
-        --own.tags[place].record.consumed;
-        predict_next(state, own, own.tags[place], number, taken.bytes());
-        if (credit_due(queue, state.device.queues, 2)) send_credit(queue);
-    }
-    sync(warp);
-    return taken.tag() - tags.first;
+    const std::uint32_t tag = broadcast(warp, message.tag(), number);
+    take_next_message(warp, state, number);
+    if (warp.leads()) own.queue_of_any = number;
+    return tag - tags.first;
 }
 
 #endif

@@ -58,7 +58,7 @@ DCUDA_DEVICE bool is_placed_by_words(const mailbox_header& message) {
 
 // What has come beside the expected message, or in its place.
 struct surprise {
-    enum { none, other_tags, same_tag, unknown } kind;
+    enum { none, other_tags, same_tag, before, unknown } kind; // before: in the expected queue, with another tag
     std::uint32_t queue, bytes; // of a message with the same tag: as it is to be expected now
     bool in_own_queue;          // other_tags: the queue that this thread watches has one
 };
@@ -80,11 +80,13 @@ DCUDA_COLD surprise look_elsewhere(full_warp warp, shared_state shared, const pr
     const bool has_tag = has_come && message.tag() == expected.tag;
     // Quiet messages are nobody's. In the expected queue nothing is left. What has the tag and is behind others cannot
     // be taken before them.
-    const bool is_unknown = has_come && (!message.is_plain() || (is_expected_queue && !has_tag) ||
-                                         (has_tag && (skipped != 0 || !is_placed_by_words(message))));
+    const bool is_before = has_come && is_expected_queue && !has_tag;
+    const bool is_unknown = has_come && (!message.is_plain() || (has_tag && skipped != 0) ||
+                                         ((has_tag || is_before) && !is_placed_by_words(message)));
     if (any(warp, is_unknown)) return {surprise::unknown, 0, 0, false};
     const unsigned hits = vote(warp, has_tag && (!is_expected_queue || message.bytes() != expected.bytes));
     if (hits != 0) return {surprise::same_tag, lowest(hits), broadcast(warp, message.bytes(), lowest(hits)), false};
+    if (any(warp, is_before)) return {surprise::before, expected.queue, 0, false};
     const bool is_other = has_come && !has_tag;
     return {any(warp, is_other) ? surprise::other_tags : surprise::none, 0, 0, is_other};
 }
@@ -124,6 +126,34 @@ DCUDA_COLD void place_payload(full_warp warp, shared_state shared, std::uint32_t
         place_words(target, bytes, number, part);
         place_words(target, bytes, number + warp.count, other_part);
     }
+}
+
+// Takes the next message of a near queue, which has come; the lead warp can place its payload. The lead warp, with 32
+// threads. PERF: called by exec::far where a fast path needs it.
+// ORDER notify-observe: what the source released before this message. The leader has seen the header and acquires, and
+// the warp's sync passes that on, before anything is placed.
+DCUDA_COLD void take_next_message(lead_warp warp, shared_state shared, std::uint32_t number) {
+    rank_state& state = shared.get();
+    endpoint& own = state.own.of(warp);
+    inbound_queue& queue = own.inbound[number];
+    const queue_position begin = queue.taken;
+    const packet head = load_packet<order_tag::message_observe>(
+        slot_at(state, queue.place, state.device.queues.header(begin.messages)), begin.messages + 1);
+    const mailbox_header message{{head.payload[0], head.payload[1], head.payload[2]}};
+    unsigned place = find_near_tag(warp, own, message.tag());
+    if (place == cached_tags) place = load_tag<lead_warp>(warp, state, message.tag());
+    acquire_if<order_tag::message_observe>(state.job_scope, warp.leads() && message.releases());
+    sync(warp);
+    if (message.bytes() != 0)
+        place_payload<false>(full_warp(warp), state, queue.place, begin.packets, message.bytes(), message.target());
+    sync(warp); // all have read the books that now change, and all payload is in place
+    if (warp.leads()) {
+        queue.taken = {begin.messages + 1, begin.packets + message.packets()};
+        --own.tags[place].record.consumed;
+        predict_next(state, own, own.tags[place], number, message.bytes());
+        if (credit_due(queue, state.device.queues, 2)) send_credit(queue);
+    }
+    sync(warp);
 }
 
 // Where no messages come at all: until as many have been counted as make the wait's end. The lead warp.
@@ -279,6 +309,11 @@ DCUDA_DEVICE bool await_predicted(const full_warp& warp, rank_state& state, std:
                     expected.bytes = bytes;
                     const surprise found = look_elsewhere(warp, state, expected, has_changed, skipped);
                     if (found.kind == surprise::unknown) return false;
+                    if (found.kind == surprise::before) {
+                        exec::far(take_next_message)(warp, state, number);
+                        begins_again = true;
+                        break;
+                    }
                     if (found.kind == surprise::same_tag) {
                         sync(warp); // all have read the entry
                         if (warp.leads()) {

@@ -311,6 +311,7 @@ DCUDA_DEVICE bool await_predicted(const full_warp& warp, rank_state& state, std:
                     if (found.kind == surprise::unknown) return false;
                     if (found.kind == surprise::before) {
                         exec::far(take_next_message)(warp, state, number);
+                        if (rounds != 0 && warp.leads()) count_as_new_wait(exec::lead_access::alone(), state);
                         begins_again = true;
                         break;
                     }

@@ -56,8 +56,8 @@ DELIVERY_KERNEL_REGISTERS = 72
 # Kernels that would take more than so many registers and are held to them (1024 threads need that) spill at most so many
 # bytes themselves.
 FEW_REGISTERS = 64
-SPILLED_BYTES = 136
-SHARED_BYTES = 5120  # of each rank: dcuda::state
+SPILLED_BYTES = 152
+SHARED_BYTES = 5440  # of each rank: dcuda::state
 # Of each thread: functions that are called rarely save there the registers that they use (exec::far). ptxas takes a
 # function that is called by its address for any one with the same parameters: so it may find more than is needed, and
 # where it believes that a function calls itself, less. needed_stack() tells what is needed.

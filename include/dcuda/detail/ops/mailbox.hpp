@@ -93,7 +93,7 @@ DCUDA_COLD unsigned load_tag(Group group, shared_state shared, std::uint32_t tag
         const std::uint32_t before = own.tag_keys[place];
         if (before != no_tag_key) {
             state.tag_records[before] = entry.record;
-            if (entry.record.counter != entry.record.consumed) own.quiet.count = 0;
+            if (entry.record.counter != entry.record.consumed) own.all_near.count = 0;
             if (entry.origin != 0) own.forgotten_origins |= 1u << before % 32;
         }
         const bool forgotten = (own.forgotten_origins >> tag % 32 & 1) != 0;

@@ -283,6 +283,14 @@ DCUDA_DEVICE void count_direct_store(endpoint& own, rank_connection& to) {
     own.unreleased |= bit_of(to.reach);
 }
 
+// Before a put is stored there by `way`.
+// ORDER bulk-then-words: what the engine has stored before comes before what the block's threads will store after its
+// next barrier. The leader, before that barrier.
+DCUDA_DEVICE void complete_before_words(rank_state& state, exec::copy_way way, const std::byte* target,
+                                        std::size_t bytes) {
+    if (way == exec::copy_way::threads || exec::has_edges(target, bytes)) exec::complete_copies(state.staging);
+}
+
 // Completes what the block's threads and the copy engine have stored at any target. The leader, after the block's
 // barrier.
 DCUDA_DEVICE void complete_stores(rank_state& state, endpoint& own) {

@@ -108,9 +108,7 @@ DCUDA_COLD unsigned choose_route(lead_warp warp, shared_state shared, const send
     if (warp.leads()) {
         own.doing.is_direct = 1;
         if (way == exec::copy_way::engine) exec::order_before_engine(); // what it has acquired since prepare_copy()
-        // ORDER bulk-then-words
-        if (way == exec::copy_way::threads || exec::has_edges(place.target, request.bytes))
-            exec::complete_copies(state.staging);
+        complete_before_words(state, way, place.target, request.bytes);
     }
     return post(warp, state, way == exec::copy_way::engine ? route::direct_by_engine : route::direct, place);
 }

@@ -120,8 +120,8 @@ struct endpoint {
     std::uint32_t answer_turn;                            // of rank_state::answers: the one that is free
     std::uint32_t last_of_any;                            // the tag that wait_any returned last
     std::uint32_t queue_of_any;                           // that wait_any took a message of last
-    tag_range quiet;                                      // with these tags nothing is there that is not near, but ...
-    std::uint32_t quick_waits;                            // ... what was counted since; wait_any has returned so often
+    tag_range all_near;                                   // what was there with these tags is near; none: no such tags
+    std::uint32_t quick_waits;                            // of wait_any, since this was so
     std::uint32_t networked;                              // 1: puts went over the network since the last flush
     std::uint32_t network_flushes;                        // so far
     std::uint64_t ring_head;                              // commands that the host has taken, as last seen, all 64 bits

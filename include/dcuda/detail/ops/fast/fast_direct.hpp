@@ -52,9 +52,7 @@ DCUDA_DEVICE unsigned prepare_direct(const full_warp& warp, rank_state& state, c
         else
             count_direct_store(own, own.connections[connection]);
         if (!in_place) {
-            // ORDER bulk-then-words
-            if (way == exec::copy_way::threads || exec::has_edges(target, request.bytes))
-                exec::complete_copies(state.staging);
+            complete_before_words(state, way, target, request.bytes);
             state.puts[turn].put.target = target;
             own.posted_turn = 1 - turn;
         }

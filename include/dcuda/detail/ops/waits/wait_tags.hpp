@@ -140,7 +140,7 @@ DCUDA_COLD std::uint32_t await_pending(lead_warp warp, shared_state shared, oper
     std::uint32_t number = find_pending(warp, state, tags, next_of_any(own, tags));
     sync(warp); // all have read the books that now change
     if (warp.leads()) {
-        own.quiet = {tags.first, number == tags.count ? tags.count : 0};
+        own.all_near = {tags.first, number == tags.count ? tags.count : 0};
         own.quick_waits = 0;
     }
     if (number != tags.count) return number;
@@ -186,7 +186,7 @@ DCUDA_DEVICE std::uint32_t find_or_await(const lead_warp& warp, rank_state& stat
     const std::uint32_t requests = load_requests(state); // PERF: the trip to the L2 cache ends before it is needed
     const std::uint32_t waits = own.quick_waits;
     std::uint32_t number = tags.count;
-    if (own.quiet.is(tags) && waits < waits_for_table) {
+    if (own.all_near.is(tags) && waits < waits_for_table) {
         number = find_near_pending(warp, own, tags, next_of_any(own, tags));
         if (number == tags.count) number = look_for_message(warp, state, tags, next_of_any(own, tags), first_looks);
     }

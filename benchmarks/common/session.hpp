@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/device.hpp"
+#include "common/device_memory.hpp"
 #include "common/options.hpp"
 #include "common/row.hpp"
 #include "common/samples.hpp"
@@ -99,28 +100,6 @@ inline void require_right(const mistake& wrong, const row& where) {
 }
 
 // --- Memory ----------------------------------------------------------------------------------------------------------
-
-inline void check(cudaError_t status, const char* what) {
-    if (status != cudaSuccess) throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(status));
-}
-
-struct free_device {
-    void operator()(void* memory) const { cudaFree(memory); }
-};
-template <class Element>
-using device_array = std::unique_ptr<Element[], free_device>;
-
-// Cleared.
-template <class Element>
-device_array<Element> allocate(std::size_t count) {
-    const std::size_t bytes = std::max<std::size_t>(1, count) * sizeof(Element);
-    void* memory = nullptr;
-    check(cudaMalloc(&memory, bytes), ("no device memory for " + std::to_string(bytes) + " B").c_str());
-    device_array<Element> result(static_cast<Element*>(memory));
-    check(cudaMemset(memory, 0, bytes), "cannot clear device memory");
-    check(cudaDeviceSynchronize(), "cannot clear device memory");
-    return result;
-}
 
 template <class Element>
 std::vector<Element> download(const Element* source, std::size_t count) {

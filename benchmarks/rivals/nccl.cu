@@ -67,17 +67,6 @@ __global__ void work_of(unsigned char* memory, std::size_t amount, double* resul
     if (Kind == work_kind::multiply_add) result = multiply_add(static_cast<float>(start), static_cast<int>(amount));
 }
 
-struct memory_release {
-    void operator()(void* memory) const { cudaFree(memory); }
-};
-template <class Element>
-std::unique_ptr<Element, memory_release> allocate(std::size_t count) {
-    void* memory = nullptr;
-    check(cudaMalloc(&memory, count * sizeof(Element)), "no device memory");
-    check(cudaMemset(memory, 0, count * sizeof(Element)), "cannot clear memory");
-    return std::unique_ptr<Element, memory_release>(static_cast<Element*>(memory));
-}
-
 class player {
 public:
     explicit player(const rival_job& job) : job_(job) {
@@ -143,7 +132,7 @@ public:
         const std::size_t bytes = chosen.overlap.halo_bytes * static_cast<std::size_t>(ranks);
         const work of = work_of_ranks(chosen, name, ranks);
         const std::size_t copied = of.kind == work_kind::copy ? 2 * of.amount * static_cast<std::size_t>(ranks) : 0;
-        const auto memory = allocate<unsigned char>(std::max<std::size_t>(copied, 16));
+        const auto memory = allocate<unsigned char>(copied);
         const auto results = allocate<double>(static_cast<std::size_t>(of.blocks * of.threads));
         fill_out<float>(bytes);
         const int below = (job_.index + job_.count - 1) % job_.count, above = (job_.index + 1) % job_.count;

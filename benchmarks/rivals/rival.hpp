@@ -16,6 +16,7 @@
 #include <cuda_runtime.h>
 
 #include "common/device.hpp"
+#include "common/device_memory.hpp"
 #include "common/machine.hpp"
 #include "common/options.hpp"
 #include "common/record.hpp"
@@ -24,10 +25,6 @@ namespace benchmark {
 
 inline constexpr int skipped = 77; // exit status
 inline constexpr std::size_t halo_bytes = 26'624;
-
-inline void check(cudaError_t status, const char* what) {
-    if (status != cudaSuccess) throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(status));
-}
 
 inline std::string variable(const char* name) {
     const char* const value = std::getenv(name);

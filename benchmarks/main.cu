@@ -40,7 +40,7 @@ constexpr std::array<subcommand, 12> subcommands{{{"latency", measure_latency},
                                                   {"host", measure_host},
                                                   {"waiters", measure_waiters},
                                                   {"warps", measure_warps},
-                                                  {"network", measure_network},
+                                                  {"messages", measure_messages},
                                                   {"trace", measure_trace}}};
 
 std::string script_beside_this_program(const char* name) {

@@ -276,7 +276,7 @@ network() {
             attempt "$command over $transport" 60 network.log env DCUDA_DISABLE_PEER=1 DCUDA_TRANSPORT=$transport \
                 "$bin/dcuda-run" -n 2 "$bin"/$command
         done
-        for command in "latency --sizes 8,1024,65536 --threads 128" network; do
+        for command in "latency --sizes 8,1024,65536 --threads 128" messages; do
             # shellcheck disable=SC2086
             attempt "dcuda-bench $command over $transport" 60 network.log env DCUDA_DISABLE_PEER=1 \
                 DCUDA_TRANSPORT=$transport "$bin/dcuda-run" -n 2 "$bin/dcuda-bench" $command \

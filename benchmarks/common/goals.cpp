@@ -41,7 +41,7 @@ constexpr entry goals[] = {
     {"latency", "remote", "put_notify", 4, 8, any, any, any, at_most(6)},
     {"latency", "remote", "notify", 0, 0, any, any, any, at_most(5)},
     {"bandwidth", "remote", "put, 1 rank", mib, no_limit, any, any, any, at_least(20)},
-    {"network", "remote", "messages", 64, 64, any, any, any, at_least(1.5)},
+    {"messages", "remote", "messages", 64, 64, any, any, any, at_least(1.5)},
     // A command to the host and an answer: at most 1.2 us each way.
     {"host", "host / host", "flag round trip", 0, no_limit, any, any, any, at_most(2.4)},
     {"host", "host / host", "queue round trip", 0, no_limit, any, any, any, at_most(2.4)},

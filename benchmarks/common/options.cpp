@@ -131,8 +131,9 @@ void add_subcommands(CLI::App& app, options& chosen) {
         ->check(CLI::Range(0, 1'000'000));
     waiters->add_option("--threads", chosen.waiters.threads, "of a rank")->check(check_threads);
 
-    app.add_subcommand("network",
-                       "small messages and halos in pieces between two devices, and what they cost the host");
+    CLI::App* const messages = app.add_subcommand(
+        "messages", "how many small messages ranks exchange, and halos in pieces between two devices");
+    messages->add_option("--size", chosen.messages.bytes, "bytes of a message")->check(check_size);
 
     app.add_subcommand("trace", "what an event of the timeline costs (DCUDA_TRACE)");
 

@@ -17,9 +17,9 @@ constexpr Value by_backend(Value gpu, Value cpu) {
     return DCUDA_BACKEND_CUDA ? gpu : cpu;
 }
 
-inline const std::vector<std::string> all_subcommands{"latency", "bandwidth", "barrier", "collectives",
-                                                      "flush",   "partners",  "overlap", "host",
-                                                      "waiters", "warps",     "network", "trace"};
+inline const std::vector<std::string> all_subcommands{"latency", "bandwidth", "barrier",  "collectives",
+                                                      "flush",   "partners",  "overlap",  "host",
+                                                      "waiters", "warps",     "messages", "trace"};
 
 // Zero rounds or batches: as the benchmark has it.
 struct options {
@@ -77,6 +77,9 @@ struct options {
         std::vector<int> waiting;
         int threads = by_backend(64, 32);
     } waiters;
+    struct {
+        std::size_t bytes = 64;
+    } messages;
 };
 
 using command_line = arguments::command_line<options>;

@@ -85,7 +85,7 @@ void measure_overlap(session& with);
 void measure_host(session& with);
 void measure_waiters(session& with);
 void measure_warps(session& with);
-void measure_network(session& with);
+void measure_messages(session& with);
 void measure_trace(session& with);
 
 // Throws if data was wrong.

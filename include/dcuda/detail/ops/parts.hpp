@@ -72,7 +72,8 @@ DCUDA_DEVICE part_finding take_part(block_claims& claims, const part& own, std::
         const std::uint32_t owner = take(claims.warps[warp]);
         if (owner != own.index) return finding_of(own, part_problem::overlap, owner);
     }
-    if (own.threads > 32 && take(claims.barriers[barrier]) != own.index)
+    // The barrier is one that there is (check_part), which GCC does not see: it would warn.
+    if (own.threads > 32 && take(claims.barriers[barrier % hardware_barriers]) != own.index)
         return finding_of(own, part_problem::taken, barrier);
     return finding_of(own, part_problem::none, 0);
 }

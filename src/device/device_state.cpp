@@ -234,6 +234,7 @@ void device_state::size_exchanges(std::size_t device_bytes) {
     const std::size_t least_bounce = 2 * unit_packets * std::min(all_ranks, most_in_bounce);
     memory.bounce_packets = even(std::clamp(2 * each, least_bounce, std::max(least_bounce, most_bounce)));
     memory.bounce_from = static_cast<std::uint32_t>(settings_.bounce_bytes);
+    memory.leaders_from = static_cast<std::uint32_t>(settings_.leader_members);
     const inbox_layout at = layout();
     memory.entries = static_cast<std::uint32_t>(at.entries - at.barriers);
     memory.slots = static_cast<std::uint32_t>(at.slots - at.barriers);

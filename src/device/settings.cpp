@@ -22,6 +22,7 @@ using std::chrono::nanoseconds;
 
 // PERF: 8 KiB, by `dcuda-bench collectives`.
 constexpr long default_bounce_bytes = 8192;
+constexpr long default_leader_members = 257;
 
 // Under ThreadSanitizer all puts are stored at once: it can then report a target that reads without waiting. In a
 // mailbox a small put would not touch the window before the target calls the library.
@@ -169,6 +170,9 @@ settings resolve_settings(const options& requested, int* argc, char** argv) {
                              .value_or(default_small_put_bytes));
     result.bounce_bytes = static_cast<int>(
         support::env_integer("DCUDA_BOUNCE_BYTES", 0, std::numeric_limits<int>::max()).value_or(default_bounce_bytes));
+    result.leader_members =
+        static_cast<int>(support::env_integer("DCUDA_LEADER_MEMBERS", 0, std::numeric_limits<int>::max())
+                             .value_or(default_leader_members));
     result.barrier_row =
         static_cast<int>(support::env_integer("DCUDA_BARRIER_ROW", 0, max_ranks_per_device).value_or(0));
     result.trace = support::env_string("DCUDA_TRACE").value_or("");

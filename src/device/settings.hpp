@@ -33,6 +33,7 @@ struct settings {
     int mailbox_queues;             // DCUDA_MAILBOX_QUEUES: of a device; -1: by its memory
     int small_put_bytes;            // DCUDA_SMALL_PUT_BYTES: notified puts that go as messages; -1: by the device
     int bounce_bytes;               // DCUDA_BOUNCE_BYTES: arrays of that size are reduced through bounce buffers
+    int leader_members;             // DCUDA_LEADER_MEMBERS: of so many on a device, values are combined by leaders
     int barrier_row;                // DCUDA_BARRIER_ROW: ranks of a row in barriers; 0: by their number (tests)
     check_mode check;               // DCUDA_CHECK: 1 or report (CPU backend)
     long check_seed;                // DCUDA_CHECK_SEED

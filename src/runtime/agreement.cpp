@@ -23,7 +23,7 @@ struct proposal {
     int tags, match_sources;
     int max_windows;
     int mailbox_packets, mailbox_queues;
-    int small_put_bytes, bounce_bytes;
+    int small_put_bytes, bounce_bytes, leader_members;
     std::int64_t wait_timeout_ns;
     int profiled;
 };
@@ -66,6 +66,7 @@ int agree_on_ranks(bootstrap::control& control, const settings& with, bool with_
                          with.mailbox_queues,
                          with.small_put_bytes,
                          with.bounce_bytes,
+                         with.leader_members,
                          with.wait_timeout.count(),
                          config.profiled ? 1 : 0});
     message.put(std::string_view(limit.reason));
@@ -87,22 +88,24 @@ int agree_on_ranks(bootstrap::control& control, const settings& with, bool with_
             theirs.match_sources == first.match_sources && theirs.max_windows == first.max_windows &&
             theirs.mailbox_packets == first.mailbox_packets && theirs.mailbox_queues == first.mailbox_queues &&
             theirs.small_put_bytes == first.small_put_bytes && theirs.bounce_bytes == first.bounce_bytes &&
-            theirs.wait_timeout_ns == first.wait_timeout_ns && theirs.shared_bytes == first.shared_bytes &&
-            theirs.profiled == first.profiled;
+            theirs.leader_members == first.leader_members && theirs.wait_timeout_ns == first.wait_timeout_ns &&
+            theirs.shared_bytes == first.shared_bytes && theirs.profiled == first.profiled;
         support::require(
             same, error_code::invalid_argument,
             "processes 0 and {} disagree on the launch: ranks per device {} / {}, per block {} / {}, threads {}x{}x{} "
             "/ "
             "{}x{}x{}, shared bytes {} / {}, tags {} / {}, matched by source {} / {}, windows {} / {}, packets of a "
             "queue {} / {}, queues of a "
-            "device {} / {} (-1: by its memory), small puts up to {} / {} B, large arrays from {} / {} B, wait timeout "
+            "device {} / {} (-1: by its memory), small puts up to {} / {} B, large arrays from {} / {} B, leaders "
+            "from {} / {} members of a device, wait timeout "
             "{} / {} ns, profiled {} / {}",
             process, first.requested, theirs.requested, first.ranks_per_block, theirs.ranks_per_block, first.threads[0],
             first.threads[1], first.threads[2], theirs.threads[0], theirs.threads[1], theirs.threads[2],
             first.shared_bytes, theirs.shared_bytes, first.tags, theirs.tags, first.match_sources, theirs.match_sources,
             first.max_windows, theirs.max_windows, first.mailbox_packets, theirs.mailbox_packets, first.mailbox_queues,
             theirs.mailbox_queues, first.small_put_bytes, theirs.small_put_bytes, first.bounce_bytes,
-            theirs.bounce_bytes, first.wait_timeout_ns, theirs.wait_timeout_ns, first.profiled, theirs.profiled);
+            theirs.bounce_bytes, first.leader_members, theirs.leader_members, first.wait_timeout_ns,
+            theirs.wait_timeout_ns, first.profiled, theirs.profiled);
         support::require(theirs.limit > 0, error_code::out_of_resources,
                          "not even one block of {} threads fits on process {}'s device: {}",
                          theirs.threads[0] * theirs.threads[1] * theirs.threads[2], process, reason);

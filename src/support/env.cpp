@@ -45,6 +45,7 @@ constexpr std::string_view known_variables[] = {
     "DCUDA_INTERFACE",
     "DCUDA_JOB",
     "DCUDA_LAUNCHER",
+    "DCUDA_LEADER_MEMBERS",
     "DCUDA_LISTEN_FD",
     "DCUDA_LOCAL_COUNT",
     "DCUDA_LOCAL_INDEX",

@@ -88,6 +88,7 @@ class Collectives : public device_test, public testing::WithParamInterface<int> 
 protected:
     dcuda::launch_config all_ranks() { return shape(GetParam(), dim3(threads)); }
     int ranks_per_device() { return GetParam(); }
+    void check_barriers();
 };
 
 // --- Communicators ---------------------------------------------------------------------------------------------------
@@ -558,7 +559,7 @@ __global__ void __launch_bounds__(threads, 1024 / threads)
         self.barrier(comm);
     }
 }
-TEST_P(Collectives, BarriersOfCommunicators) {
+void Collectives::check_barriers() {
     const auto ranks = static_cast<std::size_t>(GetParam());
     for (const pattern_of how : {pattern_of::columns, pattern_of::random_order, pattern_of::world}) {
         const device_vector<unsigned> memory(ranks);
@@ -566,9 +567,45 @@ TEST_P(Collectives, BarriersOfCommunicators) {
         check(meets, all_ranks(), memory.get(), inboxes.get(), static_cast<int>(how), rounds_of(100, 6));
     }
 }
+TEST_P(Collectives, BarriersOfCommunicators) { check_barriers(); }
+
+// Single values and barriers by leaders, of as many members as there are more than one row of.
+class CollectiveLeaders : public CollectiveTypes {
+protected:
+    void SetUp() override {
+        setenv("DCUDA_LEADER_MEMBERS", "33", 1);
+        CollectiveTypes::SetUp();
+    }
+    void TearDown() override {
+        CollectiveTypes::TearDown();
+        unsetenv("DCUDA_LEADER_MEMBERS");
+    }
+};
+
+TEST_P(CollectiveLeaders, ValuesInTheOrderThatIsPromised) {
+    for (const pattern_of how : {pattern_of::world, pattern_of::device, pattern_of::random_order, pattern_of::backwards,
+                                 pattern_of::all_but_one})
+        check_values<reduced::doubles>(how, rounds_of(50, 4));
+    check_values<reduced::halves>(pattern_of::world, rounds_of(20, 2));
+}
+TEST_P(CollectiveLeaders, OwnTypes) {
+    const device_vector<double> sums(static_cast<std::size_t>(ranks_per_device()));
+    check(finds_largest, all_ranks(), sums.get());
+}
+TEST_P(CollectiveLeaders, BetweenPutsAndNotifications) {
+    const device_vector<int> memory(2 * static_cast<std::size_t>(GetParam()));
+    for (const char* start : {"4294967285", "262138"}) {
+        setenv("DCUDA_COUNTER_START", start, 1);
+        check(mixes, all_ranks(), memory.get(), rounds_of(200, few_addresses ? 2 : 12));
+        end_job();
+    }
+    unsetenv("DCUDA_COUNTER_START");
+}
+TEST_P(CollectiveLeaders, Barriers) { check_barriers(); }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, testing::ValuesIn(rank_counts));
 INSTANTIATE_TEST_SUITE_P(Ranks, CollectiveTypes, testing::ValuesIn(rank_counts));
 INSTANTIATE_TEST_SUITE_P(Ranks, CollectiveArrays, testing::ValuesIn(rank_counts));
+INSTANTIATE_TEST_SUITE_P(Ranks, CollectiveLeaders, testing::ValuesIn(leader_rank_counts));
 
 } // namespace

@@ -8,8 +8,10 @@ namespace dcuda::test {
 
 #if DCUDA_BACKEND_CUDA
 inline constexpr int rank_counts[] = {1, 7, 132, 1056, 2112};
+inline constexpr int leader_rank_counts[] = {132, 1056, 2112};
 #else
 inline constexpr int rank_counts[] = {1, 5, few_addresses ? 9 : 40};
+inline constexpr int leader_rank_counts[] = {few_addresses ? 35 : 70};
 #endif
 inline constexpr int threads = 64;
 

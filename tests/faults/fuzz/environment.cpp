@@ -61,6 +61,7 @@ void environment(std::string_view input) {
                                      "DCUDA_MAILBOX_PACKETS",
                                      "DCUDA_MAILBOX_QUEUES",
                                      "DCUDA_SMALL_PUT_BYTES",
+                                     "DCUDA_LEADER_MEMBERS",
                                      "DCUDA_BARRIER_ROW",
                                      "DCUDA_TRACE",
                                      "DCUDA_TRACE_EVENTS",

@@ -57,6 +57,8 @@ inline constexpr std::uint32_t most_by_number = 64;
 // Else the first stage is of the members of a row, the second of the rows of a device (if there are several), and the
 // last of the devices (if there are several): its positions are those of rows, and of devices. Where a row or a device
 // has fewer members than another, each of them stands for several.
+//
+// Of many members, single values go by leaders (exchange_form): there the positions are the same, and fewer are used.
 struct exchange_shape {
     std::uint64_t processes;    // bit by process: it has members
     std::uint32_t devices;      // how many
@@ -64,6 +66,7 @@ struct exchange_shape {
     std::uint32_t rows;         // of the device that has most
     std::uint32_t is_even;      // 1: all of these devices have as many members
     std::uint32_t is_networked; // 1: this rank reaches some members over a network only
+    std::uint32_t has_leaders;  // 1: single values go by leaders
     std::uint32_t members;      // of this rank's device
     std::uint32_t before;       // of the devices before it
     std::uint32_t member;       // this rank's number among those of its device
@@ -101,6 +104,14 @@ struct exchange_target {
     std::uint32_t world_rank;
 };
 
+// To whom members send what. `everybody`: to all others of each stage, as exchange_shape says. `numbers`: the same in
+// one stage, in which a member's position is its number. `leaders`: the first member of a row combines the values of
+// the row, the first member of a device those of its rows, these exchange the devices' values, and the result goes back
+// in the same way. Communicators have exchanges by numbers or by leaders, but not both: the former have few members.
+enum class exchange_form : std::uint32_t { everybody, numbers, leaders };
+inline constexpr unsigned exchange_plans = 2;
+inline constexpr unsigned most_stages = 5;
+
 // What a rank does in an exchange, worked out in advance. writer and reader: the rank; home: device memory.
 struct exchange_plan {
     packet* slot;                   // of this rank
@@ -110,13 +121,16 @@ struct exchange_plan {
     std::uint32_t units;            // at each position
     std::uint32_t stages;           // 0: there is no plan yet
     std::uint32_t most_positions;   // of any stage of any member: all have the same number here
+    exchange_form form;
     struct part {
-        std::uint32_t first;      // of its positions in a slot
-        std::uint32_t positions;  // from which values come
-        std::uint32_t position;   // of this rank
-        std::uint32_t begin, end; // of the targets; behind those, to far_end, the ones that are reached over a network
-        std::uint32_t far_end;
-    } parts[3];
+        std::uint16_t first;      // of its positions in a slot
+        std::uint16_t positions;  // from which values come
+        std::uint16_t position;   // of this rank; where its own value does not count, one that is not among these
+        std::uint16_t place;      // the position at which the targets find its value
+        std::uint16_t begin, end; // of the targets; behind those, to far_end, the ones that are reached over a network
+        std::uint16_t far_end;
+        std::uint16_t spans_devices; // 1: members of other devices take part
+    } parts[most_stages];
 };
 
 // The world, or a device: consecutive world ranks. home: the context.
@@ -148,10 +162,14 @@ struct communicator_record {
     std::uint32_t sequence;          // number of the last exchange
     std::uint32_t started;           // of an exchange that is not finished: start_number(); else 0
     list_range list;                 // of members
-    list_range plan_lists[2];        // of the plans
+    list_range plan_lists[exchange_plans]; // of the plans
     exchange_shape shape;
-    exchange_plan plans[2]; // [by number]
+    exchange_plan plans[exchange_plans]; // for everybody; and by numbers, or by leaders
 
+    // For an exchange of a single value.
+    DCUDA_HOST_DEVICE const exchange_plan& plan_of_value(bool by_number) const {
+        return plans[by_number || shape.has_leaders != 0 ? 1 : 0];
+    }
     DCUDA_HOST_DEVICE std::uint32_t world_rank_of(std::uint32_t rank) const {
         return members != nullptr ? members[rank] : first_rank + rank * stride;
     }
@@ -233,7 +251,8 @@ struct exchange_memory {
     std::uint32_t list_words; // of each rank's memory for lists of members
     std::uint32_t bounce;     // [local rank][bounce_packets]: bounce buffers, in two halves
     std::uint32_t bounce_packets;
-    std::uint32_t bounce_from; // arrays of so many bytes go through these
+    std::uint32_t bounce_from;  // arrays of so many bytes go through these
+    std::uint32_t leaders_from; // where a device has so many members, single values go by leaders
 };
 
 // The communicators of a rank. writers: the host, of the fixed ones, and the rank; reader: the rank; home: device

@@ -9,8 +9,9 @@
 // bits; on the CPU the number is released and acquired), so whoever sees the number has the payload. Nothing else is
 // ordered, but in an ordered exchange, which barriers are made of: there each thread that sends releases before what
 // the rank did (the block's barrier orders that before the thread's fence), and each thread that has received acquires.
-// The next stage's release passes on what was acquired: causality is transitive. Stages before the last are among ranks
-// of one device and have its scope, but that in the first one each rank releases for all members.
+// The next stage's release passes on what was acquired: causality is transitive. Stages in which only ranks of one
+// device take part have its scope; but in the first one each rank releases for all members, and in the last it acquires
+// so.
 //
 // Over a network a member gives its host a command for each unit, and the host of the other member (on a GPU its
 // delivery kernel) stores the packets into the slot, in the same way: who polls it need not know. The network keeps the
@@ -233,7 +234,8 @@ DCUDA_COLD bool keep_exchanging(lead_warp warp, shared_state shared, awaited_uni
     unit.has_waited = true;
     std::uint32_t world_rank = 0, seen = 0;
     if (waits) {
-        const exchange_stage stage = exchange_stage::make(comm, unit.request.by_number, unit.stage);
+        const exchange_form form = unit.request.by_number ? exchange_form::numbers : unit.plan.form;
+        const exchange_stage stage = exchange_stage::make(comm, form, unit.stage);
         world_rank = stage.world_rank(comm, stage.source(state, comm, position));
         seen = load_packet<order_tag::none>(unit.slot + position * unit.distance, no_exchange_word).sequence;
     }
@@ -383,7 +385,7 @@ DCUDA_DEVICE void await_stage(awaited_unit& unit, unsigned number) {
 template <unsigned Packets, bool IsOrdered, exchange_phase Phase = exchange_phase::whole, class Values>
 DCUDA_DEVICE bool exchange_one(const lead_warp& warp, rank_state& state, communicator_record& comm,
                                const exchange_request& request, value_unit& value, const Values& values) {
-    const exchange_plan& plan = comm.plans[request.by_number ? 1 : 0];
+    const exchange_plan& plan = comm.plan_of_value(request.by_number);
     const scope reach = comm.shape.devices > 1 ? scope::system : scope::device;
     constexpr bool finishes = Phase == exchange_phase::finish;
     const std::uint32_t sequence = comm.sequence + (finishes ? 0 : 1), turn = sequence % 2 * plan.half,
@@ -398,24 +400,27 @@ DCUDA_DEVICE bool exchange_one(const lead_warp& warp, rank_state& state, communi
     DCUDA_NO_UNROLL
     for (unsigned number = 0; going && number < stages; ++number) {
         await_stage(unit, number);
+        const exchange_plan::part part = plan.parts[number];
         unit.team = exchange_team(warp.index, warp.count, unit.positions);
         unit.has_unit = unit.team.number == 0; // the first team has it
-        unit.slot = plan.slot + turn + plan.parts[number].first * distance;
-        // Stages before the last are among ranks of one device. But what this rank itself has stored on other devices
-        // it releases for the system: PTX does not promise that another thread's release makes up for that.
-        const bool is_last = number + 1 == stages;
-        if (IsOrdered) fence_release<order_tag::exchange_publish>(is_last || number == 0 ? reach : scope::device);
-        unit.place = turn + (plan.parts[number].first + unit.position) * distance;
+        unit.slot = plan.slot + turn + part.first * distance;
+        unit.place = turn + (part.first + part.place) * distance;
+        // Other stages are among ranks of one device. But what this rank itself has stored on other devices it releases
+        // for the system: PTX does not promise that another thread's release makes up for that.
+        const bool spans_devices = (part.spans_devices != 0) | (number + 1 == stages);
+        if (IsOrdered && (number == 0 || part.begin != part.far_end))
+            fence_release<order_tag::exchange_publish>(spans_devices || number == 0 ? reach : scope::device);
         if (finishes && number == 0)
             unit.far_targets = 0; // they have it, and so have the others
-        else if (unit.has_unit)
-            send_unit<Packets>(state, plan, plan.parts[number], unit.team, unit.place, value, unit.word);
+        else
+            send_unit<Packets>(state, plan, part, exchange_team(warp.index, warp.count, warp.count), unit.place, value,
+                               unit.word);
         if constexpr (Phase == exchange_phase::start) {
             if (unit.far_targets != 0) send_far(warp, state, unit, value);
-        } else {
+        } else if (unit.positions != 0) {
             going = exec::far(receive_unit<Packets, lead_warp, Values>)(warp, state, unit, value, values);
             if (IsOrdered) {
-                acquire_packet<order_tag::exchange_observe>(is_last ? reach : scope::device);
+                acquire_packet<order_tag::exchange_observe>(spans_devices ? reach : scope::device);
                 sync(warp);
             }
             DCUDA_UNROLL
@@ -500,6 +505,13 @@ DCUDA_DEVICE bool exchange_many(const Group& warp, const exchange_share& share, 
     return going;
 }
 
+// The plans for exchanges by numbers, or for all others. False if there is no room for them. The leader.
+DCUDA_DEVICE bool make_plans(lone_thread leader, const rank_state& state, communicator_record& comm, bool by_number) {
+    if (by_number) return make_plan(leader, state, comm, exchange_form::numbers);
+    return (comm.shape.has_leaders == 0 || make_plan(leader, state, comm, exchange_form::leaders)) &&
+           make_plan(leader, state, comm, exchange_form::everybody);
+}
+
 // Whether members can exchange values there; else the run ends. The lead warp.
 DCUDA_COLD bool prepare_exchange(lead_warp warp, shared_state shared, communicator number, operation where,
                                  bool by_number) {
@@ -526,7 +538,7 @@ DCUDA_COLD bool prepare_exchange(lead_warp warp, shared_state shared, communicat
             report(fault::late_process, too_late, 0, exchange_processes);
         else if (by_number && comm->size > most_by_number)
             report(fault::too_many_members, 0, comm->size, most_by_number);
-        else if (!make_plan(leader, state, *comm, by_number))
+        else if (!make_plans(leader, state, *comm, by_number))
             report(fault::communicators, static_cast<std::uint32_t>(number), comm->size, max_communicators);
         else
             is_ready = true;

@@ -57,8 +57,6 @@ DCUDA_COLD std::uint32_t find_shape(lone_thread, const rank_state& state, commun
     shape.is_even = most == least ? 1 : 0;
     shape.width = power_above(most);
     shape.rows = (most + exchange_row - 1) / exchange_row;
-    const bool many = most >= communicators_of(state).memory.leaders_from && comm.size > most_by_number;
-    shape.has_leaders = many && !shape.is_flat() ? 1 : 0;
     shape.units = comm.slots_packets / (2 * unit_packets * slot_positions(shape, comm.size));
     comm.shape = shape;
     return no_rank;
@@ -71,46 +69,25 @@ struct member_range {
 
 // One stage of an exchange, as one member sees it.
 struct exchange_stage {
-    // By leaders, the first members of rows and of devices: to them, among those of devices, and back.
-    enum class of { members, rows, devices, numbers, to_row, to_device, leaders, from_device, from_row } kind;
+    enum class of { members, rows, devices, numbers } kind;
     std::uint32_t first;     // of its positions in the slots
     std::uint32_t positions; // that come to this member
     std::uint32_t position;  // of this member
-    std::uint32_t place;     // the position at which others find its value
 
-    DCUDA_DEVICE static exchange_stage make(const communicator_record& comm, exchange_form form, unsigned number) {
+    DCUDA_DEVICE static exchange_stage make(const communicator_record& comm, bool by_number, unsigned number) {
         const exchange_shape& shape = comm.shape;
-        if (form == exchange_form::numbers) return {of::numbers, 0, comm.size, comm.number, comm.number};
-        if (form == exchange_form::leaders) return make_of_leaders(shape, number);
-        if (shape.is_flat()) {
-            const std::uint32_t position = shape.device * shape.width + shape.member;
-            return {of::members, 0, shape.devices * shape.width, position, position};
-        }
-        const std::uint32_t row = shape.member / exchange_row, place = shape.member % exchange_row;
-        if (number == 0) return {of::members, 0, row_members(shape, row), place, place};
-        if (number == 1 && shape.rows > 1) return {of::rows, shape.row_positions(), rows_of_device(shape), row, row};
-        return {of::devices, shape.row_positions() + shape.column_positions(), shape.devices, shape.device,
-                shape.device};
+        if (by_number) return {of::numbers, 0, comm.size, comm.number};
+        if (shape.is_flat())
+            return {of::members, 0, shape.devices * shape.width, shape.device * shape.width + shape.member};
+        if (number == 0)
+            return {of::members, 0, row_members(shape, shape.member / exchange_row), shape.member % exchange_row};
+        if (number == 1 && shape.rows > 1)
+            return {of::rows, shape.row_positions(), rows_of_device(shape), shape.member / exchange_row};
+        return {of::devices, shape.row_positions() + shape.column_positions(), shape.devices, shape.device};
     }
-    DCUDA_DEVICE static unsigned stages(const exchange_shape& shape, exchange_form form) {
-        if (form == exchange_form::leaders) return shape.devices > 1 ? 5 : 4;
-        if (form == exchange_form::numbers || shape.is_flat()) return 1;
+    DCUDA_DEVICE static unsigned stages(const exchange_shape& shape, bool by_number) {
+        if (by_number || shape.is_flat()) return 1;
         return 1 + (shape.rows > 1 ? 1 : 0) + (shape.devices > 1 ? 1 : 0);
-    }
-    // Positions are those of rows and of devices; a value that comes back has that of the leader who sends it, the
-    // first one, which nobody else uses then.
-    DCUDA_DEVICE static exchange_stage make_of_leaders(const exchange_shape& shape, unsigned number) {
-        const std::uint32_t row = shape.member / exchange_row, place = shape.member % exchange_row;
-        const bool leads_row = place == 0, leads_device = shape.member == 0;
-        if (number == 0) return {of::to_row, 0, leads_row ? row_members(shape, row) : 0, place, place};
-        if (number == 1)
-            return {of::to_device, shape.row_positions(), leads_device ? rows_of_device(shape) : 0, row, row};
-        if (number == 2 && shape.devices > 1)
-            return {of::leaders, shape.row_positions() + shape.column_positions(), leads_device ? shape.devices : 0,
-                    shape.device, shape.device};
-        if (number == stages(shape, exchange_form::leaders) - 2)
-            return {of::from_device, shape.row_positions(), leads_row && !leads_device ? 1u : 0u, 1, 0};
-        return {of::from_row, 0, leads_row ? 0u : 1u, 1, 0};
     }
     DCUDA_DEVICE static std::uint32_t rows_of_device(const exchange_shape& shape) {
         return (shape.members + exchange_row - 1) / exchange_row;
@@ -132,48 +109,24 @@ struct exchange_stage {
         return {comm.members_before(process, ranks), comm.members_before(process + 1, ranks), 1};
     }
 
-    // Whether members of other devices take part.
-    DCUDA_DEVICE bool spans_devices(const exchange_shape& shape) const {
-        return shape.devices > 1 &&
-               (kind == of::members ? shape.is_flat()
-                                    : kind == of::devices || kind == of::numbers || kind == of::leaders);
-    }
-
-    // Of how many groups of members this one's targets are. By leaders, of one; else one for each position.
-    DCUDA_DEVICE std::uint32_t groups() const {
-        const bool has_one =
-            kind == of::to_row || kind == of::to_device || kind == of::from_device || kind == of::from_row;
-        return has_one ? 1 : positions;
-    }
-    // To whom of a group this member sends its value: what comes with numbers `first`, `first` + `step`, to before
-    // `end`. Empty: to nobody.
+    // To whom this member sends its value because of that position. Empty: to nobody.
     DCUDA_DEVICE member_range targets(const rank_state& state, const communicator_record& comm,
                                       std::uint32_t other) const {
         const exchange_shape& shape = comm.shape;
-        const std::uint32_t row = shape.before + shape.member / exchange_row * exchange_row,
-                            own = shape.before + shape.member;
         if (kind == of::numbers) return {other, other + 1, 1};
-        if (kind == of::to_row) return {row, own == row ? row : row + 1, 1};
-        if (kind == of::to_device)
-            return {shape.before, own != row || own == shape.before ? shape.before : shape.before + 1, 1};
-        if (kind == of::from_device)
-            return {own + exchange_row, own == shape.before ? shape.before + shape.members : 0, exchange_row};
-        if (kind == of::from_row)
-            return {own + 1, own == row ? row + row_members(shape, shape.member / exchange_row) : 0, 1};
-        if (kind == of::leaders) {
-            const std::uint32_t leader = of_device(state, comm, other).first;
-            return {leader, leader + 1, 1};
-        }
         if (kind == of::rows) {
-            const std::uint32_t begin = shape.before + other * exchange_row;
-            return {begin + shape.member % exchange_row, begin + row_members(shape, other),
+            const std::uint32_t row = shape.before + other * exchange_row;
+            return {row + shape.member % exchange_row, row + row_members(shape, other),
                     row_members(shape, shape.member / exchange_row)};
         }
         if (kind == of::devices) {
             const member_range all = of_device(state, comm, other);
             return {all.first + shape.member, all.end, shape.members};
         }
-        if (!shape.is_flat()) return {row + other, row + other + 1, 1};
+        if (!shape.is_flat()) {
+            const std::uint32_t member = shape.before + shape.member / exchange_row * exchange_row + other;
+            return {member, member + 1, 1};
+        }
         const member_range all = of_device(state, comm, other / shape.width);
         const std::uint32_t member = all.first + other % shape.width;
         return {member, member < all.end ? member + 1 : member, 1};
@@ -185,11 +138,6 @@ struct exchange_stage {
         const exchange_shape& shape = comm.shape;
         if (kind == of::rows)
             return shape.before + other * exchange_row + shape.member % exchange_row % row_members(shape, other);
-        const std::uint32_t row = shape.before + shape.member / exchange_row * exchange_row;
-        if (kind == of::to_row) return row + other;
-        if (kind == of::to_device) return shape.before + other * exchange_row;
-        if (kind == of::from_device) return shape.before;
-        if (kind == of::from_row) return row;
         if (kind != of::devices) return targets(state, comm, other).first;
         const member_range all = of_device(state, comm, other);
         return all.first + shape.member % (all.end - all.first);
@@ -233,34 +181,24 @@ DCUDA_COLD bool find_list_place(const communicator_table& table, std::uint32_t w
 
 // Works out the plan for exchanges of this communicator, whose shape is known. False if there is no room for it. The
 // leader.
-DCUDA_COLD bool make_plan(lone_thread, const rank_state& state, communicator_record& comm, exchange_form form) {
+DCUDA_COLD bool make_plan(lone_thread, const rank_state& state, communicator_record& comm, bool by_number) {
     const communicator_table& table = communicators_of(state);
     exchange_plan plan{};
     plan.slot = slot_of(state, comm, state.world_rank);
     plan.half = comm.slots_packets / 2;
     plan.units = comm.shape.units;
-    plan.most_positions = form == exchange_form::numbers ? comm.size : comm.shape.most_positions();
-    plan.form = form;
-    const unsigned number_of_plan = form == exchange_form::everybody ? 0 : 1;
-    const unsigned stages = exchange_stage::stages(comm.shape, form);
+    plan.most_positions = by_number ? comm.size : comm.shape.most_positions();
+    const unsigned stages = exchange_stage::stages(comm.shape, by_number);
     // First how many targets there are, then which.
     for (const bool is_known : {false, true}) {
         std::uint32_t count = 0;
         auto* const targets = const_cast<exchange_target*>(plan.targets);
         for (unsigned number = 0; number < stages; ++number) {
-            const exchange_stage stage = exchange_stage::make(comm, form, number);
+            const exchange_stage stage = exchange_stage::make(comm, by_number, number);
             exchange_plan::part& part = plan.parts[number];
-            const auto narrow = [](std::uint32_t value) { return static_cast<std::uint16_t>(value); };
-            part = {narrow(stage.first),
-                    narrow(stage.positions),
-                    narrow(stage.position),
-                    narrow(stage.place),
-                    narrow(count),
-                    0,
-                    0,
-                    narrow(stage.spans_devices(comm.shape) ? 1 : 0)};
+            part = {stage.first, stage.positions, stage.position, count, count, count};
             for (const bool is_far : {false, true}) {
-                for (std::uint32_t other = 0; other < stage.groups(); ++other) {
+                for (std::uint32_t other = 0; other < stage.positions; ++other) {
                     const member_range all = stage.targets(state, comm, other);
                     if (other < 64 && all.first < all.end) plan.present |= std::uint64_t{1} << other;
                     if (other == stage.position) continue;
@@ -271,11 +209,11 @@ DCUDA_COLD bool make_plan(lone_thread, const rank_state& state, communicator_rec
                         ++count;
                     }
                 }
-                (is_far ? part.far_end : part.end) = narrow(count);
+                (is_far ? part.far_end : part.end) = count;
             }
         }
         if (is_known) break;
-        list_range& list = comm.plan_lists[number_of_plan];
+        list_range& list = comm.plan_lists[by_number ? 1 : 0];
         if (!find_list_place(table, count * sizeof(exchange_target) / sizeof(std::uint32_t), list)) {
             list = {};
             return false;
@@ -283,7 +221,7 @@ DCUDA_COLD bool make_plan(lone_thread, const rank_state& state, communicator_rec
         plan.targets = reinterpret_cast<const exchange_target*>(table.lists + list.begin);
     }
     plan.stages = stages;
-    comm.plans[number_of_plan] = plan;
+    comm.plans[by_number ? 1 : 0] = plan;
     return true;
 }
 

@@ -22,7 +22,7 @@ using std::chrono::nanoseconds;
 
 // PERF: 8 KiB, by `dcuda-bench collectives`.
 constexpr long default_bounce_bytes = 8192;
-constexpr long default_leader_members = 257;
+constexpr long default_leader_members = 577;
 
 // Under ThreadSanitizer all puts are stored at once: it can then report a target that reads without waiting. In a
 // mailbox a small put would not touch the window before the target calls the library.

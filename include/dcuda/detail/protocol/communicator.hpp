@@ -58,7 +58,8 @@ inline constexpr std::uint32_t most_by_number = 64;
 // last of the devices (if there are several): its positions are those of rows, and of devices. Where a row or a device
 // has fewer members than another, each of them stands for several.
 //
-// Of many members, single values go by leaders (exchange_form): there the positions are the same, and fewer are used.
+// Of many members, single values go by leaders (make_leader_plan): there the positions are the same, and fewer are
+// used.
 struct exchange_shape {
     std::uint64_t processes;    // bit by process: it has members
     std::uint32_t devices;      // how many
@@ -104,13 +105,14 @@ struct exchange_target {
     std::uint32_t world_rank;
 };
 
-// To whom members send what. `everybody`: to all others of each stage, as exchange_shape says. `numbers`: the same in
-// one stage, in which a member's position is its number. `leaders`: the first member of a row combines the values of
-// the row, the first member of a device those of its rows, these exchange the devices' values, and the result goes back
-// in the same way. Communicators have exchanges by numbers or by leaders, but not both: the former have few members.
-enum class exchange_form : std::uint32_t { everybody, numbers, leaders };
+// A communicator has a plan for exchanges of everybody with everybody, and one for those by numbers (of few members) or
+// by leaders (of many; plan.hpp).
 inline constexpr unsigned exchange_plans = 2;
 inline constexpr unsigned most_stages = 5;
+
+// Of a stage in an ordered exchange: whether the rank releases at all before it sends; and whether it releases, and
+// acquires what it has received, for other devices as well.
+enum stage_order : std::uint16_t { stage_releases = 1, stage_releases_far = 2, stage_acquires_far = 4 };
 
 // What a rank does in an exchange, worked out in advance. writer and reader: the rank; home: device memory.
 struct exchange_plan {
@@ -121,7 +123,7 @@ struct exchange_plan {
     std::uint32_t units;            // at each position
     std::uint32_t stages;           // 0: there is no plan yet
     std::uint32_t most_positions;   // of any stage of any member: all have the same number here
-    exchange_form form;
+    std::uint32_t by_leaders;       // 1: such a plan
     struct part {
         std::uint16_t first;      // of its positions in a slot
         std::uint16_t positions;  // from which values come
@@ -129,7 +131,7 @@ struct exchange_plan {
         std::uint16_t place;      // the position at which the targets find its value
         std::uint16_t begin, end; // of the targets; behind those, to far_end, the ones that are reached over a network
         std::uint16_t far_end;
-        std::uint16_t spans_devices; // 1: members of other devices take part
+        std::uint16_t order; // what an ordered exchange does there: a sum of stage_order
     } parts[most_stages];
 };
 

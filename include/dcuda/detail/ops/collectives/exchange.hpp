@@ -148,14 +148,14 @@ DCUDA_DEVICE bool load_unit_packets(const packet* slot, std::uint32_t word, valu
     return true;
 }
 
-// Sends a team's unit in one stage, to members whose memory is mapped here. `place`: of the unit at this rank's
-// position, in packets from the begin of a slot.
+// Sends a unit in one stage, to members whose memory is mapped here. `thread`, `threads`: of those that send it.
+// `place`: of the unit at this rank's position, in packets from the begin of a slot.
 template <unsigned Packets>
 DCUDA_DEVICE void send_unit(const rank_state& state, const exchange_plan& plan, const exchange_plan::part& part,
-                            const exchange_team& team, std::uint32_t place, const value_unit& value,
+                            unsigned thread, unsigned threads, std::uint32_t place, const value_unit& value,
                             std::uint32_t word) {
     DCUDA_NO_UNROLL
-    for (std::uint32_t k = part.begin + team.thread; k < part.end; k += team.width) {
+    for (std::uint32_t k = part.begin + thread; k < part.end; k += threads) {
         store_unit_packets<Packets>(state, plan.targets[k].slot + place, value, word, plan.targets[k].world_rank);
     }
 }
@@ -234,9 +234,12 @@ DCUDA_COLD bool keep_exchanging(lead_warp warp, shared_state shared, awaited_uni
     unit.has_waited = true;
     std::uint32_t world_rank = 0, seen = 0;
     if (waits) {
-        const exchange_form form = unit.request.by_number ? exchange_form::numbers : unit.plan.form;
-        const exchange_stage stage = exchange_stage::make(comm, form, unit.stage);
-        world_rank = stage.world_rank(comm, stage.source(state, comm, position));
+        if (unit.plan.by_leaders != 0) {
+            world_rank = source_of_leaders(state, comm, unit.stage, position);
+        } else {
+            const exchange_stage stage = exchange_stage::make(comm, unit.request.by_number, unit.stage);
+            world_rank = stage.world_rank(comm, stage.source(state, comm, position));
+        }
         seen = load_packet<order_tag::none>(unit.slot + position * unit.distance, no_exchange_word).sequence;
     }
     const unsigned waiting_threads = vote(warp, waits);
@@ -386,7 +389,6 @@ template <unsigned Packets, bool IsOrdered, exchange_phase Phase = exchange_phas
 DCUDA_DEVICE bool exchange_one(const lead_warp& warp, rank_state& state, communicator_record& comm,
                                const exchange_request& request, value_unit& value, const Values& values) {
     const exchange_plan& plan = comm.plan_of_value(request.by_number);
-    const scope reach = comm.shape.devices > 1 ? scope::system : scope::device;
     constexpr bool finishes = Phase == exchange_phase::finish;
     const std::uint32_t sequence = comm.sequence + (finishes ? 0 : 1), turn = sequence % 2 * plan.half,
                         stages = Phase == exchange_phase::start ? 1 : plan.stages;
@@ -400,27 +402,25 @@ DCUDA_DEVICE bool exchange_one(const lead_warp& warp, rank_state& state, communi
     DCUDA_NO_UNROLL
     for (unsigned number = 0; going && number < stages; ++number) {
         await_stage(unit, number);
-        const exchange_plan::part part = plan.parts[number];
+        const exchange_plan::part& part = plan.parts[number];
         unit.team = exchange_team(warp.index, warp.count, unit.positions);
         unit.has_unit = unit.team.number == 0; // the first team has it
         unit.slot = plan.slot + turn + part.first * distance;
         unit.place = turn + (part.first + part.place) * distance;
-        // Other stages are among ranks of one device. But what this rank itself has stored on other devices it releases
-        // for the system: PTX does not promise that another thread's release makes up for that.
-        const bool spans_devices = (part.spans_devices != 0) | (number + 1 == stages);
-        if (IsOrdered && (number == 0 || part.begin != part.far_end))
-            fence_release<order_tag::exchange_publish>(spans_devices || number == 0 ? reach : scope::device);
+        if (IsOrdered && (part.order & stage_releases) != 0)
+            fence_release<order_tag::exchange_publish>((part.order & stage_releases_far) != 0 ? scope::system
+                                                                                              : scope::device);
         if (finishes && number == 0)
             unit.far_targets = 0; // they have it, and so have the others
         else
-            send_unit<Packets>(state, plan, part, exchange_team(warp.index, warp.count, warp.count), unit.place, value,
-                               unit.word);
+            send_unit<Packets>(state, plan, part, warp.index, warp.count, unit.place, value, unit.word);
         if constexpr (Phase == exchange_phase::start) {
             if (unit.far_targets != 0) send_far(warp, state, unit, value);
         } else if (unit.positions != 0) {
             going = exec::far(receive_unit<Packets, lead_warp, Values>)(warp, state, unit, value, values);
             if (IsOrdered) {
-                acquire_packet<order_tag::exchange_observe>(spans_devices ? reach : scope::device);
+                acquire_packet<order_tag::exchange_observe>((part.order & stage_acquires_far) != 0 ? scope::system
+                                                                                                   : scope::device);
                 sync(warp);
             }
             DCUDA_UNROLL
@@ -476,8 +476,8 @@ DCUDA_DEVICE bool exchange_many(const Group& warp, const exchange_share& share, 
         DCUDA_NO_UNROLL
         for (std::uint32_t unit = begin + team.number;
              Phase != exchange_phase::finish && team.number < team.teams && unit < count; unit += teams)
-            send_unit<unit_packets>(state, plan, plan.parts[0], team, place(0, plan.parts[0].position, unit),
-                                    values.load(first + unit), wait.word);
+            send_unit<unit_packets>(state, plan, plan.parts[0], team.thread, team.width,
+                                    place(0, plan.parts[0].position, unit), values.load(first + unit), wait.word);
         if constexpr (std::is_same_v<Group, lead_warp>)
             if (Phase != exchange_phase::finish && plan.parts[0].end != plan.parts[0].far_end)
                 exec::far(send_chunk<Values>)(warp, state, wait, values, first, count,
@@ -496,7 +496,8 @@ DCUDA_DEVICE bool exchange_many(const Group& warp, const exchange_share& share, 
                 if (number == 0)
                     wait.far_targets = 0; // they have it
                 else if (wait.has_unit)
-                    send_unit<unit_packets>(state, plan, plan.parts[number], team, wait.place, value, wait.word);
+                    send_unit<unit_packets>(state, plan, plan.parts[number], team.thread, team.width, wait.place, value,
+                                            wait.word);
                 going = exec::far(receive_unit<unit_packets, Group, Values>)(warp, state, wait, value, values);
             }
             if (going && wait.has_unit) values.store(first + unit, value, team);
@@ -505,11 +506,10 @@ DCUDA_DEVICE bool exchange_many(const Group& warp, const exchange_share& share, 
     return going;
 }
 
-// The plans for exchanges by numbers, or for all others. False if there is no room for them. The leader.
+// The plan for exchanges by numbers, or those for all others. False if there is no room for them. The leader.
 DCUDA_DEVICE bool make_plans(lone_thread leader, const rank_state& state, communicator_record& comm, bool by_number) {
-    if (by_number) return make_plan(leader, state, comm, exchange_form::numbers);
-    return (comm.shape.has_leaders == 0 || make_plan(leader, state, comm, exchange_form::leaders)) &&
-           make_plan(leader, state, comm, exchange_form::everybody);
+    return make_plan(leader, state, comm, by_number) &&
+           (by_number || comm.shape.has_leaders == 0 || make_leader_plan(leader, state, comm));
 }
 
 // Whether members can exchange values there; else the run ends. The lead warp.

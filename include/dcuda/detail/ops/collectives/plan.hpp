@@ -57,6 +57,8 @@ DCUDA_COLD std::uint32_t find_shape(lone_thread, const rank_state& state, commun
     shape.is_even = most == least ? 1 : 0;
     shape.width = power_above(most);
     shape.rows = (most + exchange_row - 1) / exchange_row;
+    const bool many = most >= communicators_of(state).memory.leaders_from && comm.size > most_by_number;
+    shape.has_leaders = many && !shape.is_flat() ? 1 : 0;
     shape.units = comm.slots_packets / (2 * unit_packets * slot_positions(shape, comm.size));
     comm.shape = shape;
     return no_rank;
@@ -179,6 +181,19 @@ DCUDA_COLD bool find_list_place(const communicator_table& table, std::uint32_t w
     return begin + words <= table.memory.list_words;
 }
 
+DCUDA_DEVICE std::uint16_t narrow(std::uint32_t value) { return static_cast<std::uint16_t>(value); }
+
+// What an ordered exchange does in a stage. Stages in which only ranks of one device take part order for that. But what
+// a rank itself has stored on other devices it releases for the system in the first stage, since PTX does not promise
+// that another thread's release makes up for that; and it acquires so in the last one.
+DCUDA_DEVICE std::uint16_t order_of_stage(const exchange_shape& shape, bool is_first, bool is_last, bool spans_devices,
+                                          bool sends) {
+    const bool has_devices = shape.devices > 1;
+    return narrow((is_first || sends ? stage_releases : 0) |
+                  (has_devices && (is_first || spans_devices) ? stage_releases_far : 0) |
+                  (has_devices && (is_last || spans_devices) ? stage_acquires_far : 0));
+}
+
 // Works out the plan for exchanges of this communicator, whose shape is known. False if there is no room for it. The
 // leader.
 DCUDA_COLD bool make_plan(lone_thread, const rank_state& state, communicator_record& comm, bool by_number) {
@@ -196,7 +211,15 @@ DCUDA_COLD bool make_plan(lone_thread, const rank_state& state, communicator_rec
         for (unsigned number = 0; number < stages; ++number) {
             const exchange_stage stage = exchange_stage::make(comm, by_number, number);
             exchange_plan::part& part = plan.parts[number];
-            part = {stage.first, stage.positions, stage.position, count, count, count};
+            const bool is_last = number + 1 == stages;
+            part = {narrow(stage.first),
+                    narrow(stage.positions),
+                    narrow(stage.position),
+                    narrow(stage.position),
+                    narrow(count),
+                    0,
+                    0,
+                    order_of_stage(comm.shape, number == 0, is_last, is_last, true)};
             for (const bool is_far : {false, true}) {
                 for (std::uint32_t other = 0; other < stage.positions; ++other) {
                     const member_range all = stage.targets(state, comm, other);
@@ -209,7 +232,7 @@ DCUDA_COLD bool make_plan(lone_thread, const rank_state& state, communicator_rec
                         ++count;
                     }
                 }
-                (is_far ? part.far_end : part.end) = count;
+                (is_far ? part.far_end : part.end) = narrow(count);
             }
         }
         if (is_known) break;
@@ -222,6 +245,118 @@ DCUDA_COLD bool make_plan(lone_thread, const rank_state& state, communicator_rec
     }
     plan.stages = stages;
     comm.plans[by_number ? 1 : 0] = plan;
+    return true;
+}
+
+// --- By leaders -----------------------------------------------------------------------------------------------------
+// The first member of a row combines the values of the row, the first member of a device those of its rows, these
+// exchange the devices' values, and the result goes back in the same way. Positions in the slots are those of rows and
+// devices, as when everybody exchanges with everybody. What comes back has the leader's own position, the first one,
+// which nobody else writes to then.
+
+enum class leader_stage : unsigned { to_row, to_device, devices, from_device, from_row };
+
+// Without other devices the stage among them is left out.
+DCUDA_DEVICE leader_stage leader_stage_of(const exchange_shape& shape, unsigned number) {
+    return static_cast<leader_stage>(number < 2 || shape.devices > 1 ? number : number + 1);
+}
+
+// Who sends the value at that position to this member.
+DCUDA_DEVICE std::uint32_t source_of_leaders(const rank_state& state, const communicator_record& comm, unsigned number,
+                                             std::uint32_t position) {
+    const exchange_shape& shape = comm.shape;
+    const std::uint32_t row = shape.before + shape.member / exchange_row * exchange_row;
+    switch (leader_stage_of(shape, number)) {
+    case leader_stage::to_row:
+        return comm.world_rank_by_process(row + position);
+    case leader_stage::to_device:
+        return comm.world_rank_by_process(shape.before + position * exchange_row);
+    case leader_stage::devices:
+        return comm.world_rank_by_process(exchange_stage::of_device(state, comm, position).first);
+    case leader_stage::from_device:
+        return comm.world_rank_by_process(shape.before);
+    default:
+        return comm.world_rank_by_process(row);
+    }
+}
+
+// Works out the plan for exchanges by leaders. False if there is no room for it. The leader.
+DCUDA_COLD bool make_leader_plan(lone_thread, const rank_state& state, communicator_record& comm) {
+    const communicator_table& table = communicators_of(state);
+    const exchange_shape& shape = comm.shape;
+    const std::uint32_t number_of_row = shape.member / exchange_row, place = shape.member % exchange_row;
+    const std::uint32_t row = shape.before + number_of_row * exchange_row, own = shape.before + shape.member;
+    const std::uint32_t row_end = row + exchange_stage::row_members(shape, number_of_row);
+    const std::uint32_t rows = exchange_stage::rows_of_device(shape);
+    const bool leads_row = place == 0, leads_device = shape.member == 0;
+    const std::uint32_t most = (leads_row ? exchange_row : 1) + (leads_device ? rows + shape.devices : 1);
+    list_range& list = comm.plan_lists[1];
+    if (!find_list_place(table, most * sizeof(exchange_target) / sizeof(std::uint32_t), list)) {
+        list = {};
+        return false;
+    }
+    auto* const targets = reinterpret_cast<exchange_target*>(table.lists + list.begin);
+    exchange_plan plan{};
+    plan.slot = slot_of(state, comm, state.world_rank);
+    plan.targets = targets;
+    plan.half = comm.slots_packets / 2;
+    plan.units = shape.units;
+    plan.stages = shape.devices > 1 ? 5 : 4;
+    plan.most_positions = shape.most_positions();
+    plan.by_leaders = 1;
+    std::uint32_t count = 0;
+    DCUDA_NO_UNROLL
+    for (unsigned number = 0; number < plan.stages; ++number) {
+        const leader_stage stage = leader_stage_of(shape, number);
+        const bool is_of_row = stage == leader_stage::to_row || stage == leader_stage::from_row,
+                   is_of_devices = stage == leader_stage::devices, goes_back = stage > leader_stage::devices;
+        // Who receives, and how many; to whom this member sends: one, or every so many of some.
+        std::uint32_t positions = 0, first = 0, end = 0, step = 1;
+        if (stage == leader_stage::to_row) {
+            if (leads_row) positions = row_end - row;
+            first = row;
+            end = leads_row ? row : row + 1;
+        } else if (stage == leader_stage::to_device) {
+            if (leads_device) positions = rows;
+            first = shape.before;
+            end = leads_row && !leads_device ? first + 1 : first;
+        } else if (is_of_devices) {
+            if (leads_device) end = positions = shape.devices;
+        } else if (stage == leader_stage::from_device) {
+            positions = leads_row && !leads_device ? 1 : 0;
+            first = own + exchange_row;
+            end = leads_device ? shape.before + shape.members : 0;
+            step = exchange_row;
+        } else {
+            positions = leads_row ? 0 : 1;
+            first = own + 1;
+            end = leads_row ? row_end : 0;
+        }
+        exchange_plan::part& part = plan.parts[number];
+        const std::uint32_t position = is_of_row ? place : is_of_devices ? shape.device : number_of_row;
+        part.first = narrow(is_of_row       ? 0
+                            : is_of_devices ? shape.row_positions() + shape.column_positions()
+                                            : shape.row_positions());
+        part.positions = narrow(positions);
+        part.position = narrow(goes_back ? 1 : position);
+        part.place = narrow(goes_back ? 0 : position);
+        part.begin = narrow(count);
+        DCUDA_NO_UNROLL
+        for (unsigned is_far = 0; is_far < 2; ++is_far) {
+            for (std::uint32_t other = first; other < end; other += step) {
+                if (is_of_devices && other == shape.device) continue;
+                const std::uint32_t member =
+                    is_of_devices ? exchange_stage::of_device(state, comm, other).first : other;
+                const std::uint32_t world_rank = comm.world_rank_by_process(member);
+                if (is_remote(state, locate(state, world_rank).process) != (is_far != 0)) continue;
+                targets[count++] = {slot_of(state, comm, world_rank), world_rank};
+            }
+            (is_far != 0 ? part.far_end : part.end) = narrow(count);
+        }
+        part.order =
+            order_of_stage(shape, number == 0, number + 1 == plan.stages, is_of_devices, part.begin != part.far_end);
+    }
+    comm.plans[1] = plan;
     return true;
 }
 

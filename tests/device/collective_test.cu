@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <string_view>
 
 using namespace dcuda::test;
 
@@ -602,6 +603,33 @@ TEST_P(CollectiveLeaders, BetweenPutsAndNotifications) {
     unsetenv("DCUDA_COUNTER_START");
 }
 TEST_P(CollectiveLeaders, Barriers) { check_barriers(); }
+
+// One tree over more than 64 members, after exchanges by leaders.
+__global__ void __launch_bounds__(threads, 1024 / threads)
+    sums_by_rank(dcuda::context context, double* array, std::size_t count) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const auto by_rank = dcuda::by_rank(dcuda::sum{});
+    self.allreduce(dcuda::world, 1.0, dcuda::sum{});
+    if (count == 0)
+        self.allreduce(dcuda::world, 1.0, by_rank);
+    else
+        self.allreduce(dcuda::world, array, array, count, by_rank);
+}
+TEST_P(CollectiveLeaders, OneTreeIsOfFewMembers) {
+    if (few_addresses) GTEST_SKIP() << "there are fewer than 65 ranks";
+    const device_vector<double> array(2000);
+    for (const std::size_t count : {0, 2, 2000}) {
+        try {
+            job().run(sums_by_rank, all_ranks(), array.get(), count);
+            ADD_FAILURE() << count << " values: no error";
+        } catch (const dcuda::error& problem) {
+            EXPECT_EQ(problem.code(), dcuda::error_code::device_fault);
+            EXPECT_NE(std::string_view(problem.what()).find("at most 64"), std::string_view::npos) << problem.what();
+        }
+        end_job();
+    }
+}
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, testing::ValuesIn(rank_counts));
 INSTANTIATE_TEST_SUITE_P(Ranks, CollectiveTypes, testing::ValuesIn(rank_counts));

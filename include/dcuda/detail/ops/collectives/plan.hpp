@@ -353,8 +353,8 @@ DCUDA_COLD bool make_leader_plan(lone_thread, const rank_state& state, communica
             }
             (is_far != 0 ? part.far_end : part.end) = narrow(count);
         }
-        part.order =
-            order_of_stage(shape, number == 0, number + 1 == plan.stages, is_of_devices, part.begin != part.far_end);
+        // The last that it receives comes back, or from other devices.
+        part.order = order_of_stage(shape, number == 0, goes_back, is_of_devices, part.begin != part.far_end);
     }
     comm.plans[1] = plan;
     return true;

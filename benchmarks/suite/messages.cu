@@ -100,7 +100,7 @@ public:
         std::vector<int> counts{1};
         for (const int count :
              is_mapped_ || !peer_ ? std::vector<int>{all, 4 * all, 8 * all, 16 * all} : std::vector<int>{64})
-            if (count <= by_backend(most, 4)) counts.push_back(count);
+            if (count > counts.back() && count <= by_backend(most, 4)) counts.push_back(count);
         for (const int senders : counts) measure({"messages", senders, 1000, with_.chosen.messages.bytes});
         if (!peer_) return;
         measure({"26 pieces", 1, 26, 1024});

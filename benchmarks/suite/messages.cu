@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How many small messages ranks exchange in a time, on one device and with another one; and how halos in many pieces
 // do. Over a network also what that costs the host.
-#include <memory>
-
 #include "common/session.hpp"
 #include "dcuda/dcuda.hpp"
 
@@ -69,10 +67,10 @@ __global__ void __launch_bounds__(most_threads)
     for (int batch = -1; batch < of.batches; ++batch) {
         self.barrier(of.comm);
         const std::uint64_t start = now_ns();
-        if (id < of.senders && threadIdx.x < 32) {
+        if (id < of.senders) {
             std::uint32_t first = 0;
             for (int i = 0; i < of.pieces; ++i, first += packets)
-                for (std::uint32_t k = threadIdx.x; k < packets; k += 32)
+                for (std::uint32_t k = threadIdx.x; k < packets; k += blockDim.x)
                     store_packet(ring + (first + k) % packets_of_ring, {{k, k, k}, first});
             complete_stores();
         }
@@ -91,7 +89,8 @@ struct shape_of_traffic {
 class bench {
 public:
     bench(session& with, bool peer)
-        : with_(with), peer_(peer), is_mapped_(peer && with.runtime.network().empty()), batches_(with.batches(12, 6)) {}
+        : with_(with), peer_(peer), is_remote_(peer && !with.runtime.network().empty()), batches_(with.batches(12, 6)) {
+    }
 
     void run() {
         // On one device as many ranks take messages as send them.
@@ -99,7 +98,7 @@ public:
         const int all = with_.multiprocessors;
         std::vector<int> counts{1};
         for (const int count :
-             is_mapped_ || !peer_ ? std::vector<int>{all, 4 * all, 8 * all, 16 * all} : std::vector<int>{64})
+             is_remote_ ? std::vector<int>{by_backend(64, 4)} : std::vector<int>{all, 4 * all, 8 * all, 16 * all})
             if (count > counts.back() && count <= by_backend(most, 4)) counts.push_back(count);
         for (const int senders : counts) measure({"messages", senders, 1000, with_.chosen.messages.bytes});
         if (!peer_) return;
@@ -134,9 +133,9 @@ private:
         };
         ours.unit = is_rate ? "M/s" : "us";
         ours.value = value();
-        if (is_rate && (is_mapped_ || !peer_)) {
+        if (is_rate && !is_remote_) {
             const std::size_t packets = static_cast<std::size_t>(ranks) * packets_of_ring;
-            if (is_mapped_) {
+            if (peer_) {
                 neighbour_memory other(with_.runtime, packets * sizeof(packet));
                 with_.runtime.run(raw_stream, shape(threads, ranks), of, reinterpret_cast<packet*>(other.theirs()));
             } else {
@@ -149,7 +148,7 @@ private:
     }
 
     session& with_;
-    bool peer_, is_mapped_; // whether the other device's memory can be stored to
+    bool peer_, is_remote_; // the partners are on another device; and are reached over a network only
     int batches_;
 };
 

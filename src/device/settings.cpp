@@ -22,6 +22,7 @@ using std::chrono::nanoseconds;
 
 // PERF: 8 KiB, by `dcuda-bench collectives`.
 constexpr long default_bounce_bytes = 8192;
+// PERF: with so many, both ways take as long (benchmarks/results/2026-11-26-h200-x2-leaders).
 constexpr long default_leader_members = 577;
 
 // Under ThreadSanitizer all puts are stored at once: it can then report a target that reads without waiting. In a

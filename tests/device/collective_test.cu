@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <initializer_list>
 #include <string_view>
 
 using namespace dcuda::test;
@@ -90,6 +91,7 @@ protected:
     dcuda::launch_config all_ranks() { return shape(GetParam(), dim3(threads)); }
     int ranks_per_device() { return GetParam(); }
     void check_barriers();
+    void check_across_the_end(std::initializer_list<const char*> starts, int rounds);
 };
 
 // --- Communicators ---------------------------------------------------------------------------------------------------
@@ -518,14 +520,17 @@ TEST_P(Collectives, BetweenPutsAndNotifications) {
     check(mixes, all_ranks(), memory.get(), rounds_of(2000, few_addresses ? 5 : 30));
 }
 // Numbers of exchanges that wrap around, and slots that are cleared.
-TEST_P(Collectives, AcrossTheEndOfNumbers) {
+void Collectives::check_across_the_end(std::initializer_list<const char*> starts, int rounds) {
     const device_vector<int> memory(2 * static_cast<std::size_t>(GetParam()));
-    for (const char* start : {"4294967285", "262138", "1048570"}) {
+    for (const char* start : starts) {
         setenv("DCUDA_COUNTER_START", start, 1);
-        check(mixes, all_ranks(), memory.get(), rounds_of(50, 12));
+        check(mixes, all_ranks(), memory.get(), rounds);
         end_job();
     }
     unsetenv("DCUDA_COUNTER_START");
+}
+TEST_P(Collectives, AcrossTheEndOfNumbers) {
+    check_across_the_end({"4294967285", "262138", "1048570"}, rounds_of(50, 12));
 }
 
 // A barrier of a communicator orders what members wrote, and takes what they have put.
@@ -594,13 +599,7 @@ TEST_P(CollectiveLeaders, OwnTypes) {
     check(finds_largest, all_ranks(), sums.get());
 }
 TEST_P(CollectiveLeaders, BetweenPutsAndNotifications) {
-    const device_vector<int> memory(2 * static_cast<std::size_t>(GetParam()));
-    for (const char* start : {"4294967285", "262138"}) {
-        setenv("DCUDA_COUNTER_START", start, 1);
-        check(mixes, all_ranks(), memory.get(), rounds_of(200, few_addresses ? 2 : 12));
-        end_job();
-    }
-    unsetenv("DCUDA_COUNTER_START");
+    check_across_the_end({"4294967285", "262138"}, rounds_of(200, few_addresses ? 2 : 12));
 }
 TEST_P(CollectiveLeaders, Barriers) { check_barriers(); }
 

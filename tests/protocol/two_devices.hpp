@@ -57,15 +57,16 @@ public:
         describe(dcuda::device, ranks_per_device, 0);
         describe(dcuda::node, world_size, first_rank);
         for (std::size_t rank = 0; rank < tables_.size(); ++rank) {
-            tables_[rank].memory = {barrier_packets,
-                                    barrier_packets + entry_packets,
-                                    slot_packets,
-                                    fixed_packets,
-                                    block_packets,
-                                    list_words,
-                                    0,
-                                    0,
-                                    UINT32_MAX}; // no bounce buffers
+            tables_[rank].memory = {.entries = barrier_packets,
+                                    .slots = barrier_packets + entry_packets,
+                                    .pool = slot_packets,
+                                    .fixed_packets = fixed_packets,
+                                    .block_packets = block_packets,
+                                    .list_words = list_words,
+                                    .bounce = 0,
+                                    .bounce_packets = 0,
+                                    .bounce_from = UINT32_MAX,   // none
+                                    .leaders_from = UINT32_MAX}; // none
             tables_[rank].lists = lists_.data() + rank * list_words;
         }
         fields_.communicator_tables = tables_.data();

@@ -102,8 +102,7 @@ public:
     ///
     ///     dcuda::communicator column = self.split(dcuda::world, self.id(dcuda::device), 0);
     ///
-    /// Every function that takes a communicator takes a new one, except create_window: windows are of the world or of a
-    /// device, and translate() gives a member's number there. A rank may be in 64 communicators at a time, `world`,
+    /// Every function that takes a communicator takes a new one. A rank may be in 64 communicators at a time, `world`,
     /// `device` and `node` among them.
     ///
     /// The run ends (error_code::device_fault) if a rank would be in one communicator too many; if a rank has no memory
@@ -125,8 +124,8 @@ public:
     }
     /// Ends a communicator that split has made. All threads of all members call it. On return all members have called
     /// it, and `comm` names no communicator any more: id() gives -1, size() gives 0, and operations on `comm` end the
-    /// run (error_code::device_fault). To free `world`, `device` or `node` ends the run, too
-    /// (error_code::device_fault).
+    /// run (error_code::device_fault). To free `world`, `device` or `node`, or a communicator of which a window is
+    /// open, ends the run, too (error_code::device_fault).
     DCUDA_DEVICE void free_communicator(communicator comm) {
         detail::perform<detail::free_communicator_operation>(self_, is_profiled(), comm);
     }
@@ -138,16 +137,18 @@ public:
 
     // --- Windows and puts --------------------------------------------------------------------------------------------
 
-    /// Opens `bytes` bytes at `base` for puts by the ranks of `comm`, which is `world` or `device`. All threads of all
-    /// ranks of `comm` call it. Each rank gives its own base and bytes; bytes may be 0. Windows may overlap:
-    /// window_kind says how puts come into such a window. In a job of several processes the base of a window of `world`
-    /// must be cudaMalloc memory (CPU backend: memory from its cudaMalloc). The window has no memory of its own:
-    /// free_window leaves the memory alone. On return all ranks of `comm` may put into the window.
+    /// Opens `bytes` bytes at `base` for puts by the ranks of `comm`. All threads of all ranks of `comm` call it. Each
+    /// rank gives its own base and bytes; bytes may be 0. Windows may overlap: window_kind says how puts come into such
+    /// a window. If members are in other processes, the base must be cudaMalloc memory (CPU backend: memory from its
+    /// cudaMalloc). The window has no memory of its own: free_window leaves the memory alone. On return all ranks of
+    /// `comm` may put into the window, and no others; targets are their numbers in `comm`. A window of a communicator
+    /// that split has made is freed before the communicator. Members of windows of others than `world` and `device` are
+    /// in the first 64 processes; others end the run (error_code::device_fault).
     ///
     /// One window more than options::max_windows ends the run (error_code::out_of_resources); with
     /// options::windows_may_fail all ranks get a window that is false instead, and the host prints the reason. Memory
-    /// that other processes cannot map ends the run (error_code::no_path), as do another communicator, bytes at a null
-    /// pointer, and bytes in shared or local memory (error_code::device_fault).
+    /// that other processes cannot map ends the run (error_code::no_path), as do a communicator that the rank is not
+    /// in, bytes at a null pointer, and bytes in shared or local memory (error_code::device_fault).
     DCUDA_DEVICE window create_window(communicator comm, void* base, std::size_t bytes,
                                       window_kind kind = window_kind::usual) {
         return detail::perform<detail::create_window_operation>(self_, is_profiled(), comm, base, bytes, kind);
@@ -362,7 +363,7 @@ public:
     /// It orders nothing: on return a member need not see what others wrote before, and must not yet overwrite what
     /// others read before. All threads of the rank meet in it. While a rank waits for others, it takes messages that
     /// arrive. The run ends (error_code::device_fault) if one member calls something else, or uses another type,
-    /// operator or root (1 of 256 such differences is not noticed), and if a member is in none of the first 64
+    /// operator or root (1 of 128 such differences is not noticed), and if a member is in none of the first 64
     /// processes.
     template <class T, class Op>
     DCUDA_DEVICE T allreduce(communicator comm, T value, Op op) {
@@ -496,7 +497,7 @@ public:
     /// threads of the root may read the values, and `in` may be changed. It orders nothing else.
     ///
     /// The run ends (error_code::device_fault) if one member calls something else, or uses another count, type or root
-    /// (1 of 256 such differences is not noticed); if `root` is no member; if memory overlaps otherwise, or is one
+    /// (1 of 128 such differences is not noticed); if `root` is no member; if memory overlaps otherwise, or is one
     /// thread's own; and if there are more than 32,768 members, or members outside the first 64 processes.
     template <class T>
     DCUDA_DEVICE void gather(communicator comm, T* out, const std::type_identity_t<T>* in, std::size_t count,

@@ -133,7 +133,7 @@ public:
         in_library_ = false;
     }
 
-    void put(window win, const window_slot& slot, std::uint32_t target, std::size_t offset, std::size_t bytes,
+    void put(window win, const device_window& opened, std::uint32_t target, std::size_t offset, std::size_t bytes,
              const void* source, bool is_value, std::uint32_t tag);
     void notify(operation kind, std::uint32_t target, std::uint32_t tag);
     bool take(std::uint32_t tag, std::uint32_t count, bool waits);

@@ -85,10 +85,10 @@ void perform_all(const call& what, const Act& act) {
 std::uint64_t number(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
 
 // All threads, with the same result. The window must exist.
-window_slot slot_of(rank_state& state, operation where, window win, std::uint32_t target, std::size_t offset,
-                    std::size_t bytes) {
-    const window_slot slot = find_window(state, win);
-    if (win && slot.id == win.id) return slot;
+device_window find_open(rank_state& state, operation where, window win, std::uint32_t target, std::size_t offset,
+                        std::size_t bytes) {
+    const device_window opened = find_window(state, win);
+    if (win && opened.id == win.id) return opened;
     perform_all({where, {win.id, target, offset, bytes}}, [&](checked_rank& self) {
         const std::uint32_t freed = self.window_of(win);
         if (freed == none || !self.going(self.turn().next())) return;
@@ -103,11 +103,11 @@ window_slot slot_of(rank_state& state, operation where, window win, std::uint32_
 // --- Puts and notifications
 // ----------------------------------------------------------------------------------------------
 
-void checked_rank::put(window win, const window_slot& slot, std::uint32_t target, std::size_t offset, std::size_t bytes,
-                       const void* source, bool is_value, std::uint32_t tag) {
+void checked_rank::put(window win, const device_window& opened, std::uint32_t target, std::size_t offset,
+                       std::size_t bytes, const void* source, bool is_value, std::uint32_t tag) {
     if (!going(turns_.next())) return;
-    const window_entry& entry = slot.entries[target];
-    const std::uint32_t to = state_.device.communicators[slot.comm].world_rank_of(target);
+    const window_entry& entry = opened.entries[target];
+    const std::uint32_t to = world_rank_of(state_, static_cast<communicator>(opened.comm), target);
     ++m_.head().puts;
     ++m_.head().progress;
     put_record what{};
@@ -249,14 +249,15 @@ namespace {
 void put_in_order(rank_state& state, operation where, window win, int target, std::size_t offset, std::size_t bytes,
                   const void* source, std::uint32_t tag) {
     const auto rank = static_cast<std::uint32_t>(target);
-    const window_slot slot = slot_of(state, where, win, rank, offset, bytes);
-    if (rank >= slot.rank_count) fail(state, fault::rank, where, win.id, rank, offset, bytes, slot.rank_count);
-    const std::uint64_t limit = slot.entries[rank].bytes();
+    const device_window opened = find_open(state, where, win, rank, offset, bytes);
+    if (!is_member(state, opened)) fail(state, fault::window_member, where, win.id, opened.comm, offset, bytes, 0);
+    if (rank >= opened.rank_count) fail(state, fault::rank, where, win.id, rank, offset, bytes, opened.rank_count);
+    const std::uint64_t limit = opened.entries[rank].bytes();
     if (bytes > limit || offset > limit - bytes) fail(state, fault::bounds, where, win.id, rank, offset, bytes, limit);
     // Each thread has its own local variable with the value, which the put reads at once.
     const bool is_value = exec::cpu::is_on_own_stack(source);
     perform_all({where, {rank, offset, bytes, number(is_value ? nullptr : source), std::uint64_t(win.id) << 32 | tag}},
-                [&](checked_rank& self) { self.put(win, slot, rank, offset, bytes, source, is_value, tag); });
+                [&](checked_rank& self) { self.put(win, opened, rank, offset, bytes, source, is_value, tag); });
 }
 
 } // namespace
@@ -340,7 +341,7 @@ int pending_notifications(rank_state& state, int tag) {
 }
 
 void flush(rank_state& state, window win) {
-    slot_of(state, operation::flush, win, 0, 0, 0);
+    find_open(state, operation::flush, win, 0, 0, 0);
     perform_all({operation::flush, {win.id}}, [&](checked_rank& self) { self.flush(win); });
 }
 
@@ -426,8 +427,10 @@ void enter(rank_state&, collective where) {
 }
 
 void enter_free(rank_state& state, window win) {
-    const window_slot slot = slot_of(state, operation::free_window, win, 0, 0, 0);
-    enter_with({operation::free_window, static_cast<communicator>(slot.comm)}, win);
+    const device_window opened = find_open(state, operation::free_window, win, 0, 0, 0);
+    if (!is_member(state, opened))
+        fail(state, fault::window_member, operation::free_window, win.id, opened.comm, 0, 0, 0);
+    enter_with({operation::free_window, static_cast<communicator>(opened.comm)}, win);
 }
 
 void leave(rank_state& state) {

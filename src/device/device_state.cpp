@@ -108,7 +108,9 @@ device_state::device_state(bootstrap::control& control, const settings& with, st
     exports_ = cuda::allocate<window_entry>(ranks, "memory for the table of windows");
     flushed_ = cuda::allocate<std::uint32_t>(ranks, "memory for the network");
     met_ = cuda::allocate<std::uint32_t>(collective::barriers, "memory for the network");
-    words_ = cuda::allocate<std::uint32_t>(5 * line_words, "memory for the run's state");
+    created_ = cuda::allocate<std::uint32_t>(ranks, "memory for the table of windows");
+    replies_ = cuda::allocate<std::uint32_t>(ranks, "memory for the table of windows");
+    words_ = cuda::allocate<std::uint32_t>(3 * line_words, "memory for the run's state");
     ring_ = cuda::allocate_pinned<packet>(ring_packets + (has_network ? ring_payload_packets : 0),
                                           "pinned memory for the command ring");
     context_ = cuda::allocate<kernel_context>(1, "memory for the context");
@@ -135,11 +137,11 @@ device_state::device_state(bootstrap::control& control, const settings& with, st
     fields_.collective_barriers = collective_barriers_.get();
     fields_.windows = slots_.get();
     fields_.exports = exports_.get();
-    fields_.created = words_.get();
-    fields_.reply = words_.get() + line_words;
-    fields_.aborted = words_.get() + 2 * line_words;
-    fields_.ring = {ring_.get(), reinterpret_cast<std::uint64_t*>(words_.get() + 3 * line_words),
-                    words_.get() + 4 * line_words};
+    fields_.created = created_.get();
+    fields_.replies = replies_.get();
+    fields_.aborted = words_.get();
+    fields_.ring = {ring_.get(), reinterpret_cast<std::uint64_t*>(words_.get() + line_words),
+                    words_.get() + 2 * line_words};
     describe_communicators();
     share_inbox();
 }
@@ -423,6 +425,7 @@ void device_state::open_windows(const std::vector<host_window>& windows) {
         slot.id = each.id;
         slot.comm = static_cast<std::uint32_t>(world);
         slot.rank_count = static_cast<std::uint32_t>(world_size());
+        slot.taken = 1;
         by_rank.clear();
         for (const window_entry& entry : each.entries) by_rank.insert(by_rank.end(), fields_.ranks_per_device, entry);
         upload(slot.entries, by_rank.data(), by_rank.size());
@@ -443,7 +446,9 @@ void device_state::reset(void* user_data, const std::vector<host_window>& window
     clear(waits_, static_cast<std::size_t>(ranks_));
     clear(claims_, static_cast<std::size_t>(ranks_ / ranks_per_block));
     clear(collective_barriers_, collective::count);
-    clear(words_, 5 * line_words);
+    clear(created_, static_cast<std::size_t>(ranks_));
+    clear(replies_, static_cast<std::size_t>(ranks_));
+    clear(words_, 3 * line_words);
     clear(flushed_, static_cast<std::size_t>(ranks_));
     clear(met_, collective::barriers);
     if (settings_.counter_start != 0) start_from(settings_.counter_start);

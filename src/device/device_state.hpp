@@ -105,7 +105,9 @@ private:
     cuda::device_array<detail::window_entry> entries_;
     cuda::device_array<detail::window_entry> exports_;
     cuda::device_array<std::uint32_t> flushed_, met_; // see network_view
-    cuda::device_array<std::uint32_t> words_; // created, reply, aborted, ring tail, ring head: a cache line each
+    cuda::device_array<std::uint32_t> created_;
+    cuda::device_array<std::uint32_t> replies_;
+    cuda::device_array<std::uint32_t> words_; // aborted, ring tail, ring head: a cache line each
     cuda::pinned_array<detail::packet> ring_;
     cuda::device_array<detail::kernel_context> context_;
     int ranks_per_block_ = 1;

@@ -92,10 +92,14 @@ const hang_report::ranks& hang_report::awaited_by(std::uint32_t rank) const {
 }
 
 // The last rank of a device in create_window waits for its host, which waits for the other devices: all of that is
-// create_window.
+// create_window. For another communicator the host waits for other hosts alone: its members have met.
+bool hang_report::asks_for_world(std::uint32_t rank) const {
+    return wait_kind(rank) == waiting::host_reply && waits_[rank].detail == static_cast<std::uint32_t>(world);
+}
+
 bool hang_report::has_arrived(std::uint32_t rank, const collective& where) const {
     const waiting now = wait_kind(rank);
-    if (now == waiting::host_reply) return where.kind == operation::create_window;
+    if (now == waiting::host_reply) return where.kind == operation::create_window && asks_for_world(rank);
     if (now == waiting::done) return where.kind == operation::finish;
     return (now == waiting::collective || now == waiting::other_devices) && collective_of(waits_[rank]) == where;
 }
@@ -107,11 +111,11 @@ bool hang_report::is_at_end(std::uint32_t rank) const {
 
 bool hang_report::meets(std::uint32_t rank) const {
     const waiting now = wait_kind(rank);
-    return known_[rank] && (now == waiting::collective || now == waiting::other_devices || now == waiting::host_reply);
+    return known_[rank] && (now == waiting::collective || now == waiting::other_devices || asks_for_world(rank));
 }
 
 hang_report::meeting hang_report::meeting_of(std::uint32_t rank) const {
-    if (wait_kind(rank) == waiting::host_reply) return {{operation::create_window, device}, whole_world};
+    if (asks_for_world(rank)) return {{operation::create_window, device}, whole_world};
     const collective where = collective_of(waits_[rank]);
     return {where, is_of_world(where) ? whole_world : rank / counts_.of_device};
 }
@@ -125,7 +129,7 @@ hang_report::ranks hang_report::find_missing(const meeting& at) const {
     for (std::uint32_t rank = begin; rank < end; ++rank) {
         if (!known_[rank]) continue;
         if (!has_arrived(rank, where)) missing.push_back(rank);
-        if (wait_kind(rank) == waiting::host_reply) replies.push_back(rank);
+        if (asks_for_world(rank)) replies.push_back(rank);
     }
     // All of a device are there: then they wait for the one that asks the host.
     return missing.empty() && group != whole_world ? replies : missing;
@@ -258,7 +262,8 @@ hang_report::dependants hang_report::find_dependants(std::uint32_t first, std::u
         if (meets(rank) ? awaited.empty() && meeting_of(rank).group == whole_world
                         : std::any_of(awaited.begin(), awaited.end(), is_among))
             add(result.certain, rank);
-        else if (awaited.empty() && (wait_kind(rank) == waiting::notifications || wait_kind(rank) == waiting::flush))
+        else if (awaited.empty() && (wait_kind(rank) == waiting::notifications || wait_kind(rank) == waiting::flush ||
+                                     wait_kind(rank) == waiting::host_reply))
             add(result.possible, rank);
     }
     for (bool any = true; any;) {
@@ -361,8 +366,7 @@ std::string hang_report::describe_step(std::uint32_t from, std::uint32_t to) con
                            name_of_communicator(wait.detail), to);
     if (wait_kind(from) == waiting::delivery)
         return fmt::format("waits in {} for rank {} to take what it has put there", traits_of(wait.where).name, to);
-    const collective where =
-        wait_kind(from) == waiting::host_reply ? collective{operation::create_window, device} : collective_of(wait);
+    const collective where = asks_for_world(from) ? collective{operation::create_window, device} : collective_of(wait);
     return fmt::format("waits in {} for rank {}", name_of(where), to);
 }
 

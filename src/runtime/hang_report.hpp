@@ -78,6 +78,7 @@ private:
 
     bool waits(std::uint32_t rank) const { return state_of(rank) == state::waiting; }
     detail::waiting wait_kind(std::uint32_t rank) const { return waits_[rank].kind; }
+    bool asks_for_world(std::uint32_t rank) const; // whether it asks its host to open a window of the world
     bool has_arrived(std::uint32_t rank, const detail::collective& where) const;
     bool is_at_end(std::uint32_t rank) const;
     bool meets(std::uint32_t rank) const;

@@ -42,7 +42,7 @@ progress::progress(bootstrap::control& control, device_state& state, device_acce
                    live_view* live, profiler& profiler, signal_requests& signals, const settings& with)
     : control_(control), state_(state), link_(link), log_(static_cast<std::size_t>(state.ranks()), control.index()),
       network_(network), live_(live), profiler_(profiler), signals_(signals),
-      windows_(control, state, link, network, with.windows_may_fail),
+      windows_(control, state, link, network, profiler, with.windows_may_fail),
       watchdog_(control, state, link, with.watchdog_interval), taken_(with.counter_start),
       reported_(with.counter_start) {}
 
@@ -203,9 +203,8 @@ void progress::serve(const command& cmd, const std::byte* payload) {
                             state_.fields().tags));
         break;
     case opcode::create_window:
-        window_start_ns_ = clock_ns();
-        window_slot_ = fields_of<create_window_fields>(cmd).slot;
-        windows_.begin(window_slot_, cmd.rank);
+        windows_.begin(fields_of<create_window_fields>(cmd).slot, cmd.rank,
+                       static_cast<communicator>(fields_of<create_window_fields>(cmd).comm));
         break;
     case opcode::windows_full:
         windows_.report_full(cmd.rank, fields_of<windows_full_fields>(cmd).bytes);
@@ -257,11 +256,8 @@ void progress::serve(const event& what) {
             report_deadlock(what.parts);
         else if (what.id == network_gather)
             network_ended_ = true;
-        else {
+        else
             windows_.complete(what.parts);
-            if (profiler_.host().is_on())
-                profiler_.host().record(window_start_ns_, host_event_kind::window, 0, 0, window_slot_, 0);
-        }
         break;
     case event::kind::stalled: {
         support::wire_writer waits;
@@ -276,7 +272,8 @@ void progress::serve(const event& what) {
         break;
     }
     case event::kind::message:
-        if (!profiler_.receive(what.process, what.message) && network_ != nullptr && !failure_)
+        if (profiler_.receive(what.process, what.message) || failure_) break;
+        if (!windows_.receive(what.process, what.message) && network_ != nullptr)
             network_->receive(what.process, what.message);
         break;
     case event::kind::aborted: {

@@ -87,10 +87,9 @@ private:
     watchdog watchdog_;
     std::uint32_t taken_;    // commands
     std::uint32_t reported_; // of these, told to the ranks
-    std::uint64_t timer_start_ns_ = 0, window_start_ns_ = 0;
-    std::uint32_t window_slot_ = 0; // that is being opened
-    std::vector<double> timings_;   // ms
-    detail::command unconsumed_{};  // of the first rank that ended so
+    std::uint64_t timer_start_ns_ = 0;
+    std::vector<double> timings_;  // ms
+    detail::command unconsumed_{}; // of the first rank that ended so
     std::uint32_t ranks_with_unconsumed_ = 0;
     std::optional<error> failure_;
     std::optional<error> network_failure_; // a process does not answer there; the control plane may say more,

@@ -152,10 +152,12 @@ error describe_fault(const command& fault_command, std::uint32_t first_rank, ran
         return device_fault(fmt::format(" on {}: the rank is in no such communicator (any more): it was freed, is "
                                         "another rank's, or belongs to another run",
                                         name_of_communicator(at.target)));
-    case fault::window_communicator:
-        return device_fault(fmt::format(" on {}: windows are of world or device; open one there, and find its members "
-                                        "by translate()",
-                                        name_of_communicator(at.target)));
+    case fault::window_member:
+        return device_fault(fmt::format(" on {}: the rank is not in the window's communicator ({})",
+                                        name_window(at.window), name_of_communicator(at.target)));
+    case fault::windows_left:
+        return device_fault(fmt::format(" on {}: {} of its windows are open; call free_window on them before",
+                                        name_of_communicator(at.target), at.offset));
     case fault::fixed_communicator:
         return device_fault(
             fmt::format(" on {}: it is always there; free those that split has made", name_of_communicator(at.target)));
@@ -200,8 +202,8 @@ error describe_fault(const command& fault_command, std::uint32_t first_rank, ran
             at.target));
     }
     case fault::late_process:
-        return device_fault(fmt::format(" on a communicator with rank {}: collective operations, but for barriers of "
-                                        "world, serve ranks of the first {} processes only",
+        return device_fault(fmt::format(" on a communicator with rank {}: collective operations, but for barriers and "
+                                        "windows of world, serve ranks of the first {} processes only",
                                         at.target, at.limit));
     case fault::overlap:
         return device_fault(fmt::format(" of {} B into memory at {:#x}, which overlaps its input: both must be the "

@@ -12,10 +12,8 @@ namespace {
 class Windows : public device_test {};
 
 // Created and freed again and again, `at_once` at a time, freed in another order than created.
-__global__ void create_and_free(dcuda::context context, findings* found, unsigned* memory, int rounds, int at_once,
-                                dcuda::communicator comm) {
-    __shared__ dcuda::state state;
-    dcuda::rank self(context, state);
+__device__ void open_and_put(dcuda::rank& self, findings* found, unsigned* memory, int rounds, int at_once,
+                             dcuda::communicator comm) {
     const int ranks = self.size(comm), rank = self.id(comm), next = (rank + 1) % ranks;
     const int previous = (rank + ranks - 1) % ranks;
     unsigned* const inbox = piece_of(memory, at_once + 1, self);
@@ -40,6 +38,13 @@ __global__ void create_and_free(dcuda::context context, findings* found, unsigne
     }
 }
 
+__global__ void create_and_free(dcuda::context context, findings* found, unsigned* memory, int rounds, int at_once,
+                                dcuda::communicator comm) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    open_and_put(self, found, memory, rounds, at_once, comm);
+}
+
 TEST_F(Windows, OneAfterTheOther) {
     const device_vector<unsigned> memory(3 * 2);
     check(create_and_free, shape(3), memory.get(), 100, 1, dcuda::world);
@@ -50,6 +55,40 @@ TEST_F(Windows, ManyAtATime) {
     const device_vector<unsigned> memory(3 * 21);
     check(create_and_free, shape(3), memory.get(), 5, 20, dcuda::world);
     check(create_and_free, shape(3), memory.get(), 5, 20, dcuda::device);
+    check(create_and_free, shape(3), memory.get(), 5, 20, dcuda::node);
+}
+
+// Of communicators that split has made: all at the same time, and each at its own pace.
+__global__ void windows_of_groups(dcuda::context context, findings* found, unsigned* memory, int rounds, int at_once,
+                                  int groups, int stride) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int color = self.id() / stride % groups;
+    const dcuda::communicator group = self.split(dcuda::world, color, -self.id());
+    open_and_put(self, found, memory, rounds + color, at_once, group);
+    self.free_communicator(group);
+    // Nothing is left of them.
+    open_and_put(self, found, memory, 1, at_once, dcuda::world);
+}
+
+TEST_F(Windows, OfGroups) {
+    requested.max_windows = 4 * 5;
+    const device_vector<unsigned> memory(6 * 21);
+    const auto run = [&](int ranks, int at_once, int groups, int stride) {
+        check(windows_of_groups, shape(ranks), memory.get(), 5, at_once, groups, stride);
+    };
+    run(6, 20, 1, 1); // one of all, in another order
+    run(6, 5, 4, 1);  // on all devices
+    run(4, 5, 4, 4);  // each of one device
+    run(6, 5, 2, 3);  // halves of devices
+    run(5, 5, 3, 2);  // as it comes
+}
+
+TEST_F(Windows, OfEachColumn) {
+    const int ranks = DCUDA_BACKEND_CUDA ? 1056 : few_addresses ? 9 : 40;
+    requested.max_windows = ranks;
+    const device_vector<unsigned> memory(static_cast<std::size_t>(ranks) * 2);
+    check(windows_of_groups, shape(ranks, dim3(64)), memory.get(), 2, 1, ranks, 1);
 }
 
 // Windows freed one right after the other, while messages of some ranks have not been taken yet: no rank may count
@@ -254,26 +293,26 @@ TEST_F(Windows, TooManyGiveNoneAndASentenceIfTheyMayFail) {
     requested.max_windows = 4;
     requested.windows_may_fail = true;
     const device_vector<unsigned> memory(16);
-    for (const dcuda::communicator comm : {dcuda::world, dcuda::device}) {
+    for (const dcuda::communicator comm : {dcuda::world, dcuda::device, dcuda::node}) {
         testing::internal::CaptureStderr();
         check(too_many, shape(3), memory.get(), 4, comm);
         const std::string printed = testing::internal::GetCapturedStderr();
-        // The first full process speaks for the world.
+        // The first full process speaks for the others.
         const bool speaks = comm == dcuda::device || job().info().process_index == 0;
         expect_sentence_about_windows(printed, speaks ? 3 : 0);
     }
 }
 
-// One device has no room for a window of the world: it is created nowhere, and nobody hangs.
-__global__ void one_device_is_full(dcuda::context context, findings* found, unsigned* memory) {
+// One device has no room for a window of all: it is created nowhere, and nobody hangs.
+__global__ void one_device_is_full(dcuda::context context, findings* found, unsigned* memory, dcuda::communicator all) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
     const bool first_device = self.id() == self.id(dcuda::device);
     dcuda::window own[4];
     for (int i = 0; first_device && i < 4; ++i) own[i] = self.create_window(dcuda::device, memory, 64);
-    EXPECT_SAME(static_cast<bool>(self.create_window(dcuda::world, memory, 64)), false);
+    EXPECT_SAME(static_cast<bool>(self.create_window(all, memory, 64)), false);
     for (int i = 0; first_device && i < 4; ++i) self.free_window(own[i]);
-    const dcuda::window win = self.create_window(dcuda::world, memory, 64);
+    const dcuda::window win = self.create_window(all, memory, 64);
     EXPECT_SAME(static_cast<bool>(win), true);
     self.free_window(win);
 }
@@ -282,10 +321,12 @@ TEST_F(Windows, OneDeviceWithoutRoomMeansNoneForAll) {
     requested.max_windows = 4;
     requested.windows_may_fail = true;
     const device_vector<unsigned> memory(16);
-    testing::internal::CaptureStderr();
-    check(one_device_is_full, shape(2), memory.get());
-    const std::string printed = testing::internal::GetCapturedStderr();
-    if (job().info().process_index == 0) expect_sentence_about_windows(printed, 1);
+    for (const dcuda::communicator all : {dcuda::world, dcuda::node}) {
+        testing::internal::CaptureStderr();
+        check(one_device_is_full, shape(2), memory.get(), all);
+        const std::string printed = testing::internal::GetCapturedStderr();
+        if (job().info().process_index == 0) expect_sentence_about_windows(printed, 1);
+    }
 }
 
 // The ranks' windows lie in different allocations and have different sizes; rank r writes into everybody's last r + 1

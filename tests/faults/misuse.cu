@@ -56,7 +56,6 @@ enum class wrong : int {
     null_window,
     freed_communicator,
     split_of_none,
-    window_of_node,
     world_freed,
     root,
     started_twice,
@@ -181,9 +180,6 @@ __global__ void contract(dcuda::context context, unsigned char* memory, wrong wh
             break;
         case wrong::split_of_none:
             self.split(dcuda::none, 0, 0);
-            break;
-        case wrong::window_of_node:
-            self.create_window(dcuda::node, memory, window_bytes);
             break;
         case wrong::world_freed:
             self.free_communicator(dcuda::world);
@@ -344,6 +340,31 @@ __global__ void one_reduces_too_little(dcuda::context context) {
     const dcuda::communicator all = self.split(dcuda::world, 0, 0);
     self.allreduce(all, 1, dcuda::sum{});
     if (self.id() != 0) self.allreduce(all, 1, dcuda::sum{});
+}
+
+// What the last rank does with the windows of communicators.
+enum class wrong_group { puts, frees, frees_communicator, does_not_come };
+
+// The first rank of each device has a communicator of its own, and the others have one; windows are 0 and 1.
+__global__ void windows_of_groups(dcuda::context context, unsigned char* memory, dcuda::window* windows,
+                                  wrong_group action) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const bool is_first = self.id(dcuda::device) == 0;
+    const int culprit = self.size() - 1;
+    const dcuda::communicator group = self.split(dcuda::world, is_first ? 1 + self.id() : 0, 0);
+    if (is_first) {
+        const dcuda::window own = self.create_window(group, memory, window_bytes);
+        if (dcuda::detail::exec::thread_index() == 0) *windows = own;
+    }
+    self.barrier(dcuda::device);
+    if (is_first) return;
+    if (action == wrong_group::does_not_come && self.id() == culprit) return;
+    self.create_window(group, memory, window_bytes);
+    if (self.id() != culprit) return;
+    if (action == wrong_group::puts) self.put(*windows, 0, 0, 4, memory);
+    if (action == wrong_group::frees) self.free_window(*windows);
+    if (action == wrong_group::frees_communicator) self.free_communicator(group);
 }
 
 __global__ void one_creates_a_window(dcuda::context context, unsigned char* memory) {
@@ -560,7 +581,6 @@ const std::map<std::string, wrong> contracts = {
     {"null_window", wrong::null_window},
     {"freed_communicator", wrong::freed_communicator},
     {"split_of_none", wrong::split_of_none},
-    {"window_of_node", wrong::window_of_node},
     {"world_freed", wrong::world_freed},
     {"root", wrong::root},
     {"started_twice", wrong::started_twice},
@@ -571,6 +591,13 @@ const std::map<std::string, wrong> contracts = {
     {"move_overlap", wrong::move_overlap},
     {"gather_root", wrong::gather_root},
     {"own_memory", wrong::own_memory},
+};
+
+const std::map<std::string, wrong_group> groups = {
+    {"put_to_another_group", wrong_group::puts},
+    {"window_of_another_group_freed", wrong_group::frees},
+    {"group_with_windows_freed", wrong_group::frees_communicator},
+    {"one_of_a_group_creates_no_window", wrong_group::does_not_come},
 };
 
 #if DCUDA_BACKEND_CPU
@@ -615,6 +642,9 @@ void run(const std::string& which, dcuda::runtime& job) {
         job.run(contract, shape(), device_memory<unsigned char>(window_bytes, 0), found->second, culprit);
     } else if (const auto alone = kernels.find(which); alone != kernels.end()) {
         job.run(alone->second, shape());
+    } else if (const auto of_group = groups.find(which); of_group != groups.end()) {
+        job.run(windows_of_groups, shape(), device_memory<unsigned char>(window_bytes, 0),
+                device_memory<dcuda::window>(1, {}), of_group->second);
     } else if (which == "missing_notification") {
         job.run(missing_notification, shape(), job.plan(missing_notification, shape()).rank_count - 1);
     } else if (which == "negative_of_few_tags" || which == "matched_of_few_tags") {

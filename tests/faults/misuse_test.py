@@ -25,6 +25,7 @@ NONE = "on a window that is none: it was never created, or create_window failed"
 GONE = "on window 1, which does not exist (any more): it was freed, or belongs to another run"
 NO_MEMBER = (": the rank is in no such communicator (any more): it was freed, is another rank's, or belongs to "
              "another run")
+OTHER_GROUP = " on window 0: the rank is not in the window's communicator (communicator 3)"
 STARTED = " on world: a collective operation has been started there (start_allreduce), which must be finished before another one"
 IN_WINDOW = "there are ranks 0 to {L} in window 0's communicator"
 CONTRACTS = {
@@ -47,8 +48,10 @@ CONTRACTS = {
     "barrier_communicator": "barrier on the communicator none" + NO_MEMBER,
     "freed_communicator": "barrier on communicator 3" + NO_MEMBER,
     "split_of_none": "split on the communicator none" + NO_MEMBER,
-    "window_of_node": "create_window on node: windows are of world or device; open one there, and find its members by "
-                      "translate()",
+    "put_to_another_group": "put" + OTHER_GROUP,
+    "window_of_another_group_freed": "free_window" + OTHER_GROUP,
+    "group_with_windows_freed": "free_communicator on communicator 3: 1 of its windows are open; call free_window on them "
+                                "before",
     "world_freed": "free_communicator on world: it is always there; free those that split has made",
     "started_twice": "start_allreduce" + STARTED,
     "started_array_twice": "start_allreduce" + STARTED,
@@ -310,6 +313,13 @@ class MisuseTest(unittest.TestCase):
                 processes, "one_creates_a_window",
                 rf"  rank 0 \(process 0, block 0\) in create_window, for rank 1{AGE}",
                 "origin: rank 0 waits in create_window for rank 1, which has reached the end of the kernel; .*")
+
+    def test_one_rank_not_in_create_window_of_a_group(self):
+        self.expect_deadlock(
+            3, "one_of_a_group_creates_no_window",
+            rf"  2 ranks \(1, 3\) in create_window on communicator 3, for rank 5{AGE}",
+            r"origin: 2 ranks \(1, 3\) wait in create_window on communicator 3 for rank 5, which has reached the end of the "
+            r"kernel; 4 other ranks wait for them")
 
     def test_wait_timeout(self):
         sentence = ("wait_timeout: rank 0 (process 0, block 0): wait_notifications(tag 42, count 3): 0 arrived within "

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A minimal program per ordering tag of dcuda/detail/protocol/memory.hpp: the only happens-before edge for some plain
+// A minimal program per ordering tag of dcuda/detail/protocol/order.hpp: the only happens-before edge for some plain
 // data is that tag's. On any backend it runs many rounds and looks at the values. Built for the CPU backend with
 // ThreadSanitizer and DCUDA_LITMUS, it is silent, and a data race is reported once DCUDA_WEAKEN_ORDER names the tag:
 // litmus_test.py does both. What orders other processes is replayed inside one: two_devices.hpp.
@@ -92,6 +92,22 @@ __global__ void collective_barriers(dcuda::context context, findings* found, uns
         by_one_thread([&] { values[self.id(dcuda::device)] = static_cast<unsigned>(round); });
         const dcuda::window win = self.create_window(dcuda::device, values, sizeof(unsigned));
         for (int rank = 0; rank < self.size(dcuda::device); ++rank) EXPECT_SAME(values[rank], round);
+        self.free_window(win);
+    }
+}
+
+// window_free, window_reuse: each rank opens windows of its own, in slots of one table that others have used.
+__global__ void windows_of_each(dcuda::context context, findings* found, unsigned* memory, int rounds) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const dcuda::communicator own = self.split(dcuda::world, self.id(), 0);
+    unsigned* const words = piece_of(memory, 64, self);
+    for (int round = 0; round < rounds; ++round) {
+        const dcuda::window win = self.create_window(own, words, sizeof(unsigned));
+        by_one_thread([&] { words[1] = static_cast<unsigned>(round); });
+        self.put_notify(win, 0, 0, sizeof(unsigned), words + 1, 0);
+        self.wait_notifications(0, 1);
+        EXPECT_SAME(words[0], round);
         self.free_window(win);
     }
 }
@@ -250,6 +266,7 @@ constexpr litmus_case cases[] = {
     {"ring", one_way, 2, 1000, 1024, "DCUDA_MAILBOX_PACKETS", "8"},
     {"crossing", crossing, 2, 200},
     {"meeting", collective_barriers, 2, 1000},
+    {"table", windows_of_each, 2, 500, 1024, "DCUDA_MAX_WINDOWS", "2"},
     {"barrier", barriers, 2, 1000},
     {"rows", barriers, 5, 300, 1024, "DCUDA_BARRIER_ROW", "2"}, // the last row is short
     {"columns", barriers, 4, 300, 1024, "DCUDA_BARRIER_ROW", "1"},

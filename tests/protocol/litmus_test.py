@@ -40,6 +40,8 @@ TAGS = {
     "write_observe": (21, ["writes"]),
     "exchange_publish": (22, ["members", "bounces"]),
     "exchange_observe": (23, ["members", "bounces"]),
+    "window_free": (24, ["table"]),
+    "window_reuse": (25, ["table"]),
 }
 CASES = sorted({case for _, cases in TAGS.values() for case in cases})
 RACE = "WARNING: ThreadSanitizer: data race"

@@ -30,9 +30,9 @@ public:
           places_(ranks_per_device * partners), credits_(ranks_per_device * partners), tag_records_(counter_count),
           connections_(ranks_per_device * partners), connection_index_(ranks_per_device * 2 * partners),
           tables_(ranks_per_device), lists_(ranks_per_device * list_words), waits_(ranks_per_device),
-          collective_barriers_(collective::count), slots_(2), exports_(ranks_per_device), words_(5 * 32),
-          ring_(std::size_t(ring_capacity) * packets_per_command), peers_(processes),
-          entries_(slots_.size() * processes * ranks_per_device) {
+          collective_barriers_(collective::count), slots_(2), exports_(ranks_per_device), created_(ranks_per_device),
+          replies_(ranks_per_device), words_(3 * 32), ring_(std::size_t(ring_capacity) * packets_per_command),
+          peers_(processes), entries_(slots_.size() * processes * ranks_per_device) {
         const std::uint32_t world_size = processes * ranks_per_device, first_rank = process * ranks_per_device;
         fields_.ranks_per_device = ranks_per_device;
         fields_.ranks_per_block = 1;
@@ -86,10 +86,10 @@ public:
         fields_.collective_barriers = collective_barriers_.data();
         fields_.windows = slots_.data();
         fields_.exports = exports_.data();
-        fields_.created = words_.data();
-        fields_.reply = words_.data() + 32;
-        fields_.aborted = words_.data() + 64;
-        fields_.ring = {ring_.data(), reinterpret_cast<std::uint64_t*>(words_.data() + 96), words_.data() + 128};
+        fields_.created = created_.data();
+        fields_.replies = replies_.data();
+        fields_.aborted = words_.data();
+        fields_.ring = {ring_.data(), reinterpret_cast<std::uint64_t*>(words_.data() + 32), words_.data() + 64};
         for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].entries = entries_.data() + i * world_size;
     }
 
@@ -140,7 +140,7 @@ private:
     std::vector<collective_barrier> collective_barriers_;
     std::vector<window_slot> slots_;
     std::vector<window_entry> exports_;
-    std::vector<std::uint32_t> words_;
+    std::vector<std::uint32_t> created_, replies_, words_;
     std::vector<packet> ring_;
     std::vector<peer_view> peers_;
     std::vector<window_entry> entries_;
@@ -224,15 +224,15 @@ inline int reply_to_a_rank(int rounds) {
     dcuda::device_access link;
     std::uint32_t reply = 0;
     for (int round = 0; round < rounds; ++round) {
-        std::uint32_t slots[2];
-        for (unsigned index = 0; index < 2; ++index)
-            slots[index] = fields_of<create_window_fields>(devices.device(index).take_command()).slot;
+        command asked[2];
+        for (unsigned index = 0; index < 2; ++index) asked[index] = devices.device(index).take_command();
         reply = (reply & ~1u) + 3;
         for (unsigned index = 0; index < 2; ++index) {
+            const std::uint32_t slot = fields_of<create_window_fields>(asked[index]).slot;
             for (unsigned from = 0; from < 2; ++from)
-                link.write(devices.device(index).entries(slots[index]) + from * ranks_per_device,
+                link.write(devices.device(index).entries(slot) + from * ranks_per_device,
                            devices.device(from).fields().exports, ranks_per_device * sizeof(window_entry));
-            link.publish_reply(devices.device(index).fields().reply, reply);
+            link.publish_reply(devices.device(index).fields().replies + asked[index].rank, reply);
         }
     }
     return devices.finish();

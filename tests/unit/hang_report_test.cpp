@@ -129,6 +129,16 @@ TEST(hang_report, create_window_waits_for_other_devices) {
                   guess);
 }
 
+// For another communicator the members have met: the host waits for hosts alone.
+TEST(hang_report, create_window_of_some_ranks_waits_for_no_rank) {
+    const wait_record asks = in(waiting::host_reply, 3);
+    const auto table = table_of({asks, runs, in(create_window), runs}, 2);
+    EXPECT_TRUE(table.awaited_by(0).empty());
+    EXPECT_EQ(table.awaited_by(2), std::vector<std::uint32_t>{3});
+    const auto found = hang_report(4, 2, {{0, {asks, runs}}}).find_dependants(2, 2);
+    EXPECT_EQ(found.possible, std::vector<std::uint32_t>{0});
+}
+
 TEST(hang_report, a_barrier_of_a_device_waits_for_none_of_another) {
     const auto table = table_of({in(barrier_of_device), runs, in(barrier_of_device), in(waiting::flush)}, 2);
     EXPECT_EQ(table.awaited_by(0), std::vector<std::uint32_t>{1});

@@ -43,7 +43,7 @@ struct create_window_operation {
     }
 #if DCUDA_BACKEND_CPU
     static window check(rank_state& state, communicator comm, void* base, std::size_t bytes, window_kind placing) {
-        check_window_communicator(state, comm);
+        check_communicator(state, comm, operation::create_window);
         check_window_memory(state, base, bytes);
         check::enter(state, {operation::create_window, comm});
         const window made = create_window(state, comm, base, bytes, placing);

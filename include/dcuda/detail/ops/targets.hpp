@@ -6,18 +6,26 @@
 
 namespace dcuda::detail {
 
-// The window in the device's table; a slot with another id if there is no such window (any more).
-DCUDA_DEVICE window_slot find_window(const rank_state& state, window win) {
+// The window in the device's table; a record with another id if there is no such window (any more).
+DCUDA_DEVICE device_window find_window(const rank_state& state, window win) {
     const std::uint32_t index = slot_of_window(win.id);
-    return index < state.device.max_windows ? state.device.windows[index] : window_slot{};
+    return index < state.device.max_windows ? device_window(state.device.windows[index]) : device_window{};
 }
 
 DCUDA_DEVICE bool is_window_open(const rank_state& state, std::uint32_t id) {
     return id != 0 && find_window(state, window{id}).id == id;
 }
 
-// What is wrong with a request; fault::none if nothing is. `limit`: what would be right.
-DCUDA_DEVICE fault find_fault(rank_state& state, const send_request& request, const window_slot& slot,
+// Whether this rank is in the communicator of a window. Communicators of other ranks may have the same number, but not
+// with the same first member.
+DCUDA_DEVICE bool is_member(const rank_state& state, const device_window& opened) {
+    const communicator_record* const comm = find_communicator(state, static_cast<communicator>(opened.comm));
+    return comm != nullptr && comm->world_rank_of(0) == opened.first_rank;
+}
+
+// What is wrong with a request; fault::none if nothing is. `limit`: what would be right; of a window of others their
+// communicator.
+DCUDA_DEVICE fault find_fault(rank_state& state, const send_request& request, const device_window& opened,
                               std::uint64_t& limit) {
     limit = state.device.tags.count;
     if (request.notifies() && request.tag >= state.device.tags.count) return fault::tag;
@@ -26,10 +34,12 @@ DCUDA_DEVICE fault find_fault(rank_state& state, const send_request& request, co
         if (limit == 0) return fault::communicator;
         return request.rank >= limit ? fault::rank : fault::none;
     }
-    limit = slot.rank_count;
-    if (request.window == 0 || slot.id != request.window) return fault::window;
-    if (request.rank >= slot.rank_count) return fault::rank;
-    limit = slot.entries[request.rank].bytes();
+    if (request.window == 0 || opened.id != request.window) return fault::window;
+    limit = opened.comm;
+    if (opened.comm >= communicator_count && !is_member(state, opened)) return fault::window_member;
+    limit = opened.rank_count;
+    if (request.rank >= opened.rank_count) return fault::rank;
+    limit = opened.entries[request.rank].bytes();
     return request.bytes > limit || request.offset > limit - request.bytes ? fault::bounds : fault::none;
 }
 
@@ -46,7 +56,8 @@ DCUDA_COLD void report_request(lone_thread leader, shared_state shared, fault ki
                                 ? static_cast<std::uint32_t>(request.offset)
                                 : static_cast<std::uint32_t>(communicator_of(request.window)),
                             0, 0, 0);
-    report_fault(leader, state, kind, request.kind, notifies ? 0 : request.window, request.rank, request.offset,
+    const std::uint32_t target = kind == fault::window_member ? static_cast<std::uint32_t>(limit) : request.rank;
+    report_fault(leader, state, kind, request.kind, notifies ? 0 : request.window, target, request.offset,
                  request.bytes, limit);
 }
 
@@ -58,19 +69,20 @@ DCUDA_COLD unsigned load_target(Warp warp, shared_state shared, const send_reque
     rank_state& state = shared.get();
     endpoint& own = state.own.of(warp);
     const index_probe ahead = probe_index(warp, state, request.rank);
-    const window_slot slot = request.is_notification() ? window_slot{} : find_window(state, window{request.window});
+    const device_window opened =
+        request.is_notification() ? device_window{} : find_window(state, window{request.window});
 #if DCUDA_CHECKS
     std::uint64_t limit = 0;
-    if (const fault wrong = find_fault(state, request, slot, limit); wrong != fault::none) {
+    if (const fault wrong = find_fault(state, request, opened, limit); wrong != fault::none) {
         if (Reports && warp.leads()) report_request(exec::lead_access::alone(), state, wrong, request, limit);
         return cached_targets;
     }
 #endif
     const std::uint64_t key = target_key(request.window, request.rank);
     const communicator comm =
-        request.is_notification() ? communicator_of(request.window) : static_cast<communicator>(slot.comm);
+        request.is_notification() ? communicator_of(request.window) : static_cast<communicator>(opened.comm);
     const std::uint32_t world_rank = world_rank_of(state, comm, request.rank);
-    const window_entry entry = request.is_notification() ? window_entry{} : slot.entries[request.rank];
+    const window_entry entry = request.is_notification() ? window_entry{} : opened.entries[request.rank];
     unsigned near = find_near_connection(warp, state, world_rank);
     if (near == cached_connections)
         near =

@@ -54,17 +54,18 @@ enum class fault : std::uint32_t {
     host_window,
     count,
     communicator,
-    window_communicator, // a window is of the world, or of a device
-    fixed_communicator,  // those are never freed
-    communicators,       // a rank is in as many as it can be in
-    too_many_members,    // for by_rank, or for bounce buffers; offset: members
-    overlap,             // offset: where the results go
-    root,                // target: that is none; offset: members
-    other_count,         // target: number of the member, offset: how many it brings, limit: how many are expected
-    started,             // target: a communicator with an operation that has been started, and not finished
-    not_started,         // target: one without
-    other_collective,    // of a member: target: its world rank, window: the communicator, bytes: its operation
-    late_process,        // target: world rank of a member whose process is none of the first exchange_processes
+    window_member,      // the rank is not in the window's communicator (any more)
+    windows_left,       // a communicator that is freed still has windows
+    fixed_communicator, // those are never freed
+    communicators,      // a rank is in as many as it can be in
+    too_many_members,   // for by_rank, or for bounce buffers; offset: members
+    overlap,            // offset: where the results go
+    root,               // target: that is none; offset: members
+    other_count,        // target: number of the member, offset: how many it brings, limit: how many are expected
+    started,            // target: a communicator with an operation that has been started, and not finished
+    not_started,        // target: one without
+    other_collective,   // of a member: target: its world rank, window: the communicator, bytes: its operation
+    late_process,       // target: world rank of a member whose process is none of the first exchange_processes
     memory,
     local_memory, // offset: its address
     part,         // of a block: target: a part_problem, the other fields: what it says
@@ -101,10 +102,11 @@ struct fault_fields {
     std::uint64_t limit;  // that was exceeded
 };
 
-// To open the window in this slot with the ranks of the other processes.
+// To open the window in this slot with the ranks of the other processes that are in the communicator.
 struct create_window_fields {
     static constexpr opcode code = opcode::create_window;
-    std::uint32_t slot;
+    std::uint32_t slot; // or max_windows
+    std::uint32_t comm;
 };
 // That there is no slot for a window.
 struct windows_full_fields {

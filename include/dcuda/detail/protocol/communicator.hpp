@@ -163,6 +163,7 @@ struct communicator_record {
     std::uint32_t first_block;       // from which on
     std::uint32_t sequence;          // number of the last exchange
     std::uint32_t started;           // of an exchange that is not finished: start_number(); else 0
+    std::uint32_t windows;           // of the communicator that are open
     list_range list;                 // of members
     list_range plan_lists[exchange_plans]; // of the plans
     exchange_shape shape;
@@ -216,8 +217,8 @@ DCUDA_HOST_DEVICE constexpr bool is_of_exchange(std::uint32_t word, std::uint32_
     return word != 0 && word >> exchange_digest_bits == (sequence & ((1u << exchange_number_bits) - 1));
 }
 // The bits of a digest: what operation it is, and a part of what else must be equal.
-inline constexpr std::uint32_t digest_kind_bits = 4, digest_content_bits = exchange_digest_bits - digest_kind_bits;
-inline constexpr auto first_in_digest = static_cast<std::uint32_t>(operation::barrier) - 1;
+inline constexpr std::uint32_t digest_kind_bits = 5, digest_content_bits = exchange_digest_bits - digest_kind_bits;
+inline constexpr auto first_in_digest = static_cast<std::uint32_t>(operation::create_window) - 1;
 static_assert(static_cast<std::uint32_t>(operation::all_to_all) - first_in_digest < (1u << digest_kind_bits) - 1);
 DCUDA_HOST_DEVICE constexpr std::uint32_t exchange_digest(operation where, std::uint32_t content) {
     const std::uint32_t kind = static_cast<std::uint32_t>(where) - first_in_digest;

@@ -186,7 +186,7 @@ inline const char* name_of(const collective& where) {
 // Whether it is a collective operation on values or data, which orders nothing else. For the host.
 inline bool is_data_collective(operation kind) { return kind >= operation::allreduce && kind <= operation::all_to_all; }
 
-// Whether its members meet by exchanging packets: waits in it know for whom. For the host.
+// Whether its members meet by exchanging packets, whatever the communicator: waits in it know for whom. For the host.
 inline bool is_exchange(operation kind) { return kind >= operation::split && kind <= operation::all_to_all; }
 
 } // namespace dcuda::detail

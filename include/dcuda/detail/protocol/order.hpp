@@ -40,6 +40,8 @@ enum class order_tag : int {
     write_observe,      // host: number seen -> what was written
     exchange_publish,   // member: payload of a packet -> its number; and in a barrier what the member did before
     exchange_observe,   // member: number seen -> payload, and what the other did before a barrier
+    window_free,        // rank: its device's members have done with a window -> the slot is free
+    window_reuse,       // rank: slot seen free -> writes another window into it
 };
 
 } // namespace dcuda::detail

@@ -46,14 +46,20 @@ DCUDA_HOST_DEVICE constexpr std::uint32_t window_id(std::uint32_t slot, std::uin
 }
 DCUDA_HOST_DEVICE constexpr std::uint32_t slot_of_window(std::uint32_t id) { return (id & 0xffff) - 1; }
 
-// A window as one device sees it. writer: the last rank to arrive in create_window or free_window, or the host in
-// between or before the run; readers: the device's ranks; home: device memory.
-struct window_slot {
+// A window as one device sees it. writer: the rank that opens or frees it for the members on its device, or the host in
+// between or before the run; readers: these members; home: device memory.
+struct device_window {
     window_entry* entries; // one per rank of the communicator; allocated once by the host
-    std::uint32_t id;      // window_id; 0: free
+    std::uint32_t id;      // window_id; 0: there is no window
     std::uint32_t comm;
     std::uint32_t rank_count;
-    std::uint32_t uses;
+    std::uint32_t first_rank; // world rank of the communicator's rank 0: others may have the same number
+};
+
+// Where a window's record lies in the device's table.
+struct window_slot : device_window {
+    std::uint32_t uses;  // writer and reader: the rank that opens the window
+    std::uint32_t taken; // 0: the slot is free. writers: ranks that want it, by addition, and the one that frees it
 };
 
 // Meeting point of a device's ranks. home: device memory, a cache line each.
@@ -437,9 +443,9 @@ struct device_context {
     wait_record* waits;                      // [local rank]
     collective_barrier* collective_barriers; // [collective]
     window_slot* windows;                    // [max_windows]
-    window_entry* exports;  // [local rank]; writer: the rank in create_window; readers: the last rank, the host
-    std::uint32_t* created; // id of the window just created; writer: the last rank; readers: all ranks
-    std::uint32_t* reply;   // number of the last reply; writer: the host; reader: the rank that asked
+    window_entry* exports;  // [local rank]; writer: the rank in create_window; readers: who opens it, the host
+    std::uint32_t* created; // [local rank]: id of the window just created; writer: who opens it; reader: the rank
+    std::uint32_t* replies; // [local rank]: number of the last reply; writer: the host; reader: the rank that asked
     std::uint32_t* aborted; // 1: the run ends now; writers: host and ranks; readers: all ranks
     command_ring ring;
     profiler_view profiler;

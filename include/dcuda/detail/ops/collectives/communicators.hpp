@@ -376,6 +376,10 @@ DCUDA_COLD void free_communicator(shared_state shared, communicator comm) {
     if (static_cast<std::uint32_t>(comm) < fixed_communicators)
         report_and_leave(state, fault::fixed_communicator, operation::free_communicator, 0,
                          static_cast<std::uint32_t>(comm), 0, 0);
+    if (const communicator_record* const record = find_communicator(state, comm);
+        record != nullptr && record->windows != 0)
+        report_and_leave(state, fault::windows_left, operation::free_communicator, 0, static_cast<std::uint32_t>(comm),
+                         record->windows, 0);
 #endif
     cross_members(state, comm, operation::free_communicator);
     exec::leader_then_sync(state.group(), [&](lone_thread leader) {

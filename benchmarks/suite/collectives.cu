@@ -146,6 +146,8 @@ void measure_collectives(session& with) {
     measure(with, "all devices", "all_to_all", {action::all_to_all, group::world, 0, 128}, 1);
     for (const int ranks : chosen.world_ranks) {
         measure(with, "all devices", "allreduce", {action::allreduce_value, group::world, 0, 1}, ranks);
+        measure(with, "all devices", "allreduce", {action::allreduce_array, group::world, 0, chosen.large_count},
+                ranks);
         measure(with, "all devices", "broadcast", {action::broadcast_value, group::world, 0, 1}, ranks);
         measure(with, "columns", "allreduce", {action::allreduce_value, group::columns, 0, 1}, ranks);
         measure(with, "columns", "allreduce", {action::allreduce_array, group::columns, 0, chosen.column_count}, ranks);

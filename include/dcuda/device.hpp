@@ -399,8 +399,8 @@ public:
     /// Starts an allreduce of an array. Until finish_allreduce has returned, nobody changes `in`, and nobody reads or
     /// writes `out`. Of a small array, what one exchange takes (a few hundred bytes with 8 members) leaves now, and the
     /// rest in finish_allreduce. Of an array that goes through bounce buffers (from DCUDA_BOUNCE_BYTES on; with many
-    /// members from a quarter of that on) all leaves in finish_allreduce. Everything else is as for a value, with the
-    /// errors of the allreduce of an array.
+    /// members from a quarter of that on; over a network from less on) all leaves in finish_allreduce. Everything else
+    /// is as for a value, with the errors of the allreduce of an array.
     template <class T, class Op>
     DCUDA_DEVICE started_array<T, Op> start_allreduce(communicator comm, T* out, const std::type_identity_t<T>* in,
                                                       std::size_t count, Op op) {

@@ -226,7 +226,7 @@ void device_state::size_exchanges(std::size_t device_bytes) {
     memory.block_packets =
         even(std::clamp(2 * each / pool_blocks, least_block, std::max(least_block, most_block_packets)));
     // Of communicators of all ranks in any order, and of plans.
-    constexpr std::size_t least_list = 4096, plan_words = 40 * sizeof(exchange_target) / sizeof(std::uint32_t);
+    constexpr std::size_t least_list = 4096, plan_words = 80 * sizeof(exchange_target) / sizeof(std::uint32_t);
     const std::size_t usual_list = 3 * std::size_t(all_ranks) + max_communicators * plan_words;
     const std::size_t list_bytes = device_bytes / ranks / 256;
     memory.list_words = static_cast<std::uint32_t>(
@@ -342,10 +342,13 @@ void device_state::share_inbox() {
         transport::exported_allocation memory;
         std::size_t offset; // of the inbox in its allocation, bytes
         std::uint64_t* barriers;
+        std::uint64_t remote; // as in peer_view
     };
     const inbox_layout at = layout();
     exported_inbox mine{};
     mine.barriers = reinterpret_cast<std::uint64_t*>(inbox_.get() + at.barriers);
+    for (int process = 0; process < std::min(control_.count(), static_cast<int>(exchange_processes)); ++process)
+        if (is_remote(process)) mine.remote |= std::uint64_t{1} << process;
     if (is_mapped()) {
         const auto memory = transport::find_allocation(inbox_.get());
         support::require(memory.has_value(), error_code::cuda_failure,
@@ -358,10 +361,14 @@ void device_state::share_inbox() {
     const auto exports = control_.allgather(message.bytes(), "sharing the memory for notifications");
 
     std::vector<peer_view> peers;
+    std::vector<std::uint64_t> remote; // by process
     for (int process = 0; process < control_.count(); ++process) {
         const auto offer = support::wire_reader(exports[static_cast<std::size_t>(process)]).get<exported_inbox>();
+        remote.push_back(offer.remote);
         if (is_remote(process)) {
-            peers.emplace_back().barriers = offer.barriers;
+            peer_view& far = peers.emplace_back();
+            far.barriers = offer.barriers;
+            far.remote = offer.remote;
             continue;
         }
         packet* inbox = inbox_.get();
@@ -370,10 +377,29 @@ void device_state::share_inbox() {
         const auto words = [&](std::size_t part) { return reinterpret_cast<std::uint32_t*>(inbox + part); };
         peers.push_back({words(at.counters), reinterpret_cast<std::uint64_t*>(inbox + at.barriers),
                          reinterpret_cast<mailbox_status*>(inbox + at.status), inbox + at.queues, words(at.claimed),
-                         words(at.places), words(at.credits)});
+                         words(at.places), words(at.credits), offer.remote});
         if (process == control_.index()) own_inbox_ = peers.back();
     }
     upload(peers_.get(), peers.data(), peers.size());
+    std::uint64_t all = 0, near = 0;
+    for (std::size_t process = 0; process < std::min<std::size_t>(remote.size(), exchange_processes); ++process) {
+        const std::uint64_t bit = std::uint64_t{1} << process;
+        all |= bit;
+        if (is_near_[process] || process == static_cast<std::size_t>(control_.index())) near |= bit;
+    }
+    const auto set_bounce = [&](communicator comm,
+                                std::uint64_t processes) { // of one with members in these, if they are several
+        communicator_record& record = fixed_[static_cast<std::size_t>(comm)];
+        exchange_shape shape{};
+        shape.devices = static_cast<std::uint32_t>(std::popcount(processes));
+        shape.width = std::bit_ceil(fields_.ranks_per_device);
+        for (std::uint64_t left = processes; left != 0; left &= left - 1)
+            if ((remote[static_cast<std::size_t>(std::countr_zero(left))] & processes) != 0) shape.spans_network = 1;
+        record.bounce_from = bounce_from_of(shape, record.size, exchange_.bounce_from);
+    };
+    set_bounce(world, all);
+    set_bounce(device, 0);
+    set_bounce(node, near);
 }
 
 // The words of all barriers: as if each had been filled so often.

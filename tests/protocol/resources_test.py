@@ -62,7 +62,7 @@ SHARED_BYTES = 5440  # of each rank: dcuda::state
 # function that is called by its address for any one with the same parameters: so it may find more than is needed, and
 # where it believes that a function calls itself, less. needed_stack() tells what is needed.
 STACK_BYTES = 1700  # create_window of ranks that split has joined meets by an exchange
-COLLECTIVE_STACK_BYTES = 2500
+COLLECTIVE_STACK_BYTES = 2560
 
 
 def read_calls(ptx):

@@ -97,7 +97,7 @@ public:
         peers_[process] = {peer.counters_.data(), reinterpret_cast<std::uint64_t*>(peer.barriers_.data()),
                            peer.status_.data(),   peer.packets_.data(),
                            peer.claimed_.data(),  peer.places_.data(),
-                           peer.credits_.data()};
+                           peer.credits_.data(),  0};
     }
 
     dcuda::context context() const { return {&fields_}; }

@@ -53,28 +53,32 @@ inline constexpr std::uint32_t most_by_number = 64;
 // others, stores its value at its position in the slots of the others, and combines what has come into its own. All
 // members compute the same shape.
 //
-// `flat`: one stage; the position of a member is that of its device, times `width`, and its number on that device.
-// Else the first stage is of the members of a row, the second of the rows of a device (if there are several), and the
-// last of the devices (if there are several): its positions are those of rows, and of devices. Where a row or a device
-// has fewer members than another, each of them stands for several.
+// `flat`: one stage; the position of a member is that of its device, times `width`, and its number on that device. Not
+// over a network, which would carry a packet of each member to each: there a device with more than two members has a
+// row. Else the first stage is of the members of a row, the second of the rows of a device (if there are several), and
+// the last of the devices (if there are several): its positions are those of rows, and of devices. Where a row or a
+// device has fewer members than another, each of them stands for several.
 //
-// Of many members, single values go by leaders (make_leader_plan): there the positions are the same, and fewer are
-// used.
+// Of many members, and over a network, single values go by leaders (make_leader_plan): there the positions are the
+// same, and fewer are used.
 struct exchange_shape {
-    std::uint64_t processes;    // bit by process: it has members
-    std::uint32_t devices;      // how many
-    std::uint32_t width;        // the most members of a device, rounded up to a power of two
-    std::uint32_t rows;         // of the device that has most
-    std::uint32_t is_even;      // 1: all of these devices have as many members
-    std::uint32_t is_networked; // 1: this rank reaches some members over a network only
-    std::uint32_t has_leaders;  // 1: single values go by leaders
-    std::uint32_t members;      // of this rank's device
-    std::uint32_t before;       // of the devices before it
-    std::uint32_t member;       // this rank's number among those of its device
-    std::uint32_t device;       // the number of its device
-    std::uint32_t units;        // that a slot has room for at each position; 0: the shape is not known yet
+    std::uint64_t processes;     // bit by process: it has members
+    std::uint32_t devices;       // how many
+    std::uint32_t width;         // the most members of a device, rounded up to a power of two
+    std::uint32_t rows;          // of the device that has most
+    std::uint32_t is_even;       // 1: all of these devices have as many members
+    std::uint32_t is_networked;  // 1: this rank reaches some members over a network only
+    std::uint32_t spans_network; // 1: some member does: the same on all of them
+    std::uint32_t has_leaders;   // 1: single values go by leaders
+    std::uint32_t members;       // of this rank's device
+    std::uint32_t before;        // of the devices before it
+    std::uint32_t member;        // this rank's number among those of its device
+    std::uint32_t device;        // the number of its device
+    std::uint32_t units;         // that a slot has room for at each position; 0: the shape is not known yet
 
-    DCUDA_HOST_DEVICE bool is_flat() const { return devices * width <= exchange_row; }
+    DCUDA_HOST_DEVICE bool is_flat() const {
+        return devices * width <= exchange_row && (spans_network == 0 || width <= 2);
+    }
     // Positions of the first stage, of the second and of the last, which follow each other in a slot.
     DCUDA_HOST_DEVICE std::uint32_t row_positions() const {
         return is_flat() ? devices * width : width < exchange_row ? width : exchange_row;
@@ -89,6 +93,15 @@ struct exchange_shape {
         return row_positions() + column_positions() + device_positions();
     }
 };
+
+// From how many bytes on arrays of a communicator with this shape go through bounce buffers, if it is so without a
+// network. Over one a unit is a message; where all members send all of theirs at once that is good for more than in
+// rows.
+DCUDA_HOST_DEVICE constexpr std::uint32_t bounce_from_of(const exchange_shape& shape, std::uint32_t size,
+                                                         std::uint32_t usual) {
+    if (shape.spans_network == 0 || size > most_in_bounce) return usual;
+    return shape.is_flat() ? usual / 16 : usual / 64;
+}
 
 // Values travel in units of two packets.
 inline constexpr std::uint32_t unit_packets = 2;
@@ -105,9 +118,10 @@ struct exchange_target {
     std::uint32_t world_rank;
 };
 
-// A communicator has a plan for exchanges of everybody with everybody, and one for those by numbers (of few members) or
-// by leaders (of many; plan.hpp).
-inline constexpr unsigned exchange_plans = 2;
+// The plans of a communicator: for exchanges of everybody with everybody, by numbers (of few members), and by leaders
+// (plan.hpp).
+enum plan_kind : unsigned { plan_for_all, plan_by_number, plan_by_leaders };
+inline constexpr unsigned exchange_plans = 3;
 inline constexpr unsigned most_stages = 5;
 
 // Of a stage in an ordered exchange: whether the rank releases at all before it sends; and whether it releases, and
@@ -164,14 +178,17 @@ struct communicator_record {
     std::uint32_t sequence;          // number of the last exchange
     std::uint32_t started;           // of an exchange that is not finished: start_number(); else 0
     std::uint32_t windows;           // of the communicator that are open
+    std::uint32_t bounce_from;       // arrays of so many bytes go through bounce buffers
     list_range list;                 // of members
     list_range plan_lists[exchange_plans]; // of the plans
     exchange_shape shape;
-    exchange_plan plans[exchange_plans]; // for everybody; and by numbers, or by leaders
+    exchange_plan plans[exchange_plans]; // by plan_kind
 
-    // For an exchange of a single value.
+    DCUDA_HOST_DEVICE const exchange_plan& plan_of_array(bool by_number) const {
+        return plans[by_number ? plan_by_number : plan_for_all];
+    }
     DCUDA_HOST_DEVICE const exchange_plan& plan_of_value(bool by_number) const {
-        return plans[by_number || shape.has_leaders != 0 ? 1 : 0];
+        return !by_number && shape.has_leaders != 0 ? plans[plan_by_leaders] : plan_of_array(by_number);
     }
     DCUDA_HOST_DEVICE std::uint32_t world_rank_of(std::uint32_t rank) const {
         return members != nullptr ? members[rank] : first_rank + rank * stride;
@@ -254,7 +271,7 @@ struct exchange_memory {
     std::uint32_t list_words; // of each rank's memory for lists of members
     std::uint32_t bounce;     // [local rank][bounce_packets]: bounce buffers, in two halves
     std::uint32_t bounce_packets;
-    std::uint32_t bounce_from;  // arrays of so many bytes go through these
+    std::uint32_t bounce_from;  // arrays of so many bytes go through these, without a network
     std::uint32_t leaders_from; // where a device has so many members, single values go by leaders
 };
 

@@ -175,6 +175,7 @@ struct peer_view {
                              // source; reader: the rank
     std::uint32_t* credits;  // [local rank][connection]: what the connection's target has taken out of our queue:
                              // messages in the lower half, packets in the upper. writer: the target; reader: the rank
+    std::uint64_t remote;    // bit by process, of the first exchange_processes: it reaches that over a network only
 };
 
 // What a rank and one target have with each other. writer and reader: the rank; home: its shared memory, or the table

@@ -74,6 +74,8 @@ struct outgoing_pieces {
     bool by_number = true;                      // they lie in the order of members' numbers; else of their places
     std::uint32_t only = no_rank;               // the number of the one member that gets a piece
     std::uint32_t from_number = 0;              // members before get none
+    member_range places = {0, no_rank, 1};      // of the members that get one
+    std::uint32_t stored_at = no_rank;          // the place where they get it, if it is not this rank's own
     const std::size_t* counts = nullptr;        // where pieces differ: their elements, by number,
     const std::size_t* displacements = nullptr; // and where they begin
     std::size_t element_bytes = 1;
@@ -150,12 +152,12 @@ DCUDA_DEVICE bounce_exchange begin_bounce(rank_state& state, std::uint32_t least
     return {request.where, request.comm, order, comm.size, place, 0, half / comm.size / 16 * 16};
 }
 
-// The piece for a member. Of no bytes: it gets none.
+// The piece for a member, which has this index among those that get one. Of no bytes: it gets none.
 DCUDA_DEVICE piece piece_for(const communicator_record& comm, const bounce_exchange& by, const outgoing_pieces& all,
-                             std::uint32_t place) {
+                             std::uint32_t place, std::uint32_t index) {
     const std::uint32_t number = by.order == place_order::numbers ? place : comm.number_by_process(place);
     if ((all.only != no_rank && all.only != number) || number < all.from_number) return {nullptr, 0};
-    std::size_t begin = (all.by_number ? number : place) * all.stride, end = all.end;
+    std::size_t begin = (all.by_number ? number : index) * all.stride, end = all.end;
     if (all.counts != nullptr) {
         begin = all.displacements[number] * all.element_bytes;
         end = begin + all.counts[number] * all.element_bytes;
@@ -174,23 +176,31 @@ DCUDA_COLD void store_pieces(shared_state shared, const bounce_exchange& by, con
                              std::size_t offset) {
     rank_state& state = shared.get();
     const communicator_record& comm = *find_communicator(state, by.comm);
-    const std::size_t own_place = by.place * by.place_bytes + offset;
+    const std::size_t own_place = (pieces.stored_at == no_rank ? by.place : pieces.stored_at) * by.place_bytes + offset;
+    const std::uint32_t end_place = pieces.places.end < by.members ? pieces.places.end : by.members;
+    // PERF: these are asked for in each round instead of kept.
+    in_memory<std::uint32_t> first_place = pieces.places.first, step = pieces.places.step, begin = 0;
+    const std::uint32_t members = (end_place - first_place + step - 1) / step;
+    // Each member begins behind itself, so that not all store to one at a time.
+    begin = (step == 1 ? by.place - first_place : by.place / step) + 1;
+    if (begin >= members) begin = 0;
     const bool is_networked = comm.shape.is_networked != 0;
     const piece_team team(state.group(), pieces.bytes);
     if (pieces.bytes >= least_engine_bytes) { // then the team is all threads
         exec::prepare_copy(state.group(), pieces.bytes);
         state.group().sync();
     }
-    // First what is near; then all threads together what is not. Each member begins behind itself, so that not all
-    // store to one at a time.
+    // First what is near; then all threads together what is not.
     for (const bool is_far : {false, true}) {
         if (is_far && !is_networked) return;
-        const std::uint32_t first = is_far ? 0 : team.works() ? team.number : by.members;
+        const std::uint32_t first = is_far ? 0 : team.works() ? team.number : members;
         DCUDA_NO_UNROLL
-        for (std::uint32_t k = first; k + 1 < by.members; k += is_far ? 1 : team.teams) {
-            const std::uint32_t after = by.place + 1 + k, place = after < by.members ? after : after - by.members;
+        for (std::uint32_t k = first; k < members; k += is_far ? 1 : team.teams) {
+            const std::uint32_t behind = begin + k, index = behind < members ? behind : behind - members,
+                                place = first_place + index * step;
+            if (place == by.place) continue;
             const std::uint32_t member = world_rank_at(comm, by.order, place);
-            const piece each = piece_for(comm, by, pieces, place);
+            const piece each = piece_for(comm, by, pieces, place, index);
             if (each.bytes == 0) continue;
             if (is_networked && is_remote(state, locate(state, member).process) != is_far) continue;
             std::byte* const target = bounce_places(state, member, by.step) + own_place;

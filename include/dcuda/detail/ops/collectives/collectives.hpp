@@ -9,11 +9,18 @@
 
 namespace dcuda::detail {
 
+// From so many bytes on arrays of the communicator go through bounce buffers. What is no communicator is reported
+// later.
+DCUDA_COLD std::uint32_t bounce_from(shared_state shared, communicator comm) {
+    const communicator_record* const found = find_communicator(shared.get(), comm);
+    return found != nullptr ? found->bounce_from : 0;
+}
+
 // Whether an array goes through bounce buffers. All members choose alike.
 // PERF: for two members packets are as fast at 8 KiB, and for eight and more at 2 KiB: each packet goes to all members,
 // and of what goes through bounce buffers each member gets a slice (H100, dcuda-bench collectives).
 DCUDA_DEVICE bool is_large(rank_state& state, communicator comm, std::size_t bytes) {
-    const std::size_t from = communicators_of(state).memory.bounce_from;
+    const std::size_t from = exec::far(bounce_from)(state, comm);
     return bytes >= from || (bytes >= from / 4 && bytes * size_of(state, comm) >= 2 * from);
 }
 

@@ -293,6 +293,7 @@ DCUDA_COLD bool find_slots(lone_thread leader, rank_state& state, communicator_r
         comm.slots = memory.pool + comm.first_block * memory.block_packets;
         comm.slots_stride = pool_blocks * memory.block_packets;
         comm.slots_packets = blocks * memory.block_packets;
+        comm.bounce_from = bounce_from_of(comm.shape, comm.size, memory.bounce_from);
         return find_shape(leader, state, comm) == no_rank;
     }
     return false;

@@ -518,10 +518,7 @@ DCUDA_COLD bool prepare_exchange(lead_warp warp, shared_state shared, communicat
     rank_state& state = shared.get();
     communicator_record* const comm = find_communicator(state, number);
     const bool is_started = comm != nullptr && comm->started != 0;
-    const bool can_be_by_number = comm != nullptr && comm->size <= most_by_number; // else the second plan is by leaders
-    if (comm != nullptr && !is_started && (!by_number || can_be_by_number) &&
-        comm->plans[by_number ? 1 : 0].stages != 0)
-        return true;
+    if (comm != nullptr && !is_started && comm->plan_of_array(by_number).stages != 0) return true;
     sync(warp);
     bool is_ready = false;
     if (warp.leads()) {
@@ -539,7 +536,7 @@ DCUDA_COLD bool prepare_exchange(lead_warp warp, shared_state shared, communicat
             report(fault::started, static_cast<std::uint32_t>(number), 0, 0);
         else if (too_late != no_rank)
             report(fault::late_process, too_late, 0, exchange_processes);
-        else if (by_number && !can_be_by_number)
+        else if (by_number && comm->size > most_by_number)
             report(fault::too_many_members, 0, comm->size, most_by_number);
         else if (!make_plans(leader, state, *comm, by_number))
             report(fault::communicators, static_cast<std::uint32_t>(number), comm->size, max_communicators);

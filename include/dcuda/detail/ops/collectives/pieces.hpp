@@ -153,7 +153,8 @@ template <class Group>
 DCUDA_DEVICE awaited_unit await_units(const Group& warp, const rank_state& state, const exchange_request& request,
                                       const packet_move& move) {
     const communicator_record& comm = *find_communicator(state, request.comm);
-    awaited_unit awaited{request, comm.plans[0], exchange_team(warp.index, warp.count, 1), move.distance, move.word};
+    awaited_unit awaited{request, comm.plans[plan_for_all], exchange_team(warp.index, warp.count, 1), move.distance,
+                         move.word};
     awaited.slot = slot_of(state, comm, state.world_rank) + move.place(0, 0);
     return awaited;
 }
@@ -229,7 +230,7 @@ DCUDA_COLD unsigned begin_packet_move(lead_warp warp, shared_state shared, const
         comm.sequence = sequence;
         if (DCUDA_BACKEND_CUDA) state.finished_shares = 0;
     }
-    clear_if_due(warp, comm.plans[0], sequence); // nobody sends before the block's barrier
+    clear_if_due(warp, comm.plans[plan_for_all], sequence); // nobody sends before the block's barrier
     value_unit begun{};
     begun.words[0] = sequence;
     return move_in_packets + post_value(warp, state, begun);

@@ -57,8 +57,10 @@ DCUDA_COLD std::uint32_t find_shape(lone_thread, const rank_state& state, commun
     shape.is_even = most == least ? 1 : 0;
     shape.width = power_above(most);
     shape.rows = (most + exchange_row - 1) / exchange_row;
-    const bool many = most >= communicators_of(state).memory.leaders_from && comm.size > most_by_number;
-    shape.has_leaders = many && !shape.is_flat() ? 1 : 0;
+    for (std::uint64_t left = shape.processes; left != 0; left &= left - 1)
+        if ((state.device.peers[lowest_of(left)].remote & shape.processes) != 0) shape.spans_network = 1;
+    const bool many = most >= communicators_of(state).memory.leaders_from;
+    shape.has_leaders = (many || shape.spans_network != 0) && !shape.is_flat() ? 1 : 0;
     shape.units = comm.slots_packets / (2 * unit_packets * slot_positions(shape, comm.size));
     comm.shape = shape;
     return no_rank;
@@ -173,8 +175,7 @@ DCUDA_COLD bool find_list_place(const communicator_table& table, std::uint32_t w
         for (const communicator_record& each : table.records) {
             if (each.size == 0) continue;
             avoid(each.list);
-            avoid(each.plan_lists[0]);
-            avoid(each.plan_lists[1]);
+            for (const list_range& of_plan : each.plan_lists) avoid(of_plan);
         }
     }
     found = {begin, begin + words};
@@ -198,6 +199,7 @@ DCUDA_DEVICE std::uint16_t order_of_stage(const exchange_shape& shape, bool is_f
 // leader.
 DCUDA_COLD bool make_plan(lone_thread, const rank_state& state, communicator_record& comm, bool by_number) {
     const communicator_table& table = communicators_of(state);
+    const plan_kind kind = by_number ? plan_by_number : plan_for_all;
     exchange_plan plan{};
     plan.slot = slot_of(state, comm, state.world_rank);
     plan.half = comm.slots_packets / 2;
@@ -236,7 +238,7 @@ DCUDA_COLD bool make_plan(lone_thread, const rank_state& state, communicator_rec
             }
         }
         if (is_known) break;
-        list_range& list = comm.plan_lists[by_number ? 1 : 0];
+        list_range& list = comm.plan_lists[kind];
         if (!find_list_place(table, count * sizeof(exchange_target) / sizeof(std::uint32_t), list)) {
             list = {};
             return false;
@@ -244,7 +246,7 @@ DCUDA_COLD bool make_plan(lone_thread, const rank_state& state, communicator_rec
         plan.targets = reinterpret_cast<const exchange_target*>(table.lists + list.begin);
     }
     plan.stages = stages;
-    comm.plans[by_number ? 1 : 0] = plan;
+    comm.plans[kind] = plan;
     return true;
 }
 
@@ -289,8 +291,8 @@ DCUDA_COLD bool make_leader_plan(lone_thread, const rank_state& state, communica
     const std::uint32_t row_end = row + exchange_stage::row_members(shape, number_of_row);
     const std::uint32_t rows = exchange_stage::rows_of_device(shape);
     const bool leads_row = place == 0, leads_device = shape.member == 0;
-    const std::uint32_t most = (leads_row ? exchange_row : 1) + (leads_device ? rows + shape.devices : 1);
-    list_range& list = comm.plan_lists[1];
+    const std::uint32_t most = (leads_row ? row_end - row : 1) + (leads_device ? rows + shape.devices : 1);
+    list_range& list = comm.plan_lists[plan_by_leaders];
     if (!find_list_place(table, most * sizeof(exchange_target) / sizeof(std::uint32_t), list)) {
         list = {};
         return false;
@@ -356,7 +358,7 @@ DCUDA_COLD bool make_leader_plan(lone_thread, const rank_state& state, communica
         // The last that it receives comes back, or from other devices.
         part.order = order_of_stage(shape, number == 0, goes_back, is_of_devices, part.begin != part.far_end);
     }
-    comm.plans[1] = plan;
+    comm.plans[plan_by_leaders] = plan;
     return true;
 }
 

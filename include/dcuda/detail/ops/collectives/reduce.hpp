@@ -226,7 +226,7 @@ DCUDA_COLD unsigned begin_array(lead_warp warp, shared_state shared, operation w
     rank_state& state = shared.get();
     if (!check_collective(warp, state, where, number, root, by_number)) return 0;
     communicator_record& comm = *find_communicator(state, number);
-    const exchange_plan& plan = comm.plans[by_number ? 1 : 0];
+    const exchange_plan& plan = comm.plan_of_array(by_number);
     const std::uint32_t sequence = comm.sequence;
     const std::size_t exchanges = (units + plan.units - 1) / plan.units;
     const std::uint32_t until_clear = exchanges_until_clear - 1 - sequence % exchanges_until_clear;
@@ -250,7 +250,7 @@ DCUDA_COLD bool exchange_alone(lead_warp warp, shared_state shared, exchange_req
                                value_array<T, Op> values) {
     rank_state& state = shared.get();
     communicator_record& comm = *find_communicator(state, request.comm);
-    const exchange_plan& plan = comm.plans[ByNumber ? 1 : 0];
+    const exchange_plan& plan = comm.plan_of_array(ByNumber);
     const std::size_t units = request.units;
     bool going = true;
     for (std::size_t first = 0; going && first < units; first += plan.units) {
@@ -297,7 +297,7 @@ template <class T, class Op, bool ByNumber, class Group>
 DCUDA_COLD bool exchange_share_of(Group warp, shared_state shared, exchange_request request, std::uint32_t sequence,
                                   value_array<T, Op> values) {
     rank_state& state = shared.get();
-    const exchange_plan& plan = find_communicator(state, request.comm)->plans[ByNumber ? 1 : 0];
+    const exchange_plan& plan = find_communicator(state, request.comm)->plan_of_array(ByNumber);
     const exchange_share share{state.group().thread() / 32, state.group().threads() / 32};
     return exchange_many(warp, share, state, plan, request, sequence, values);
 }
@@ -428,7 +428,7 @@ template <class T, class Op, bool ByNumber>
 DCUDA_COLD void send_start(lead_warp warp, shared_state shared, exchange_request request, value_array<T, Op> values) {
     rank_state& state = shared.get();
     communicator_record& comm = *find_communicator(state, request.comm);
-    const exchange_plan& plan = comm.plans[ByNumber ? 1 : 0];
+    const exchange_plan& plan = comm.plan_of_array(ByNumber);
     const std::uint32_t sequence = comm.sequence;
     if (request.units > plan.units) request.units = plan.units;
     clear_if_due(warp, plan, sequence + 1);
@@ -445,7 +445,7 @@ DCUDA_COLD bool finish_array(lead_warp warp, shared_state shared, exchange_reque
     const std::size_t units = request.units;
     if (!in_packets || units == 0) return true;
     communicator_record& comm = *find_communicator(state, request.comm);
-    const exchange_plan& plan = comm.plans[ByNumber ? 1 : 0];
+    const exchange_plan& plan = comm.plan_of_array(ByNumber);
     const std::uint32_t sequence = comm.sequence;
     request.units = units < plan.units ? units : plan.units;
     if (!exchange_many<exchange_phase::finish>(warp, {0, 1}, state, plan, request, sequence, values)) return false;

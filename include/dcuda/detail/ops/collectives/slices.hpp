@@ -207,18 +207,114 @@ DCUDA_COLD void combine_slice(shared_state shared, communicator comm, slice_valu
         combine_two<1>(shared, values, target + packed, count - packed, op);
 }
 
-// All threads of the rank, all members.
+// Whether an array goes as combine_by_devices says.
+template <class T>
+DCUDA_DEVICE bool goes_by_devices(const communicator_record& comm, const slice_request& request) {
+    const exchange_shape& shape = comm.shape;
+    return std::is_same_v<accumulator_t<T>, T> && shape.spans_network != 0 && shape.is_even != 0 && shape.width > 1 &&
+           request.where != operation::reduce_scatter && !request.by_number;
+}
+
+// Over a network: a slice for each member of a device. Each combines its slice of what the members of its device have;
+// then those with the same slice on all devices exchange and combine that; and the members of each device share what
+// came of it. So a device sends the others the array once, not once for each of its members. A root sends members of
+// all devices their slices, and these share them. Devices have as many members each. Values whose sums are rounded go
+// the other way: they would be rounded twice. All threads of the rank, all members, when all have begun.
 template <class T, class Op>
-DCUDA_COLD void combine_slices(shared_state shared, const slice_request& request, T* out, const T* in, const Op op) {
+DCUDA_COLD void combine_by_devices(shared_state shared, const slice_request& request, bounce_exchange by, T* out,
+                                   const T* in, const Op& op) {
     rank_state& state = shared.get();
-    const exchange_request begin{request.where, request.comm, request.digest, request.by_number, 1, request.root};
+    const communicator_record& comm = *find_communicator(state, request.comm);
+    const exchange_shape& shape = comm.shape;
+    const std::uint32_t slices = shape.members;
+    const member_range on_device{shape.before, shape.before + slices, 1}, alike{shape.member, by.members, slices};
+    const bool broadcasts = request.where == operation::broadcast, is_root = comm.number == request.root;
+    by.order = place_order::processes;
+    by.place = shape.before + shape.member;
+    // Places are those of the members of a device, or of devices.
+    const std::uint32_t places = slices < shape.devices ? shape.devices : slices;
+    by.place_bytes = communicators_of(state).memory.bounce_packets / 2 * sizeof(packet) / places / 16 * 16;
+    const std::size_t count = request.count, room = by.place_bytes / sizeof(T) / pack_values<T> * pack_values<T>;
+    // A place for the step that is stored next, or that has come.
+    const auto place_at = [&](std::uint32_t step, std::uint32_t place) {
+        return bounce_places(state, state.world_rank, step) + place * by.place_bytes;
+    };
+    for (std::size_t first = 0; first < count;) {
+        constexpr std::size_t line = 16 * pack_values<T>;
+        const std::size_t left = count - first, even = ((left + slices - 1) / slices + line - 1) / line * line;
+        const std::size_t slice = even < room ? even : room;
+        const auto begin_of = [&](std::uint32_t number) { return first + number * slice; };
+        const auto length_of = [&](std::uint32_t number) {
+            return begin_of(number) >= count ? 0 : count - begin_of(number) < slice ? count - begin_of(number) : slice;
+        };
+        const std::size_t length = length_of(shape.member);
+        outgoing_pieces pieces{reinterpret_cast<const std::byte*>(in == nullptr ? nullptr : in + first),
+                               slice * sizeof(T), slice * sizeof(T), left * sizeof(T), false};
+        pieces.stored_at = broadcasts ? 0 : shape.member;
+        pieces.places = on_device;
+        if (!broadcasts) {
+            exec::far(store_pieces)(state, by, pieces, 0);
+        } else if (is_root) {
+            for (pieces.places = {0, slices, 1}; pieces.places.first < by.members;
+                 pieces.places = {pieces.places.end, pieces.places.end + slices, 1})
+                exec::far(store_pieces)(state, by, pieces, 0);
+        }
+        end_step(state, by);
+        // Where nobody else stores in the next step.
+        T* result = reinterpret_cast<T*>(place_at(by.step, broadcasts ? shape.member : shape.device));
+        slice_values<T> values{place_at(by.step - 1, 0),
+                               by.place_bytes,
+                               in == nullptr ? nullptr : in + begin_of(shape.member),
+                               !broadcasts ? shape.member
+                               : is_root   ? 0
+                                           : no_rank,
+                               0,
+                               broadcasts ? 1 : slices,
+                               false};
+        if (length != 0) combine_slice(state, request.comm, values, result, length, op);
+        state.group().sync(); // all threads have combined
+        if (!broadcasts) {
+            pieces = {reinterpret_cast<const std::byte*>(result), 0, length * sizeof(T)};
+            pieces.places = alike;
+            pieces.stored_at = shape.device;
+            exec::far(store_pieces)(state, by, pieces, 0);
+            end_step(state, by);
+            values.places = place_at(by.step - 1, 0);
+            values.own = result;
+            values.own_place = shape.device;
+            values.end = shape.devices;
+            result = reinterpret_cast<T*>(place_at(by.step, shape.member));
+            if (length != 0) combine_slice(state, request.comm, values, result, length, op);
+            state.group().sync();
+        }
+        pieces = {reinterpret_cast<const std::byte*>(result), 0, length * sizeof(T)};
+        pieces.places = on_device;
+        pieces.stored_at = shape.member;
+        if (request.where == operation::reduce) pieces.only = request.root;
+        exec::far(store_pieces)(state, by, pieces, 0);
+        end_step(state, by);
+        if (out != nullptr) {
+            const piece_team team(state.group(), slice * sizeof(T));
+            if (team.works())
+                for (std::uint32_t number = team.number; number < slices; number += team.teams)
+                    if (length_of(number) != 0)
+                        exec::copy_bytes(team, reinterpret_cast<std::byte*>(out + begin_of(number)),
+                                         place_at(by.step - 1, number), length_of(number) * sizeof(T));
+        }
+        first += slice * slices;
+    }
+    state.group().sync();
+}
+
+// A slice for each member, or of two members the whole for each. All threads of the rank, all members, when all have
+// begun.
+template <class T, class Op>
+DCUDA_COLD void combine_by_members(shared_state shared, const slice_request& request, bounce_exchange by, T* out,
+                                   const T* in, const Op& op) {
+    rank_state& state = shared.get();
+    const communicator_record& comm = *find_communicator(state, request.comm);
     const bool broadcasts = request.where == operation::broadcast,
                scatters = request.where == operation::reduce_scatter;
-    std::uint64_t nothing = 0;
-    bounce_exchange by = begin_bounce(
-        state, sizeof(T), begin, request.by_number || broadcasts ? place_order::numbers : place_order::processes,
-        [](const lead_warp&) { return std::uint64_t{0}; }, nothing);
-    const communicator_record& comm = *find_communicator(state, request.comm);
     const std::size_t room = by.place_bytes / sizeof(T) / pack_values<T> * pack_values<T>, count = request.count;
     slice_values<T> values{nullptr,
                            by.place_bytes,
@@ -285,6 +381,27 @@ DCUDA_COLD void combine_slices(shared_state shared, const slice_request& request
         first += slice * by.members;
     }
     state.group().sync();
+}
+
+// All members begin. All threads of the rank.
+DCUDA_COLD bounce_exchange begin_slices(shared_state shared, const slice_request& request, std::uint32_t value_bytes) {
+    const bool in_order = request.by_number || request.where == operation::broadcast;
+    std::uint64_t nothing = 0;
+    return begin_bounce(
+        shared.get(), value_bytes, {request.where, request.comm, request.digest, request.by_number, 1, request.root},
+        in_order ? place_order::numbers : place_order::processes, [](const lead_warp&) { return std::uint64_t{0}; },
+        nothing);
+}
+
+// All threads of the rank, all members. PERF: a small frame on the stack, below those of the ways.
+template <class T, class Op>
+DCUDA_COLD void combine_slices(shared_state shared, const slice_request& request, T* out, const T* in, const Op op) {
+    rank_state& state = shared.get();
+    const bounce_exchange by = exec::far(begin_slices)(state, request, sizeof(T));
+    if (goes_by_devices<T>(*find_communicator(state, request.comm), request))
+        exec::far(combine_by_devices<T, Op>)(state, request, by, out, in, op);
+    else
+        exec::far(combine_by_members<T, Op>)(state, request, by, out, in, op);
 }
 
 } // namespace dcuda::detail

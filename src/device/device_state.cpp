@@ -361,10 +361,8 @@ void device_state::share_inbox() {
     const auto exports = control_.allgather(message.bytes(), "sharing the memory for notifications");
 
     std::vector<peer_view> peers;
-    std::vector<std::uint64_t> remote; // by process
     for (int process = 0; process < control_.count(); ++process) {
         const auto offer = support::wire_reader(exports[static_cast<std::size_t>(process)]).get<exported_inbox>();
-        remote.push_back(offer.remote);
         if (is_remote(process)) {
             peer_view& far = peers.emplace_back();
             far.barriers = offer.barriers;
@@ -381,25 +379,31 @@ void device_state::share_inbox() {
         if (process == control_.index()) own_inbox_ = peers.back();
     }
     upload(peers_.get(), peers.data(), peers.size());
+    choose_bounces(peers);
+}
+
+// From how many bytes on arrays of the fixed communicators go through bounce buffers.
+void device_state::choose_bounces(const std::vector<peer_view>& peers) {
     std::uint64_t all = 0, near = 0;
-    for (std::size_t process = 0; process < std::min<std::size_t>(remote.size(), exchange_processes); ++process) {
+    for (std::size_t process = 0; process < std::min<std::size_t>(peers.size(), exchange_processes); ++process) {
         const std::uint64_t bit = std::uint64_t{1} << process;
         all |= bit;
         if (is_near_[process] || process == static_cast<std::size_t>(control_.index())) near |= bit;
     }
-    const auto set_bounce = [&](communicator comm,
-                                std::uint64_t processes) { // of one with members in these, if they are several
+    // `processes`: that have members, if they are several.
+    const auto choose = [&](communicator comm, std::uint64_t processes) {
         communicator_record& record = fixed_[static_cast<std::size_t>(comm)];
         exchange_shape shape{};
         shape.devices = static_cast<std::uint32_t>(std::popcount(processes));
         shape.width = std::bit_ceil(fields_.ranks_per_device);
         for (std::uint64_t left = processes; left != 0; left &= left - 1)
-            if ((remote[static_cast<std::size_t>(std::countr_zero(left))] & processes) != 0) shape.spans_network = 1;
+            if ((peers[static_cast<std::size_t>(std::countr_zero(left))].remote & processes) != 0)
+                shape.spans_network = 1;
         record.bounce_from = bounce_from_of(shape, record.size, exchange_.bounce_from);
     };
-    set_bounce(world, all);
-    set_bounce(device, 0);
-    set_bounce(node, near);
+    choose(world, all);
+    choose(device, 0);
+    choose(node, near);
 }
 
 // The words of all barriers: as if each had been filled so often.

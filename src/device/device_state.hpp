@@ -79,6 +79,7 @@ private:
     void describe_communicators();
     void open_communicators();
     void share_inbox();
+    void choose_bounces(const std::vector<detail::peer_view>& peers);
     void open_windows(const std::vector<host_window>& windows);
     void fill_barriers(std::uint32_t fills, std::vector<std::uint64_t>& words) const;
     void start_from(std::uint32_t start);

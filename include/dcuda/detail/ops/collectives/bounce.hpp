@@ -95,6 +95,10 @@ DCUDA_DEVICE std::byte* bounce_places(const rank_state& state, std::uint32_t wor
     const std::uint32_t half = memory.bounce_packets / 2;
     return reinterpret_cast<std::byte*>(all + std::size_t(rank) * memory.bounce_packets + step % 2 * half);
 }
+// What so many places have room for, each, in bytes.
+DCUDA_DEVICE std::size_t bounce_place_bytes(const rank_state& state, std::uint32_t places) {
+    return communicators_of(state).memory.bounce_packets / 2 * sizeof(packet) / places / 16 * 16;
+}
 DCUDA_DEVICE std::uint32_t world_rank_at(const communicator_record& comm, place_order order, std::uint32_t place) {
     return order == place_order::numbers ? comm.world_rank_of(place) : comm.world_rank_by_process(place);
 }
@@ -147,9 +151,8 @@ DCUDA_DEVICE bounce_exchange begin_bounce(rank_state& state, std::uint32_t least
     leave(turn);
     all_largest = element_of<std::uint64_t>(state.puts[turn - 1].value, 0);
     const communicator_record& comm = *find_communicator(state, request.comm);
-    const std::size_t half = communicators_of(state).memory.bounce_packets / 2 * sizeof(packet);
     const std::uint32_t place = order == place_order::numbers ? comm.number : comm.shape.before + comm.shape.member;
-    return {request.where, request.comm, order, comm.size, place, 0, half / comm.size / 16 * 16};
+    return {request.where, request.comm, order, comm.size, place, 0, bounce_place_bytes(state, comm.size)};
 }
 
 // The piece for a member, which has this index among those that get one. Of no bytes: it gets none.

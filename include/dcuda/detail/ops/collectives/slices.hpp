@@ -207,6 +207,37 @@ DCUDA_COLD void combine_slice(shared_state shared, communicator comm, slice_valu
         combine_two<1>(shared, values, target + packed, count - packed, op);
 }
 
+// How a part of an array, from a value on, is cut into slices.
+struct slice_layout {
+    std::size_t first, slice, count; // values: before the part, of a slice, of the array
+
+    // `room`: values that a place has room for.
+    template <class T>
+    DCUDA_DEVICE static slice_layout make(std::size_t first, std::size_t count, std::uint32_t slices,
+                                          std::size_t room) {
+        // As long as the array has so many values slices lie in it as in memory lines.
+        constexpr std::size_t line = 16 * pack_values<T>;
+        const std::size_t even = ((count - first + slices - 1) / slices + line - 1) / line * line;
+        return {first, even < room ? even : room, count};
+    }
+    DCUDA_DEVICE std::size_t begin_of(std::uint32_t number) const { return first + number * slice; }
+    DCUDA_DEVICE std::size_t length_of(std::uint32_t number) const {
+        return begin_of(number) >= count ? 0 : count - begin_of(number) < slice ? count - begin_of(number) : slice;
+    }
+};
+
+// Copies slices, of which each lies in a place of its own, to where they belong. All threads of the rank.
+template <class T>
+DCUDA_DEVICE void copy_slices(rank_state& state, const slice_layout& part, std::uint32_t slices,
+                              const std::byte* places, std::size_t place_bytes, T* out) {
+    const piece_team team(state.group(), part.slice * sizeof(T));
+    if (!team.works()) return;
+    for (std::uint32_t number = team.number; number < slices; number += team.teams)
+        if (part.length_of(number) != 0)
+            exec::copy_bytes(team, reinterpret_cast<std::byte*>(out + part.begin_of(number)),
+                             places + number * place_bytes, part.length_of(number) * sizeof(T));
+}
+
 // Whether an array goes as combine_by_devices says.
 template <class T>
 DCUDA_DEVICE bool goes_by_devices(const communicator_record& comm, const slice_request& request) {
@@ -232,24 +263,17 @@ DCUDA_COLD void combine_by_devices(shared_state shared, const slice_request& req
     by.order = place_order::processes;
     by.place = shape.before + shape.member;
     // Places are those of the members of a device, or of devices.
-    const std::uint32_t places = slices < shape.devices ? shape.devices : slices;
-    by.place_bytes = communicators_of(state).memory.bounce_packets / 2 * sizeof(packet) / places / 16 * 16;
+    by.place_bytes = bounce_place_bytes(state, slices < shape.devices ? shape.devices : slices);
     const std::size_t count = request.count, room = by.place_bytes / sizeof(T) / pack_values<T> * pack_values<T>;
     // A place for the step that is stored next, or that has come.
     const auto place_at = [&](std::uint32_t step, std::uint32_t place) {
         return bounce_places(state, state.world_rank, step) + place * by.place_bytes;
     };
     for (std::size_t first = 0; first < count;) {
-        constexpr std::size_t line = 16 * pack_values<T>;
-        const std::size_t left = count - first, even = ((left + slices - 1) / slices + line - 1) / line * line;
-        const std::size_t slice = even < room ? even : room;
-        const auto begin_of = [&](std::uint32_t number) { return first + number * slice; };
-        const auto length_of = [&](std::uint32_t number) {
-            return begin_of(number) >= count ? 0 : count - begin_of(number) < slice ? count - begin_of(number) : slice;
-        };
-        const std::size_t length = length_of(shape.member);
-        outgoing_pieces pieces{reinterpret_cast<const std::byte*>(in == nullptr ? nullptr : in + first),
-                               slice * sizeof(T), slice * sizeof(T), left * sizeof(T), false};
+        const slice_layout part = slice_layout::make<T>(first, count, slices, room);
+        const std::size_t length = part.length_of(shape.member), slice_bytes = part.slice * sizeof(T);
+        outgoing_pieces pieces{reinterpret_cast<const std::byte*>(in == nullptr ? nullptr : in + first), slice_bytes,
+                               slice_bytes, (count - first) * sizeof(T), false};
         pieces.stored_at = broadcasts ? 0 : shape.member;
         pieces.places = on_device;
         if (!broadcasts) {
@@ -264,7 +288,7 @@ DCUDA_COLD void combine_by_devices(shared_state shared, const slice_request& req
         T* result = reinterpret_cast<T*>(place_at(by.step, broadcasts ? shape.member : shape.device));
         slice_values<T> values{place_at(by.step - 1, 0),
                                by.place_bytes,
-                               in == nullptr ? nullptr : in + begin_of(shape.member),
+                               in == nullptr ? nullptr : in + part.begin_of(shape.member),
                                !broadcasts ? shape.member
                                : is_root   ? 0
                                            : no_rank,
@@ -293,15 +317,8 @@ DCUDA_COLD void combine_by_devices(shared_state shared, const slice_request& req
         if (request.where == operation::reduce) pieces.only = request.root;
         exec::far(store_pieces)(state, by, pieces, 0);
         end_step(state, by);
-        if (out != nullptr) {
-            const piece_team team(state.group(), slice * sizeof(T));
-            if (team.works())
-                for (std::uint32_t number = team.number; number < slices; number += team.teams)
-                    if (length_of(number) != 0)
-                        exec::copy_bytes(team, reinterpret_cast<std::byte*>(out + begin_of(number)),
-                                         place_at(by.step - 1, number), length_of(number) * sizeof(T));
-        }
-        first += slice * slices;
+        if (out != nullptr) copy_slices(state, part, slices, place_at(by.step - 1, 0), by.place_bytes, out);
+        first += part.slice * slices;
     }
     state.group().sync();
 }
@@ -348,37 +365,25 @@ DCUDA_COLD void combine_by_members(shared_state shared, const slice_request& req
         return state.group().sync();
     }
     for (std::size_t first = 0; first < count;) {
-        // As long as the array has so many values slices lie in it as in memory lines.
-        constexpr std::size_t line = 16 * pack_values<T>;
-        const std::size_t left = count - first, even = ((left + by.members - 1) / by.members + line - 1) / line * line;
-        const std::size_t slice = even < room ? even : room;
-        const auto begin_of = [&](std::uint32_t place) { return first + place * slice; };
-        const auto length_of = [&](std::uint32_t place) {
-            return begin_of(place) >= count ? 0 : count - begin_of(place) < slice ? count - begin_of(place) : slice;
-        };
-        outgoing_pieces pieces{reinterpret_cast<const std::byte*>(in == nullptr ? nullptr : in + first),
-                               slice * sizeof(T), slice * sizeof(T), left * sizeof(T), false};
+        const slice_layout part = slice_layout::make<T>(first, count, by.members, room);
+        const std::size_t length = part.length_of(by.place), slice_bytes = part.slice * sizeof(T);
+        outgoing_pieces pieces{reinterpret_cast<const std::byte*>(in == nullptr ? nullptr : in + first), slice_bytes,
+                               slice_bytes, (count - first) * sizeof(T), false};
         if (brings) exec::far(store_pieces)(state, by, pieces, 0);
         end_step(state, by);
         // In this rank's own place for the next step, where nobody else stores.
         T* const result =
             reinterpret_cast<T*>(bounce_places(state, state.world_rank, by.step) + by.place * by.place_bytes);
-        combine(in == nullptr ? nullptr : in + begin_of(by.place), result, length_of(by.place));
+        combine(in == nullptr ? nullptr : in + part.begin_of(by.place), result, length);
         state.group().sync(); // all threads have combined
-        pieces = {reinterpret_cast<const std::byte*>(result), 0, length_of(by.place) * sizeof(T)};
+        pieces = {reinterpret_cast<const std::byte*>(result), 0, length * sizeof(T)};
         if (request.where == operation::reduce) pieces.only = request.root;
         exec::far(store_pieces)(state, by, pieces, 0);
         end_step(state, by);
-        if (out != nullptr) {
-            const piece_team team(state.group(), slice * sizeof(T));
-            const std::byte* const places = bounce_places(state, state.world_rank, by.step - 1);
-            if (team.works())
-                for (std::uint32_t place = team.number; place < by.members; place += team.teams)
-                    if (length_of(place) != 0)
-                        exec::copy_bytes(team, reinterpret_cast<std::byte*>(out + begin_of(place)),
-                                         places + place * by.place_bytes, length_of(place) * sizeof(T));
-        }
-        first += slice * by.members;
+        if (out != nullptr)
+            copy_slices(state, part, by.members, bounce_places(state, state.world_rank, by.step - 1), by.place_bytes,
+                        out);
+        first += part.slice * by.members;
     }
     state.group().sync();
 }

@@ -41,7 +41,7 @@ run() {
 # The CPU backend has as many devices as there are processes.
 processes=2
 if grep -qE '^DCUDA_BACKEND:[A-Z]+=cuda$' "$build/CMakeCache.txt"; then
-    processes=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU' || true)
+    processes=$(scripts/gpus.sh | wc -l)
     [ "$processes" -le 4 ] || processes=4
 fi
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Checks dCUDA on the GPUs of this machine: builds the cuda preset, runs the tests, examples and case studies on as many
 # GPUs as there are, compute-sanitizer's memcheck, synccheck and racecheck, and the benchmarks, and times the case studies
-# with all their models. Needs no root and no network; about 20 minutes on two GPUs.
+# with all their models. Needs no root and no network; about 20 minutes on two GPUs. CUDA_VISIBLE_DEVICES leaves it fewer.
 #
 #   scripts/gpu_check.sh [--build-only | --no-build] [--phases LIST] [--test-jobs N]
 #
@@ -50,17 +50,19 @@ dir=build/cuda
 delays_dir=build/cuda-delays
 delayed_tests=(test_occupancy test_delivery test_put_notify test_notification test_wait test_barrier test_window test_mailbox test_stress)
 bin=$PWD/$dir/bin
-gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
+mapfile -t gpu_names < <(scripts/gpus.sh)
+gpus=${#gpu_names[@]}
 # Tests, examples and the memory checker must not depend on what the caller's shell says; nothing may use multicast.
 unset DCUDA_RANKS_PER_DEVICE DCUDA_TAGS DCUDA_MAX_WINDOWS DCUDA_WAIT_TIMEOUT
 export NVSHMEM_DISABLE_NVLS=1 NCCL_NVLS_ENABLE=0
-rm -f "$out"/{build,tests,delays,programs,network,memcheck,synccheck,racecheck,benchmarks,applications}.log
+rm -f "$out"/{build,tests,delays,programs,network,benchmarks,applications}.log "$out"/{memcheck,synccheck,racecheck}{,.*}.log
 summary=$out/summary.txt
 : >"$summary"
 
 # What runs when this script is stopped goes with it: timeout passes the signal on to all that it started.
 child=
-trap '[ -z "$child" ] || kill "$child" 2>/dev/null; wait; exit 143' TERM INT HUP
+# shellcheck disable=SC2086 # There may be several.
+trap '[ -z "$child" ] || kill $child 2>/dev/null; wait; exit 143' TERM INT HUP
 
 passed=0 failed=0 skipped=0
 say() { printf '%s\n' "$*" | tee -a "$summary"; }
@@ -127,7 +129,7 @@ machine() {
         echo "commit: $(git rev-parse --short HEAD 2>/dev/null || echo "${DCUDA_COMMIT:-unknown}")"
         echo "system: $(uname -sr), $(nproc) cores, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo 2>/dev/null | head -n 1)"
         if [ "$gpus" -eq 0 ]; then
-            echo "no GPU: nvidia-smi -L lists none"
+            echo "no GPU: scripts/gpus.sh finds none"
         else
             nvidia-smi -L | sed 's/ (UUID.*//'
             echo "driver: $(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)"
@@ -300,60 +302,82 @@ for test in json.load(sys.stdin)["tests"]:
         print(command[0])'
 }
 
-# checked TOOL NAME SECONDS COMMAND...: under compute-sanitizer. Exit status 86 says that it found errors. CUDA calls that
-# fail are no finding: the library probes, and some tests break rules on purpose.
+# checked NAME SECONDS COMMAND...: under compute-sanitizer's $tool, unless another GPU's turn has taken that program. Exit
+# status 86 says that it found errors. CUDA calls that fail are no finding: the library probes, and some tests break rules on
+# purpose.
 checked() {
-    local tool=$1 name=$2 limit=$3 start=$SECONDS code=0
+    local name=$1 limit=$2 start=$SECONDS code=0
     local sanitizer=(compute-sanitizer --tool "$tool" --error-exitcode 86)
     [ "$tool" != memcheck ] || sanitizer+=(--report-api-errors no)
-    shift 3
-    limited "$limit" "$tool.log" "${sanitizer[@]}" "$@" || code=$?
+    shift 2
+    mkdir "$taken/$name" 2>/dev/null || return 0
+    limited "$limit" "$log" "${sanitizer[@]}" "$@" || code=$?
     case $code in
     0) pass "$tool of $name, $((SECONDS - start)) s" ;;
     77) skip "$tool of $name: the program skips itself here" ;;
-    86) fail "$tool of $name: errors; see $tool.log" ;;
+    86) fail "$tool of $name: errors; see $log" ;;
     124 | 137) fail "$tool of $name: not done after $limit s under the checker" ;;
-    *) fail "$tool of $name: exit status $code; see $tool.log" ;;
+    *) fail "$tool of $name: exit status $code; see $log" ;;
     esac
 }
 
-# One of compute-sanitizer's tools over all device tests, with as many ranks as they ask for: the one of occupancy fills the
-# GPU. DCUDA_TEST_ROUNDS makes that short, for the tools slow a kernel down by a factor of 10 to 1000.
-sanitizer() {
-    local tool=$1 program programs
-    if ! command -v compute-sanitizer >/dev/null; then skip "$tool: compute-sanitizer is not on the PATH"; return; fi
-    # A short run shows whether the checker can attach here at all.
-    limited 60 "$tool.log" env DCUDA_RANKS_PER_DEVICE=2 compute-sanitizer --tool "$tool" "$bin/dcuda-bench" \
-        latency --sizes 64 --threads 32 --rounds 2 --batches 1
-    if ! grep -qE 'ERROR SUMMARY|RACECHECK SUMMARY' "$out/$tool.log" ||
-        grep -qE 'not supported|Unable to|InternalError' "$out/$tool.log"; then
-        skip "$tool: compute-sanitizer cannot attach here: $(grep -E '^=+ .*(Error|not supported|Unable)' "$out/$tool.log" | head -n 1)"
-        return
-    fi
+# The device tests, with as many ranks as they ask for, the one of occupancy so many that they fill the GPU; then small case
+# studies. DCUDA_TEST_ROUNDS makes a test short, for the tools slow a kernel down by a factor of 10 to 1000.
+checked_programs() {
     # CUDA counts arrivals at a block's barrier by thread, this tool by warp: it takes threads of a warp that leave the
     # kernel in different places for an error.
-    local filter=()
+    local filter=() program
     [ "$tool" != synccheck ] || filter=(--gtest_filter=-*ThreadsMayLeaveInDifferentPlaces)
     # Threads of a warp that wait for each other in a loop do so for ever under this tool; and it knows barriers alone, not
     # counts by which warps hand over to each other.
     [ "$tool" != racecheck ] || filter=(--gtest_filter=-CudaHeaders.Atomic*:Parts.*Warp*)
+    for program in "${programs[@]}"; do
+        DCUDA_TEST_ROUNDS=2 checked "$(basename "$program")" 240 "$program" --gtest_brief=1 "${filter[@]}"
+    done
+    export DCUDA_RANKS_PER_DEVICE=4
+    checked "dcuda-bench latency" 60 "$bin/dcuda-bench" latency --sizes 4,60,1024,65536 --threads 32,128 --rounds 10 --batches 2
+    [ ! -x "$bin/stencil" ] ||
+        checked "stencil" 60 "$bin/stencil" --nx 20 --ny 13 --nz 3 --iterations 5 --threads 64 --verify
+    [ ! -x "$bin/particles" ] ||
+        checked "particles" 60 "$bin/particles" --width 20 --height 13 --particles 500 --steps 5 --threads 64 --verify
+    [ ! -x "$bin/spmv" ] ||
+        checked "spmv" 60 "$bin/spmv" --rows 201 --density 0.1 --repetitions 5 --threads 64 --verify
+    [ ! -x "$bin/power_iteration" ] ||
+        checked "power_iteration" 60 "$bin/power_iteration" --rows 201 --density 0.1 --iterations 5 --threads 64 --verify
+}
+
+# One of compute-sanitizer's tools over all programs, on each GPU one at a time.
+sanitizer() {
+    local tool=$1 log=$1.log programs taken gpu before workers=()
+    if ! command -v compute-sanitizer >/dev/null; then skip "$tool: compute-sanitizer is not on the PATH"; return; fi
+    # A short run shows whether the checker can attach here at all.
+    limited 60 "$log" env DCUDA_RANKS_PER_DEVICE=2 compute-sanitizer --tool "$tool" "$bin/dcuda-bench" \
+        latency --sizes 64 --threads 32 --rounds 2 --batches 1
+    if ! grep -qE 'ERROR SUMMARY|RACECHECK SUMMARY' "$out/$log" ||
+        grep -qE 'not supported|Unable to|InternalError' "$out/$log"; then
+        skip "$tool: compute-sanitizer cannot attach here: $(grep -E '^=+ .*(Error|not supported|Unable)' "$out/$log" | head -n 1)"
+        return
+    fi
     mapfile -t programs < <(device_tests)
     [ ${#programs[@]} -gt 0 ] || fail "$tool of the tests: none is labelled device"
-    for program in "${programs[@]}"; do
-        DCUDA_TEST_ROUNDS=2 checked "$tool" "$(basename "$program")" 240 "$program" --gtest_brief=1 "${filter[@]}"
+    taken=$(mktemp -d)
+    before=$(wc -l <"$summary")
+    for gpu in "${gpu_names[@]}"; do
+        (
+            trap '[ -z "$child" ] || kill "$child" 2>/dev/null; wait; exit 143' TERM
+            export CUDA_VISIBLE_DEVICES=$gpu
+            log=$tool.$gpu.log
+            checked_programs
+        ) &
+        workers+=($!)
     done
-    DCUDA_RANKS_PER_DEVICE=4 checked "$tool" "dcuda-bench latency" 60 "$bin/dcuda-bench" latency --sizes 4,60,1024,65536 \
-        --threads 32,128 --rounds 10 --batches 2
-    export DCUDA_RANKS_PER_DEVICE=4
-    [ ! -x "$bin/stencil" ] ||
-        checked "$tool" "stencil" 60 "$bin/stencil" --nx 20 --ny 13 --nz 3 --iterations 5 --threads 64 --verify
-    [ ! -x "$bin/particles" ] ||
-        checked "$tool" "particles" 60 "$bin/particles" --width 20 --height 13 --particles 500 --steps 5 --threads 64 --verify
-    [ ! -x "$bin/spmv" ] ||
-        checked "$tool" "spmv" 60 "$bin/spmv" --rows 201 --density 0.1 --repetitions 5 --threads 64 --verify
-    [ ! -x "$bin/power_iteration" ] || checked "$tool" "power_iteration" 60 "$bin/power_iteration" --rows 201 \
-        --density 0.1 --iterations 5 --threads 64 --verify
-    unset DCUDA_RANKS_PER_DEVICE
+    child=${workers[*]}
+    wait "${workers[@]}"
+    # What the GPUs' shells have counted went with them.
+    passed=$((passed + $(tail -n "+$((before + 1))" "$summary" | grep -c '^  passed ')))
+    failed=$((failed + $(tail -n "+$((before + 1))" "$summary" | grep -c '^  FAILED ')))
+    skipped=$((skipped + $(tail -n "+$((before + 1))" "$summary" | grep -c '^  skipped ')))
+    rm -r "$taken"
 }
 memcheck() { sanitizer memcheck; }
 synccheck() { sanitizer synccheck; }
@@ -377,7 +401,7 @@ phase "Machine" machine
 [ -z "$build" ] || phase "Build" build
 if [ -n "$runs" ]; then
     if [ "$gpus" -eq 0 ]; then
-        fail "no GPU: nvidia-smi -L lists none"
+        fail "no GPU: scripts/gpus.sh finds none"
     elif [ ! -x "$bin/dcuda-run" ]; then
         fail "nothing to run: $dir is not built"
     else

@@ -5,9 +5,9 @@
 set -euo pipefail
 needed=$1
 shift
-present=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU' || true)
-if [ "${present:-0}" -lt "$needed" ]; then
-    echo "skipped: needs $needed GPUs, here are ${present:-0}"
+present=$("$(dirname "$0")/gpus.sh" | wc -l)
+if [ "$present" -lt "$needed" ]; then
+    echo "skipped: needs $needed GPUs, here are $present"
     exit 77
 fi
 exec "$@"

@@ -17,7 +17,8 @@ esac
 # On GPUs a process has one for itself, and fields in shared memory take 32 threads.
 fewest_threads=1
 if [ "${DCUDA_TEST_BACKEND:-}" = cuda ]; then
-    usual=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU') || { echo "skipped: no GPU"; exit 77; }
+    usual=$("$(dirname "${BASH_SOURCE[0]}")/../../../scripts/gpus.sh" | wc -l)
+    [ "$usual" -gt 0 ] || { echo "skipped: no GPU"; exit 77; }
     most=$usual fewest_threads=32
 fi
 

@@ -31,6 +31,18 @@ std::string short_hash(const std::string& text) {
     return fmt::format("{:08x}", hash);
 }
 
+// Only a time may be no whole number: others might not fit into the integers that they are read as.
+nlohmann::json parse_snapshot(const std::string& text) {
+    using event_of = nlohmann::json::parse_event_t;
+    bool is_time = false;
+    return nlohmann::json::parse(text, [&](int, event_of event, const nlohmann::json& value) {
+        if (event == event_of::key) is_time = value == "run_seconds";
+        if (event == event_of::value && value.is_number_float() && !is_time)
+            throw std::runtime_error("it has a number that is not whole");
+        return true;
+    });
+}
+
 } // namespace
 
 // Ranks are many: theirs without names.
@@ -46,7 +58,7 @@ std::string snapshot::to_json() const {
 }
 
 snapshot snapshot::from_json(const std::string& text) {
-    const nlohmann::json from = nlohmann::json::parse(text);
+    const nlohmann::json from = parse_snapshot(text);
     if (const int theirs = from.at("dcuda_top"); theirs != format)
         throw std::runtime_error(fmt::format("it is of version {}, this dcuda-top of {}",
                                              from.value("version", std::string("?")), DCUDA_VERSION_STRING));

@@ -233,15 +233,166 @@ public:
         put(win, target, index, 1, &copy.value);
     }
 
-    /// Returns when all earlier puts of this rank, into any window, are complete: their data is in the targets' memory
-    /// for every rank that learns of it from this rank, and their sources may change. All threads of the rank call it.
-    /// It waits until the targets have taken small notified puts; since a target takes them in any operation, two ranks
-    /// may flush at the same time. A window that is not open ends the run (error_code::device_fault).
+    /// Returns when all earlier puts and gets of this rank, of any window, are complete: data of puts is in the
+    /// targets' memory for every rank that learns of it from this rank, and their sources may change; data of gets is
+    /// at its destination. What add() adds is there. All threads of the rank call it. It waits until the targets have
+    /// taken small notified puts; since a target takes them in any operation, two ranks may flush at the same time. A
+    /// window that is not open ends the run (error_code::device_fault).
     DCUDA_DEVICE void flush(window win) { detail::perform<detail::flush_operation>(self_, is_profiled(), win); }
     /// flush of a typed window.
     template <class Element>
     DCUDA_DEVICE void flush(typed_window<Element> win) {
         flush(win.bytes);
+    }
+
+    /// Copies `bytes` bytes from the window of rank `target`, `offset` bytes behind its base, to `destination` in this
+    /// rank's own memory. `target` is the rank's number in the window's communicator; it takes no part. All threads of
+    /// the rank call it, with the same arguments, and the destination is the same memory for all of them. The data is
+    /// there when flush() has returned; until then nobody reads or writes the destination. It is what this rank has put
+    /// there before, and what others had put that this rank knows of, by a notification, a barrier or an atomic
+    /// operation: nothing tells whether what others put meanwhile is among it.
+    ///
+    /// A get waits until this rank's earlier small notified puts to the same bytes are placed. Over a network the
+    /// destination must be global memory; elsewhere it may be shared memory, too. Bounds that the window does not have,
+    /// a wrong target, a closed window and a wrong destination end the run (error_code::device_fault).
+    DCUDA_DEVICE void get(window win, int target, std::size_t offset, std::size_t bytes, void* destination) {
+        detail::perform<detail::get_operation>(self_, is_profiled(), win, target, offset, bytes, destination);
+    }
+    /// get, and then a notification with `tag` for the target: what was read may be changed. The destination is valid
+    /// after flush(), as with get. Tags that do not exist end the run (error_code::device_fault).
+    DCUDA_DEVICE void get_notify(window win, int target, std::size_t offset, std::size_t bytes, void* destination,
+                                 int tag) {
+        detail::perform<detail::get_notify_operation>(self_, is_profiled(), win, target, offset, bytes, destination,
+                                                      tag);
+    }
+    /// get of `count` elements from number `index` on of the target's window. Guarantees and errors are those of get.
+    template <class Element>
+    DCUDA_DEVICE void get(typed_window<Element> win, int target, std::size_t index, std::size_t count,
+                          std::type_identity_t<Element>* destination) {
+        get(win.bytes, target, index * sizeof(Element), count * sizeof(Element), destination);
+    }
+    /// get_notify of `count` elements, likewise.
+    template <class Element>
+    DCUDA_DEVICE void get_notify(typed_window<Element> win, int target, std::size_t index, std::size_t count,
+                                 std::type_identity_t<Element>* destination, int tag) {
+        get_notify(win.bytes, target, index * sizeof(Element), count * sizeof(Element), destination, tag);
+    }
+
+    // --- Atomic operations -------------------------------------------------------------------------------------------
+
+    /// Adds `value` to an element of another rank's window (or its own), and returns what the element held before. The
+    /// element is the T at byte `offset` of the window of member `target`. T is an integer of 32 or 64 bits, float or
+    /// double. All threads of the rank call it, with the same arguments; it is done once, and all threads get the
+    /// result. Each rank of the window's communicator may do so at any time, and nobody's operation falls between
+    /// another's reading and writing, on whatever devices they are. Integers wrap around. This gives each rank of all
+    /// devices another ticket:
+    ///
+    ///     const int ticket = self.fetch_add(window, 0, 0, 1);
+    ///
+    /// Order: atomic operations are made after the earlier puts of this rank to the element, and whoever sees the
+    /// result by an atomic operation of its own sees what this rank had put into windows of ranks whose memory is
+    /// mapped (same GPU, NVLink), but for small notified puts, which their targets place. Use flush() before where
+    /// others must see those, too. The target sees the new value by an atomic operation of its own (fetch_or of 0,
+    /// say), or by plain loads after a barrier or a notification.
+    ///
+    /// The run ends (error_code::device_fault) if there is no such window or member, the element is not within the
+    /// window, or its address is no multiple of its size. Do not mix atomic operations with puts to the same element,
+    /// or with plain stores, without a barrier or a notification in between.
+    template <class T>
+    DCUDA_DEVICE T fetch_add(window win, int target, std::size_t offset, T value) {
+        return update<detail::operation::fetch_add>(win, target, offset, value, T{});
+    }
+    /// The same of the element with number `index` in a typed window.
+    template <class T>
+    DCUDA_DEVICE T fetch_add(typed_window<T> win, int target, std::size_t index, std::type_identity_t<T> value) {
+        return fetch_add<T>(win.bytes, target, index * sizeof(T), value);
+    }
+    /// fetch_add with the bits of integers: the element keeps those bits that are set in `value`, too. Otherwise as
+    /// fetch_add.
+    template <class T>
+    DCUDA_DEVICE T fetch_and(window win, int target, std::size_t offset, T value) {
+        static_assert(std::is_integral_v<T>, "fetch_and takes integers");
+        return update<detail::operation::fetch_and>(win, target, offset, value, T{});
+    }
+    /// The same of the element with number `index` in a typed window.
+    template <class T>
+    DCUDA_DEVICE T fetch_and(typed_window<T> win, int target, std::size_t index, std::type_identity_t<T> value) {
+        return fetch_and<T>(win.bytes, target, index * sizeof(T), value);
+    }
+    /// fetch_add with the bits of integers: sets those that are set in `value`. Otherwise as fetch_add.
+    template <class T>
+    DCUDA_DEVICE T fetch_or(window win, int target, std::size_t offset, T value) {
+        static_assert(std::is_integral_v<T>, "fetch_or takes integers");
+        return update<detail::operation::fetch_or>(win, target, offset, value, T{});
+    }
+    /// The same of the element with number `index` in a typed window.
+    template <class T>
+    DCUDA_DEVICE T fetch_or(typed_window<T> win, int target, std::size_t index, std::type_identity_t<T> value) {
+        return fetch_or<T>(win.bytes, target, index * sizeof(T), value);
+    }
+    /// fetch_add with the bits of integers: changes those that are set in `value`. Otherwise as fetch_add.
+    template <class T>
+    DCUDA_DEVICE T fetch_xor(window win, int target, std::size_t offset, T value) {
+        static_assert(std::is_integral_v<T>, "fetch_xor takes integers");
+        return update<detail::operation::fetch_xor>(win, target, offset, value, T{});
+    }
+    /// The same of the element with number `index` in a typed window.
+    template <class T>
+    DCUDA_DEVICE T fetch_xor(typed_window<T> win, int target, std::size_t index, std::type_identity_t<T> value) {
+        return fetch_xor<T>(win.bytes, target, index * sizeof(T), value);
+    }
+    /// The element becomes `value` if that is smaller. Otherwise as fetch_add.
+    template <class T>
+    DCUDA_DEVICE T fetch_min(window win, int target, std::size_t offset, T value) {
+        return update<detail::operation::fetch_min>(win, target, offset, value, T{});
+    }
+    /// The same of the element with number `index` in a typed window.
+    template <class T>
+    DCUDA_DEVICE T fetch_min(typed_window<T> win, int target, std::size_t index, std::type_identity_t<T> value) {
+        return fetch_min<T>(win.bytes, target, index * sizeof(T), value);
+    }
+    /// The element becomes `value` if that is larger. Otherwise as fetch_add.
+    template <class T>
+    DCUDA_DEVICE T fetch_max(window win, int target, std::size_t offset, T value) {
+        return update<detail::operation::fetch_max>(win, target, offset, value, T{});
+    }
+    /// The same of the element with number `index` in a typed window.
+    template <class T>
+    DCUDA_DEVICE T fetch_max(typed_window<T> win, int target, std::size_t index, std::type_identity_t<T> value) {
+        return fetch_max<T>(win.bytes, target, index * sizeof(T), value);
+    }
+    /// The element becomes `value`. Otherwise as fetch_add.
+    template <class T>
+    DCUDA_DEVICE T exchange(window win, int target, std::size_t offset, T value) {
+        return update<detail::operation::exchange>(win, target, offset, value, T{});
+    }
+    /// The same of the element with number `index` in a typed window.
+    template <class T>
+    DCUDA_DEVICE T exchange(typed_window<T> win, int target, std::size_t index, std::type_identity_t<T> value) {
+        return exchange<T>(win.bytes, target, index * sizeof(T), value);
+    }
+    /// The element becomes `desired` if it holds `expected`, bit for bit; the result is `expected` then. Otherwise as
+    /// fetch_add.
+    template <class T>
+    DCUDA_DEVICE T compare_swap(window win, int target, std::size_t offset, T expected, T desired) {
+        return update<detail::operation::compare_swap>(win, target, offset, desired, expected);
+    }
+    /// The same of the element with number `index` in a typed window.
+    template <class T>
+    DCUDA_DEVICE T compare_swap(typed_window<T> win, int target, std::size_t index, std::type_identity_t<T> expected,
+                                std::type_identity_t<T> desired) {
+        return compare_swap<T>(win.bytes, target, index * sizeof(T), expected, desired);
+    }
+    /// fetch_add without a result, which waits for nothing: over a network the element may change later; flush() waits
+    /// until it has. Otherwise as fetch_add.
+    template <class T>
+    DCUDA_DEVICE void add(window win, int target, std::size_t offset, T value) {
+        update<detail::operation::add>(win, target, offset, value, T{});
+    }
+    /// The same of the element with number `index` in a typed window.
+    template <class T>
+    DCUDA_DEVICE void add(typed_window<T> win, int target, std::size_t index, std::type_identity_t<T> value) {
+        add<T>(win.bytes, target, index * sizeof(T), value);
     }
 
     // --- Notifications and waits -------------------------------------------------------------------------------------
@@ -613,6 +764,15 @@ private:
     static constexpr std::uint32_t name_length = Size - 1 < detail::most_name_bytes
                                                      ? static_cast<std::uint32_t>(Size - 1)
                                                      : detail::most_name_bytes;
+
+    template <detail::operation Kind, class T>
+    DCUDA_DEVICE auto update(window win, int target, std::size_t offset, T operand, T expected) {
+        static_assert(detail::is_atomic_number<T>,
+                      "elements of atomic operations are integers of 32 or 64 bits, float or "
+                      "double");
+        return detail::perform<detail::atomic_operation<Kind, T>>(self_, is_profiled(), win, target, offset, operand,
+                                                                  expected);
+    }
 
     // This run is traced or counted.
     DCUDA_DEVICE bool is_profiled() const { return DCUDA_PROFILING != 0 && profiled_ != 0; }

@@ -135,6 +135,8 @@ public:
 
     void put(window win, const device_window& opened, std::uint32_t target, std::size_t offset, std::size_t bytes,
              const void* source, bool is_value, std::uint32_t tag);
+    void get(const device_window& opened, const get_request& request);
+    std::uint64_t update(const device_window& opened, const update_request& request);
     void notify(operation kind, std::uint32_t target, std::uint32_t tag);
     bool take(std::uint32_t tag, std::uint32_t count, bool waits);
     bool has_arrived(std::uint32_t tag, std::uint32_t count);
@@ -174,6 +176,7 @@ public:
     rank_state& state() { return state_; }
 
     int result = 0; // of an operation that has one, for all threads
+    std::uint64_t result64 = 0;
 
 private:
     // Of these tags those with which a notification has arrived.

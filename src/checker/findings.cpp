@@ -77,6 +77,14 @@ std::string findings::missing_edge(const put_record& put, std::uint32_t rank) co
                        put.target, name(tag), rank);
 }
 
+namespace {
+
+const char* noun_of(access_kind kind) {
+    return kind == access_kind::store ? "write" : kind == access_kind::atomic ? "atomic operation" : "read";
+}
+
+} // namespace
+
 void findings::conflict_with_put(const put_record& earlier, address at, unsigned bytes, std::uint32_t rank,
                                  access_kind kind, std::uint32_t what) {
     const bool by_put = kind == access_kind::put_read || kind == access_kind::put_write;
@@ -97,12 +105,13 @@ void findings::conflict_with_put(const put_record& earlier, address at, unsigned
                 fmt::format("; or, if the read is of what was there before, rank {} must notify rank {} after it (a "
                             "credit), and rank {} wait for that before the put",
                             rank, earlier.source, earlier.source);
-        const char* const does = kind == access_kind::load    ? "reads"
-                                 : kind == access_kind::store ? "writes"
-                                                              : "puts from";
+        const char* const does = kind == access_kind::load     ? "reads"
+                                 : kind == access_kind::store  ? "writes"
+                                 : kind == access_kind::atomic ? "makes an atomic operation on"
+                                                               : "puts from";
         return report(
             fmt::format("rank {} {} {} ({}) while {} may still change it: nothing orders the put before the {}; {}",
-                        rank, does, bytes_there, here, there, kind == access_kind::store ? "write" : "read", cure));
+                        rank, does, bytes_there, here, there, noun_of(kind), cure));
     }
     if (kind == access_kind::put_write)
         return report(
@@ -132,9 +141,8 @@ void findings::conflict_of_put(const put_record& later, address at, unsigned byt
 
 // The same without a put: in a window of this rank if there is one.
 std::string findings::range(address at, unsigned bytes, std::uint32_t rank) const {
-    const std::uint32_t first = m_.rank(rank).process * m_.head().ranks_per_process;
-    for (std::uint32_t i = 0; i <= m_.head().ranks_per_process; ++i) {
-        const std::uint32_t of = i == 0 ? rank : first + i - 1;
+    for (std::uint32_t i = 0; i <= m_.ranks(); ++i) {
+        const std::uint32_t of = i == 0 ? rank : i - 1;
         for (std::uint32_t window = 0; window < m_.head().windows; ++window) {
             const window_part& part = m_.window(window).parts[of];
             if (m_.window(window).freed == none && at - part.base < part.bytes)
@@ -158,7 +166,6 @@ std::uint32_t findings::unused_edge(std::uint32_t rank, std::uint32_t other, std
 void findings::conflict_of_accesses(const access& earlier, address at, unsigned bytes, std::uint32_t rank,
                                     access_kind kind, std::uint32_t site) {
     if (!is_new("access", earlier.what, site)) return;
-    const bool reads = kind == access_kind::load, read = earlier.kind == access_kind::load;
     const std::uint32_t tag = unused_edge(rank, earlier.rank, earlier.epoch);
     const std::string cure =
         tag != none
@@ -166,11 +173,16 @@ void findings::conflict_of_accesses(const access& earlier, address at, unsigned 
             : fmt::format("a put in place with notification, flush and notify, or barrier(device) must lead from "
                           "rank {} to rank {}",
                           earlier.rank, rank);
-    report(
-        fmt::format("rank {} {} {} ({}) while rank {} may still be {} it ({}): nothing orders the {} before the {}; {}",
-                    rank, reads ? "reads" : "writes", range(at, bytes, rank), where_.name(site), earlier.rank,
-                    read ? "reading" : "writing", where_.name(earlier.what), read ? "read" : "write",
-                    reads ? "read" : "write", cure));
+    report(fmt::format(
+        "rank {} {} {} ({}) while rank {} may still be {} it ({}): nothing orders the {} before the {}; {}", rank,
+        kind == access_kind::load    ? "reads"
+        : kind == access_kind::store ? "writes"
+                                     : "makes an atomic operation on",
+        range(at, bytes, rank), where_.name(site), earlier.rank,
+        earlier.kind == access_kind::load    ? "reading"
+        : earlier.kind == access_kind::store ? "writing"
+                                             : "in an atomic operation on",
+        where_.name(earlier.what), noun_of(earlier.kind), noun_of(kind), cure));
 }
 
 void findings::out_of(const char* what, std::size_t most) {

@@ -20,6 +20,7 @@ inline constexpr std::uint32_t most_puts = 1u << 20; // that not all ranks know 
 inline constexpr std::uint32_t most_notices = 1u << 16;
 inline constexpr std::uint32_t most_pages = 1u << 18; // of tracked memory
 inline constexpr std::uint32_t most_accesses = 1u << 25;
+inline constexpr std::uint32_t atomic_clocks = 256;
 inline constexpr std::uint32_t most_sites = 1u << 16;
 inline constexpr std::uint32_t most_modules = 64;
 inline constexpr std::uint32_t most_findings = 100;
@@ -123,7 +124,7 @@ using address = std::uint64_t;
 inline constexpr address private_memory = address{1} << 47;
 inline constexpr address no_buffer = address{1} << 63; // beyond all others
 
-enum class access_kind : std::uint8_t { load, store, put_write, put_read };
+enum class access_kind : std::uint8_t { load, store, atomic, put_write, put_read };
 
 // Who did something to some bytes of a granule. In a list per granule.
 struct access {
@@ -131,8 +132,8 @@ struct access {
     std::uint8_t mask; // the bytes
     access_kind kind;
     std::uint16_t rank;
-    std::uint32_t epoch; // of load and store
-    std::uint32_t what;  // load, store: the site; else the put's id
+    std::uint32_t epoch; // of load, store and atomic
+    std::uint32_t what;  // load, store, atomic: the site; else the put's id
 };
 struct page_slot {
     std::uint64_t key;   // 1 + page number; 0: empty
@@ -192,6 +193,11 @@ public:
     header& head() const { return at<header>(0); }
     rank_record& rank(std::uint32_t r) const { return at<rank_record>(rank_records_, r); }
     std::uint32_t* clock(std::uint32_t r) const { return &at<std::uint32_t>(clocks_, std::size_t(r) * ranks_); }
+    // Of the atomic operations on an element. Some elements share one: ranks then seem to learn more than they do.
+    std::uint32_t* atomic_clock(address element) const {
+        const std::uint64_t slot = (element / 4 * 0x9e3779b97f4a7c15u >> 32) % atomic_clocks;
+        return &at<std::uint32_t>(atomic_clocks_, slot * ranks_);
+    }
     notice_queue& arrived(std::uint32_t r, std::uint32_t wire_tag) const {
         return at<notice_queue>(queues_, std::size_t(r) * tags_.wire_count() + wire_tag);
     }
@@ -232,6 +238,7 @@ private:
         take(sizeof(header));
         rank_records_ = take(n * sizeof(rank_record));
         clocks_ = take(n * n * sizeof(std::uint32_t));
+        atomic_clocks_ = take(atomic_clocks * n * sizeof(std::uint32_t));
         queues_ = take(n * tags_.wire_count() * sizeof(notice_queue));
         channels_ = take(n * n * sizeof(check::channel));
         pages_ = take(page_slots * sizeof(page_slot));
@@ -251,9 +258,9 @@ private:
     std::uint32_t ranks_ = 0;
     tag_numbers tags_{};
     std::byte* base_ = nullptr;
-    std::size_t rank_records_ = 0, clocks_ = 0, queues_ = 0, channels_ = 0, pages_ = 0, cleared_ = 0, window_bytes_ = 0,
-                windows_ = 0, puts_ = 0, notice_bytes_ = 0, notices_ = 0, lists_ = 0, accesses_ = 0, sites_ = 0,
-                modules_ = 0, findings_ = 0, end_ = 0;
+    std::size_t rank_records_ = 0, clocks_ = 0, atomic_clocks_ = 0, queues_ = 0, channels_ = 0, pages_ = 0,
+                cleared_ = 0, window_bytes_ = 0, windows_ = 0, puts_ = 0, notice_bytes_ = 0, notices_ = 0, lists_ = 0,
+                accesses_ = 0, sites_ = 0, modules_ = 0, findings_ = 0, end_ = 0;
 };
 
 } // namespace dcuda::detail::check

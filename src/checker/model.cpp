@@ -20,6 +20,8 @@ unsigned run_of(std::uint8_t mask) {
     return static_cast<unsigned>(std::countr_one(static_cast<std::uint8_t>(mask >> std::countr_zero(mask))));
 }
 
+bool conflicts(access_kind a, access_kind b) { return a != b || a == access_kind::store; }
+
 bool is_put(access_kind kind) { return kind == access_kind::put_write || kind == access_kind::put_read; }
 
 } // namespace
@@ -347,7 +349,8 @@ void model::synchronize(std::uint32_t rank, std::uint32_t* others) {
     ++clock[rank];
 }
 
-void model::load_or_store(std::uint32_t rank, address at, std::size_t bytes, access_kind kind, std::uint32_t site) {
+void model::load_or_store(std::uint32_t rank, address at, std::size_t bytes, access_kind kind, std::uint32_t site,
+                          bool by_operation) {
     const std::uint32_t* const clock = m_.clock(rank);
     const std::uint32_t epoch = clock[rank];
     bool told = false;
@@ -359,16 +362,17 @@ void model::load_or_store(std::uint32_t rank, address at, std::size_t bytes, acc
                     (earlier.kind == kind || kind == access_kind::load))
                     return known = true;
                 const bool ordered = clock[earlier.rank] >= earlier.epoch;
-                if (!ordered && !told && (earlier.kind == access_kind::store || kind == access_kind::store)) {
+                if (!ordered && !told && conflicts(earlier.kind, kind)) {
                     told = true;
                     const auto both = static_cast<std::uint8_t>(mask & earlier.mask);
                     const auto from = static_cast<unsigned>(std::countr_zero(both));
                     tells_.conflict_of_accesses(earlier, granule + from, run_of(both), rank, kind, site);
                 }
                 // What this access comes after need not be remembered, unless a store is followed by a load only.
-                return !ordered || (earlier.kind == access_kind::store && kind == access_kind::load);
+                return !ordered || (earlier.kind != access_kind::load && kind == access_kind::load);
             }
             const put_record& put = m_.put(earlier.what);
+            if (by_operation && put.source == rank && earlier.kind == access_kind::put_write) return true;
             const bool ordered = earlier.kind == access_kind::put_write
                                      ? has_arrived(put, clock)
                                      : kind == access_kind::load || has_read(put, clock);

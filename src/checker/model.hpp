@@ -62,7 +62,9 @@ public:
 
     // From here on loads and stores there are of interest.
     void track(address begin, std::uint64_t bytes);
-    void load_or_store(std::uint32_t rank, address at, std::size_t bytes, access_kind kind, std::uint32_t site);
+    // `by_operation`: of a get or an atomic operation, which come after the rank's own puts to the same target.
+    void load_or_store(std::uint32_t rank, address at, std::size_t bytes, access_kind kind, std::uint32_t site,
+                       bool by_operation = false);
     // An atomic operation of the program: it comes after those of other ranks on the same word, of which this is the
     // clock.
     void synchronize(std::uint32_t rank, std::uint32_t* others);

@@ -8,6 +8,8 @@
 
 #include "checker/checked_rank.hpp"
 #include "dcuda/detail/ops/collectives/barrier.hpp"
+#include "dcuda/detail/ops/one_sided/atomics.hpp"
+#include "dcuda/detail/ops/one_sided/get.hpp"
 #include "dcuda/detail/ops/put.hpp"
 #include "dcuda/detail/ops/waits/wait.hpp"
 #include "dcuda/error.hpp"
@@ -144,6 +146,39 @@ void checked_rank::put(window win, const device_window& opened, std::uint32_t ta
     if (sent.bytes != 0 || sent.notice != none) turns_.send(to, std::move(sent));
 }
 
+// What the rank has put there before is in its place. The bytes come at once, though nobody may rely on that.
+void checked_rank::get(const device_window& opened, const get_request& request) {
+    if (!going(turns_.next())) return;
+    const accessed_range& range = request.range;
+    const window_entry& entry = opened.entries[range.rank];
+    const std::uint32_t from = world_rank_of(state_, static_cast<communicator>(opened.comm), range.rank);
+    ++m_.head().progress;
+    turns_.place_all(from);
+    if (range.bytes != 0) {
+        const std::byte* const source = entry.base + range.offset;
+        run_.happened.load_or_store(rank_, place_of(m_.rank(from).process, entry.home + range.offset), range.bytes,
+                                    access_kind::load, mine().site, true);
+        run_.happened.load_or_store(rank_, place_of(all_.process(), request.destination), range.bytes,
+                                    access_kind::store, mine().site);
+        if (source != request.destination) std::memmove(request.destination, source, range.bytes);
+    }
+    if (range.tag == no_tag || ended()) return;
+    notify(range.where, from, wire_tag(state_, range.tag));
+}
+
+std::uint64_t checked_rank::update(const device_window& opened, const update_request& request) {
+    if (!going(turns_.next())) return 0;
+    const accessed_range& range = request.range;
+    const window_entry& entry = opened.entries[range.rank];
+    const std::uint32_t of = world_rank_of(state_, static_cast<communicator>(opened.comm), range.rank);
+    const address place = place_of(m_.rank(of).process, entry.home + range.offset);
+    ++m_.head().progress;
+    turns_.place_all(of);
+    run_.happened.load_or_store(rank_, place, range.bytes, access_kind::atomic, mine().site, true);
+    run_.happened.synchronize(rank_, m_.atomic_clock(place));
+    return update_element(entry.base + range.offset, request.update);
+}
+
 void checked_rank::notify(operation kind, std::uint32_t target, std::uint32_t tag) {
     if (!going(turns_.next())) return;
     ++m_.head().notifications;
@@ -246,14 +281,24 @@ void checked_rank::flush(window win) {
 
 namespace {
 
-void put_in_order(rank_state& state, operation where, window win, int target, std::size_t offset, std::size_t bytes,
-                  const void* source, std::uint32_t tag) {
-    const auto rank = static_cast<std::uint32_t>(target);
+// The window, of which the range is a part.
+device_window find_range(rank_state& state, operation where, window win, std::uint32_t rank, std::size_t offset,
+                         std::size_t bytes) {
     const device_window opened = find_open(state, where, win, rank, offset, bytes);
     if (!is_member(state, opened)) fail(state, fault::window_member, where, win.id, opened.comm, offset, bytes, 0);
     if (rank >= opened.rank_count) fail(state, fault::rank, where, win.id, rank, offset, bytes, opened.rank_count);
     const std::uint64_t limit = opened.entries[rank].bytes();
     if (bytes > limit || offset > limit - bytes) fail(state, fault::bounds, where, win.id, rank, offset, bytes, limit);
+    return opened;
+}
+device_window find_range(rank_state& state, const accessed_range& range) {
+    return find_range(state, range.where, window{range.window}, range.rank, range.offset, range.bytes);
+}
+
+void put_in_order(rank_state& state, operation where, window win, int target, std::size_t offset, std::size_t bytes,
+                  const void* source, std::uint32_t tag) {
+    const auto rank = static_cast<std::uint32_t>(target);
+    const device_window opened = find_range(state, where, win, rank, offset, bytes);
     // Each thread has its own local variable with the value, which the put reads at once.
     const bool is_value = exec::cpu::is_on_own_stack(source);
     perform_all({where, {rank, offset, bytes, number(is_value ? nullptr : source), std::uint64_t(win.id) << 32 | tag}},
@@ -271,6 +316,29 @@ void put_notify(rank_state& state, window win, int target, std::size_t offset, s
     check_tag(state, operation::put_notify, tag, static_cast<std::uint32_t>(target));
     put_in_order(state, operation::put_notify, win, target, offset, bytes, source,
                  wire_tag(state, static_cast<std::uint32_t>(tag)));
+}
+
+void get(rank_state& state, const get_request& request) {
+    const accessed_range& range = request.range;
+    if (range.tag != no_tag) check_tag(state, range.where, static_cast<int>(range.tag), range.rank);
+    check_destination(state, request);
+    const device_window opened = find_range(state, range);
+    perform_all({range.where,
+                 {range.rank, range.offset, range.bytes, number(request.destination),
+                  std::uint64_t(range.window) << 32 | range.tag}},
+                [&](checked_rank& self) { self.get(opened, request); });
+}
+
+std::uint64_t update(rank_state& state, const update_request& request) {
+    const accessed_range& range = request.range;
+    const device_window opened = find_range(state, range);
+    if (number(opened.entries[range.rank].home + range.offset) % range.bytes != 0)
+        fail(state, fault::alignment, range.where, range.window, range.rank, range.offset, range.bytes, 0);
+    perform_all({range.where,
+                 {range.rank, range.offset, request.update.operand, request.update.expected,
+                  std::uint64_t(range.window) << 32 | update_code(request.update)}},
+                [&](checked_rank& self) { self.result64 = self.update(opened, request); });
+    return this_rank->result64;
 }
 
 void notify(rank_state& state, operation kind, int target, communicator comm, int tag) {

@@ -39,6 +39,10 @@ public:
     void send(std::uint32_t target, message&& what);
     // Those that must have arrived for a flush of this window; the buffers of the others are read.
     void flush(std::uint32_t window);
+    // All that were sent to this rank have arrived.
+    void place_all(std::uint32_t target) {
+        while (!out_[target].empty()) deliver_to(target);
+    }
 
     // A number below n, by the seed.
     std::uint32_t draw(std::uint32_t n);

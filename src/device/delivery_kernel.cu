@@ -3,6 +3,7 @@
 // (network/delivery.hpp). The host cannot do that itself while a kernel runs: a copy by the driver takes 5 us, and
 // ranks that polled host memory would all have to cross PCIe for every poll.
 #include "dcuda/detail/ops/mailbox.hpp"
+#include "dcuda/detail/protocol/atomics.hpp"
 #include "device/delivery_kernel.hpp"
 
 namespace dcuda {
@@ -140,6 +141,19 @@ DCUDA_DEVICE void deliver_small(const delivery_task& task, delivery_state& state
                     if (number < unit_packets)
                         store_packet<order_tag::exchange_publish>(reinterpret_cast<packet*>(place) + number,
                                                                   got.payload[0], got.payload[1], got.payload[2], tag);
+                } else if (kind == delivery_kind::update) {
+                    // ORDER atomic-publish, atomic-observe: the payload of all lanes comes before the warp's barrier,
+                    // and that before the leader's fence. The host passes on what the operation has seen.
+                    send_notifications();
+                    const std::uint64_t operand = broadcast(all, got.payload[0], first + 2) |
+                                                  std::uint64_t(broadcast(all, got.payload[1], first + 2)) << 32;
+                    const std::uint64_t expected = broadcast(all, got.payload[2], first + 2) |
+                                                   std::uint64_t(broadcast(all, got.payload[0], first + 3)) << 32;
+                    if (all.leads()) {
+                        fence_release<order_tag::atomic_publish>(scope::system);
+                        task.results[bytes] = update_element(place, update_of(tag, operand, expected));
+                        acquire_packet<order_tag::atomic_observe>(scope::system);
+                    }
                 } else if (kind == delivery_kind::reply) {
                     // ORDER reply-publish: after all before it.
                     send_notifications();

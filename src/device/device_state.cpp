@@ -107,6 +107,8 @@ device_state::device_state(bootstrap::control& control, const settings& with, st
     entries_ = cuda::allocate<window_entry>(windows * all_ranks, "memory for the tables of windows");
     exports_ = cuda::allocate<window_entry>(ranks, "memory for the table of windows");
     flushed_ = cuda::allocate<std::uint32_t>(ranks, "memory for the network");
+    results_ = cuda::allocate<std::uint64_t>(ranks, "memory for the network");
+    answered_ = cuda::allocate<std::uint32_t>(ranks, "memory for the network");
     met_ = cuda::allocate<std::uint32_t>(collective::barriers, "memory for the network");
     created_ = cuda::allocate<std::uint32_t>(ranks, "memory for the table of windows");
     replies_ = cuda::allocate<std::uint32_t>(ranks, "memory for the table of windows");
@@ -122,7 +124,8 @@ device_state::device_state(bootstrap::control& control, const settings& with, st
     fields_.counter_start = settings_.counter_start;
     fields_.wait_timeout_ns = static_cast<std::uint64_t>(settings_.wait_timeout.count());
     fields_.network = {has_network ? 1u : 0u, static_cast<std::uint32_t>(settings_.network_inline_bytes),
-                       flushed_.get(), met_.get()};
+                       flushed_.get(),        results_.get(),
+                       answered_.get(),       met_.get()};
     fields_.peers = peers_.get();
     fields_.tag_records = tag_records_.get();
     fields_.connections = connections_.get();
@@ -438,8 +441,9 @@ void device_state::start_from(std::uint32_t start) {
     upload(tag_records_.get(), tags.data(), tags.size());
     const std::vector<collective_barrier> collective_barriers(collective::count, collective_barrier{0, start});
     upload(collective_barriers_.get(), collective_barriers.data(), collective_barriers.size());
-    const std::vector<std::uint32_t> flushed(static_cast<std::size_t>(ranks_), start);
-    upload(flushed_.get(), flushed.data(), flushed.size());
+    const std::vector<std::uint32_t> answers(static_cast<std::size_t>(ranks_), start);
+    upload(flushed_.get(), answers.data(), answers.size());
+    upload(answered_.get(), answers.data(), answers.size());
     const std::uint64_t tail = start;
     upload(fields_.ring.tail, &tail, 1);
     upload(fields_.ring.head, &start, 1);
@@ -480,6 +484,8 @@ void device_state::reset(void* user_data, const std::vector<host_window>& window
     clear(replies_, static_cast<std::size_t>(ranks_));
     clear(words_, 3 * line_words);
     clear(flushed_, static_cast<std::size_t>(ranks_));
+    clear(results_, static_cast<std::size_t>(ranks_));
+    clear(answered_, static_cast<std::size_t>(ranks_));
     clear(met_, collective::barriers);
     if (settings_.counter_start != 0) start_from(settings_.counter_start);
     open_windows(windows);

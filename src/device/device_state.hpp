@@ -105,7 +105,8 @@ private:
     cuda::device_array<detail::window_slot> slots_;
     cuda::device_array<detail::window_entry> entries_;
     cuda::device_array<detail::window_entry> exports_;
-    cuda::device_array<std::uint32_t> flushed_, met_; // see network_view
+    cuda::device_array<std::uint32_t> flushed_, answered_, met_; // see network_view
+    cuda::device_array<std::uint64_t> results_;                  // likewise
     cuda::device_array<std::uint32_t> created_;
     cuda::device_array<std::uint32_t> replies_;
     cuda::device_array<std::uint32_t> words_; // aborted, ring tail, ring head: a cache line each

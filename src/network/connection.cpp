@@ -262,14 +262,16 @@ message_header connection::read_message(const std::byte* from, std::uint32_t byt
     std::memcpy(&message, from + message_at_, sizeof message);
     if (padded(message.bytes) > left - sizeof message)
         refuse(fmt::format("a message of {} B in a fragment of {} B", message.bytes, bytes));
-    if (const std::string fault = handler_.find_fault(message); !fault.empty()) refuse(fault);
+    if (const std::string fault = handler_.find_fault(message, from + message_at_ + sizeof message); !fault.empty())
+        refuse(fault);
     return message;
 }
 
 // False: not now; the message comes again. Copies by the engine and deliveries are made beside each other: of two puts
 // to one place the later wins, so each kind waits for the other.
 bool connection::take(message_header message, const std::byte* payload) {
-    if (message.kind == message_kind::put && message.bytes >= delivery_->least_copy_bytes()) {
+    const bool has_bytes = message.kind == message_kind::put || message.kind == message_kind::got;
+    if (has_bytes && message.bytes >= delivery_->least_copy_bytes()) {
         if (!is_copy_started_) {
             if (delivery_->done() < last_delivery_) return false;
             const std::uint64_t copy = delivery_->start_copy(message.place, payload, message.bytes);
@@ -280,6 +282,8 @@ bool connection::take(message_header message, const std::byte* payload) {
         if (message.tag == detail::no_tag) return true; // other copies are made in order
         message.bytes = 0;
     }
+    // What is read there now must be what this peer has sent before.
+    if (message.kind == message_kind::get && delivery_->done() < last_delivery_) return false;
     if (!delivery_->is_copied(last_copy_) || !handler_.take(peer_, message, payload)) return false;
     last_delivery_ = delivery_->issued();
     is_copy_started_ = false;

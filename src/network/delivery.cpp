@@ -9,19 +9,26 @@ namespace dcuda {
 
 using namespace detail;
 
+namespace {
+
+constexpr const char* pinned = "pinned memory for the delivery kernel";
+
+} // namespace
+
 #if DCUDA_BACKEND_CUDA
 
 device_delivery::device_delivery(device_state& state)
-    : state_(state), ring_(cuda::allocate_pinned<packet>(std::size_t(delivery_capacity) * packets_per_command,
-                                                         "pinned memory for the delivery kernel")),
-      words_(cuda::allocate_pinned<std::uint32_t>(2, "pinned memory for the delivery kernel")) {
+    : state_(state), results_(cuda::allocate_pinned<std::uint64_t>(delivery_results, pinned)),
+      ring_(cuda::allocate_pinned<packet>(std::size_t(delivery_capacity) * packets_per_command, pinned)),
+      words_(cuda::allocate_pinned<std::uint32_t>(2, pinned)) {
     for (std::size_t i = 0; i < std::size_t(delivery_capacity) * packets_per_command; ++i) ring_[i] = packet{};
     words_[0] = words_[1] = 0;
 }
 
 void device_delivery::start(unsigned threads_of_rank) {
-    delivery_task task{ring_.get(), words_.get(), words_.get() + 1, state_.inbox().counters,
-                       state_.fields().tags.wire_count()};
+    delivery_task task{ring_.get(),      words_.get(),
+                       words_.get() + 1, state_.inbox().counters,
+                       results_.get(),   state_.fields().tags.wire_count()};
     void* arguments[] = {&task};
     cuda::check(cudaLaunchKernel(delivery_kernel_address(), dim3(1), dim3(delivery_threads(threads_of_rank)), arguments,
                                  0, stream_.get()),
@@ -105,6 +112,20 @@ std::uint64_t device_delivery::start_copy(std::uint64_t place, const std::byte* 
 
 bool device_delivery::is_copied(std::uint64_t copy) { return copies_.is_done(copy); }
 
+bool device_delivery::update(std::uint64_t place, const atomic_update& update, std::uint32_t number) {
+    if (!has_room(1)) return false;
+    std::uint32_t words[command_words] = {static_cast<std::uint32_t>(delivery_kind::update),
+                                          0,
+                                          update_code(update),
+                                          number,
+                                          static_cast<std::uint32_t>(place),
+                                          static_cast<std::uint32_t>(place >> 32)};
+    std::memcpy(words + 6, &update.operand, sizeof update.operand);
+    std::memcpy(words + 8, &update.expected, sizeof update.expected);
+    store(words, command_words);
+    return true;
+}
+
 bool device_delivery::reply(std::uint32_t* device_word, std::uint32_t value) {
     if (!has_room(1)) return false;
     const auto place = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(device_word));
@@ -127,7 +148,8 @@ std::uint64_t device_delivery::done() {
 
 #else
 
-device_delivery::device_delivery(device_state& state) : state_(state) {}
+device_delivery::device_delivery(device_state& state)
+    : state_(state), results_(cuda::allocate_pinned<std::uint64_t>(delivery_results, pinned)) {}
 void device_delivery::start(unsigned) {}
 bool device_delivery::has_started() const { return true; }
 device_delivery::~device_delivery() = default;
@@ -159,6 +181,12 @@ bool device_delivery::put_packets(std::uint64_t place, const std::byte* values, 
 
 std::uint64_t device_delivery::start_copy(std::uint64_t, const std::byte*, std::size_t) { return 0; }
 bool device_delivery::is_copied(std::uint64_t) { return true; }
+
+bool device_delivery::update(std::uint64_t place, const atomic_update& update, std::uint32_t number) {
+    ++issued_;
+    results_[number] = update_element(reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(place)), update);
+    return true;
+}
 
 bool device_delivery::reply(std::uint32_t* device_word, std::uint32_t value) {
     ++issued_;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "dcuda/detail/exec/launch.hpp"
+#include "dcuda/detail/protocol/atomics.hpp"
 #include "device/device_state.hpp"
 
 #include <cstdint>
@@ -30,6 +31,13 @@ public:
     //
     // ORDER exchange-publish: as if a member of the device had stored them, in an ordered exchange.
     virtual bool put_packets(std::uint64_t place, const std::byte* values, std::uint32_t rank, std::uint32_t word) = 0;
+
+    // An atomic operation on the element at `place`. When it is done, result(number) is what the element held before,
+    // until the next operation with this number, which is less than delivery_results. False: no room now.
+    //
+    // ORDER atomic-publish, atomic-observe: as if a rank of the device had made it, which had put the payload before.
+    virtual bool update(std::uint64_t place, const detail::atomic_update& update, std::uint32_t number) = 0;
+    virtual std::uint64_t result(std::uint32_t number) const = 0;
 
     // Writes a word for which ranks poll. False: no room now. ORDER reply-publish: after all deliveries before it.
     virtual bool reply(std::uint32_t* device_word, std::uint32_t value) = 0;
@@ -67,6 +75,8 @@ public:
     bool put(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t rank,
              std::uint32_t tag) override;
     bool put_packets(std::uint64_t place, const std::byte* values, std::uint32_t rank, std::uint32_t word) override;
+    bool update(std::uint64_t place, const detail::atomic_update& update, std::uint32_t number) override;
+    std::uint64_t result(std::uint32_t number) const override { return results_[number]; }
     bool reply(std::uint32_t* device_word, std::uint32_t value) override;
     std::uint64_t start_copy(std::uint64_t place, const std::byte* payload, std::size_t bytes) override;
     bool is_copied(std::uint64_t copy) override;
@@ -77,6 +87,7 @@ public:
 private:
     device_state& state_;
     std::uint64_t issued_ = 0;
+    cuda::pinned_array<std::uint64_t> results_;
 #if DCUDA_BACKEND_CUDA
     detail::packet* slot(std::uint32_t ticket) const;
     bool has_room(std::uint32_t commands);

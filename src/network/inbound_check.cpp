@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
 #include <utility>
 
 namespace dcuda {
@@ -37,6 +38,8 @@ void inbound_check::begin_run(std::uint32_t ranks, std::uint32_t tags, std::uint
     slots_ = slots;
     entries_ = entries;
     windows_.clear();
+    awaited_.assign(ranks, no_answer);
+    gets_.clear();
 }
 
 void inbound_check::open_window(std::uint32_t slot, std::vector<window_entry> exports) {
@@ -61,7 +64,7 @@ bool inbound_check::is_in_window(std::uint32_t rank, std::uint64_t place, std::u
     return false;
 }
 
-std::string inbound_check::find_fault(const message_header& message) const {
+std::string inbound_check::find_fault(const message_header& message, const std::byte* payload) const {
     switch (message.kind) {
     case message_kind::put:
         if (message.target >= ranks_)
@@ -80,6 +83,47 @@ std::string inbound_check::find_fault(const message_header& message) const {
         return {};
     case message_kind::answer:
         return message.bytes == 0 ? "" : fmt::format("a question for credit with {} B", message.bytes);
+    case message_kind::get: {
+        get_payload asked{};
+        if (message.target >= ranks_ || message.bytes != sizeof asked || message.tag != no_tag)
+            return fmt::format("a get from rank {} of a device with {} ranks, with {} B", message.target, ranks_,
+                               message.bytes);
+        std::memcpy(&asked, payload, sizeof asked);
+        if (asked.bytes == 0 || !is_in_window(message.target, message.place, asked.bytes))
+            return fmt::format("a get of {} B from address {:#x}, where rank {} of the device has no window",
+                               asked.bytes, message.place, message.target);
+        return {};
+    }
+    case message_kind::got: {
+        const auto asked = gets_.find(message.target);
+        if (asked == gets_.end() || (message.tag != no_tag && message.tag != 0))
+            return fmt::format("{} B of get {}, which nobody waits for", message.bytes, message.target);
+        const auto [destination, bytes] = asked->second;
+        if (message.place < destination || message.place - destination > bytes ||
+            message.bytes > bytes - (message.place - destination))
+            return fmt::format("{} B of get {} for address {:#x}, which it does not ask for", message.bytes,
+                               message.target, message.place);
+        return {};
+    }
+    case message_kind::update: {
+        const atomic_update update = update_of(message.tag, 0, 0);
+        if (message.target >= ranks_)
+            return fmt::format("an atomic operation for rank {} of a device with {} ranks", message.target, ranks_);
+        if (!has_action(update.type, update.action) || message.bytes != sizeof(update_payload))
+            return fmt::format("an atomic operation with code {:#x} and {} B", message.tag, message.bytes);
+        const std::uint32_t bytes = size_of_element(update.type);
+        if (message.place % bytes != 0 || !is_in_window(message.target, message.place, bytes))
+            return fmt::format(
+                "an atomic operation on {} B at address {:#x}, where rank {} of the device has no element", bytes,
+                message.place, message.target);
+        return {};
+    }
+    case message_kind::result:
+        if (message.target >= ranks_ || message.bytes != sizeof(std::uint64_t) || message.tag == no_answer ||
+            awaited_[message.target] != message.tag)
+            return fmt::format("a result of {} B with number {} for rank {}, which does not wait for it", message.bytes,
+                               message.tag, message.target);
+        return {};
     case message_kind::packets:
         if (message.target >= ranks_)
             return fmt::format("packets for rank {} of a device with {} ranks", message.target, ranks_);

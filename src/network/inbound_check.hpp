@@ -3,12 +3,15 @@
 // what arrives is looked at before it is used.
 #pragma once
 
+#include "dcuda/detail/protocol/atomics.hpp"
 #include "dcuda/detail/protocol/protocol.hpp"
 #include "dcuda/error.hpp"
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace dcuda {
@@ -18,6 +21,10 @@ enum class message_kind : std::uint32_t {
     put,     // bytes follow; then a notification, unless the tag is no_tag
     barrier, // target: collective::index(), tag: the round, place: 1 if messages were unread
     answer,  // asks for credit at once
+    get,     // get_payload follows, place: what is to be sent, target: whose window it is in
+    got,     // bytes of a get follow, place: where they go, target: number of the get; the last ones have a tag
+    update,  // update_payload follows, place: of the element, tag: update_code; then comes an answer, if one is wanted
+    result,  // what the element held before follows, tag: number of the rank's request
     packets, // a unit of an exchange follows, place: of its packets, tag: their last word
 };
 
@@ -27,6 +34,20 @@ struct alignas(16) message_header { // payload behind it lies well for copies
     message_kind kind;
     std::uint32_t target; // rank on its device
     std::uint32_t tag;
+};
+
+// Of a get.
+struct get_payload {
+    std::uint64_t bytes;
+    std::uint64_t destination; // in the memory of who asks
+    std::uint32_t number;      // of the get there
+};
+
+// Of an atomic operation.
+struct update_payload {
+    std::uint64_t operand, expected;
+    std::uint32_t rank;   // on its device, that wants an answer
+    std::uint32_t number; // of its request, or no_answer
 };
 
 struct alignas(16) fragment_header {
@@ -54,13 +75,24 @@ public:
     // on puts may come there: other processes know of it only after that.
     void open_window(std::uint32_t slot, std::vector<detail::window_entry> exports);
 
-    // What is wrong with a message; empty: nothing.
-    std::string find_fault(const message_header& message) const;
+    // What a get brings may come to these bytes of this device, until end_get().
+    void begin_get(std::uint32_t number, std::uint64_t destination, std::uint64_t bytes) {
+        gets_[number] = {destination, bytes};
+    }
+    void end_get(std::uint32_t number) { gets_.erase(number); }
+
+    // This rank waits for the answer with this number, and for no other.
+    void await_answer(std::uint32_t rank, std::uint32_t number) { awaited_.at(rank) = number; }
+
+    // What is wrong with a message; empty: nothing. Of a get, the payload says how much is asked for.
+    std::string find_fault(const message_header& message, const std::byte* payload) const;
 
 private:
     bool is_in_window(std::uint32_t rank, std::uint64_t place, std::uint64_t bytes) const;
 
     std::uint32_t ranks_ = 0, tags_ = 0, rounds_ = 0;
+    std::vector<std::uint32_t> awaited_; // by rank: number of an answer, or no_answer
+    std::map<std::uint32_t, std::pair<std::uint64_t, std::uint64_t>> gets_; // by number: destination and bytes
     std::span<const detail::packet> slots_;
     std::span<const detail::split_entry> entries_;
     std::vector<std::vector<detail::window_entry>> windows_; // by slot, then by rank

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 namespace dcuda {
 
@@ -13,6 +14,7 @@ using namespace detail;
 namespace {
 
 constexpr std::uint64_t barrier_flushes = std::uint64_t{1} << 63; // their numbers: this and the collective
+constexpr std::uint32_t answers_to_gets = UINT32_MAX - 1;         // in place of a rank: they are of none here
 constexpr std::size_t most_queued_bytes = 4u << 20;               // of messages, per connection
 
 // Of each direction of a connection: a process that talks to all others has 64 MiB of rings up to 128 processes, and no
@@ -158,13 +160,12 @@ void network_path::take(const command& cmd, const std::byte* payload) {
         return send(cmd.rank, fields_of<send_fields>(cmd), payload);
     case opcode::exchange:
         return send(cmd.rank, fields_of<exchange_fields>(cmd));
-    case opcode::flush: {
-        const std::uint64_t id = next_flush_++;
-        pending_flush& flush = flushes_[id] = {cmd.rank, fields_of<flush_fields>(cmd).number, 1};
-        for (const auto& [process, each] : connections_)
-            if (each->flush(id, cmd.rank)) ++flush.connections;
-        return flushed(id); // this loop's own part
-    }
+    case opcode::update:
+        return send(cmd.rank, fields_of<update_fields>(cmd));
+    case opcode::get:
+        return send(cmd.rank, fields_of<get_fields>(cmd));
+    case opcode::flush:
+        return begin_flush(next_flush_++, cmd.rank, cmd.rank, fields_of<flush_fields>(cmd).number);
     case opcode::barrier: {
         const auto [number, place, unread] = fields_of<barrier_fields>(cmd);
         process_barrier& barrier = barriers_.at(place);
@@ -173,15 +174,23 @@ void network_path::take(const command& cmd, const std::byte* payload) {
         barrier.is_unread = unread != 0;
         barrier.round = 0;
         barrier.is_drained = barrier.told = false;
-        const std::uint64_t id = barrier_flushes + place;
-        pending_flush& flush = flushes_[id] = {cmd.rank, 0, 1};
-        for (const auto& [process, each] : connections_)
-            if (each->flush(id, connection::all_ranks)) ++flush.connections;
-        return flushed(id);
+        return begin_flush(barrier_flushes + place, cmd.rank, connection::all_ranks, 0);
     }
     default:
         break;
     }
+}
+
+// Of what this rank has sent and gets, or all have. Who asked is told by flushed().
+void network_path::begin_flush(std::uint64_t id, std::uint32_t asks, std::uint32_t rank, std::uint32_t number) {
+    pending_flush& flush = flushes_[id] = {asks, number, 1};
+    for (const auto& [process, each] : connections_)
+        if (each->flush(id, rank)) ++flush.connections;
+    if (gets(rank)) {
+        flush.waits_for = rank;
+        ++flush.connections;
+    }
+    flushed(id); // this function's own part
 }
 
 void network_path::send(std::uint32_t rank, const send_fields& put, const std::byte* payload) {
@@ -211,6 +220,44 @@ void network_path::send(std::uint32_t rank, const exchange_fields& unit) {
     const message_header head{unit.address, unit_bytes, message_kind::packets, unit.target % ranks, unit.word};
     connect(static_cast<int>(process)).send(head, reinterpret_cast<const std::byte*>(unit.values), rank);
     if (track_ != nullptr) track_->record(begin_ns, host_event_kind::network_put, rank, process, no_tag, unit_bytes);
+}
+
+void network_path::send(std::uint32_t rank, const update_fields& update) {
+    const std::uint64_t begin_ns = track_ != nullptr ? clock_ns() : 0;
+    const auto ranks = static_cast<std::uint32_t>(state_->ranks());
+    const std::uint32_t process = update.target / ranks;
+    const update_payload asked{update.operand, update.expected, rank, update.answer};
+    if (update.answer != no_answer) check_.await_answer(rank, update.answer);
+    connect(static_cast<int>(process))
+        .send({update.address, sizeof asked, message_kind::update, update.target % ranks, update.update},
+              reinterpret_cast<const std::byte*>(&asked), rank);
+    if (track_ != nullptr)
+        track_->record(begin_ns, host_event_kind::network_put, rank, process, no_tag,
+                       size_of_element(update_of(update.update, 0, 0).type));
+}
+
+void network_path::send(std::uint32_t rank, const get_fields& get) {
+    const std::uint64_t begin_ns = track_ != nullptr ? clock_ns() : 0;
+    const auto ranks = static_cast<std::uint32_t>(state_->ranks());
+    const std::uint32_t process = get.target / ranks, target = get.target % ranks;
+    connection& peer = connect(static_cast<int>(process));
+    if (get.bytes == 0) {
+        if (get.tag != no_tag) peer.send({0, 0, message_kind::put, target, get.tag}, nullptr, rank);
+        return;
+    }
+    const std::uint32_t number = next_get_++;
+    gets_[number] = {rank, static_cast<int>(process), target, get.tag};
+    check_.begin_get(number, get.destination, get.bytes);
+    const get_payload asked{get.bytes, get.destination, number};
+    peer.send({get.address, sizeof asked, message_kind::get, target, no_tag},
+              reinterpret_cast<const std::byte*>(&asked), rank);
+    if (track_ != nullptr) track_->record(begin_ns, host_event_kind::network_put, rank, process, no_tag, sizeof asked);
+}
+
+// Whether gets of the rank, or of any, are not complete.
+bool network_path::gets(std::uint32_t rank) const {
+    return std::any_of(gets_.begin(), gets_.end(),
+                       [&](const auto& each) { return rank == connection::all_ranks || each.second.rank == rank; });
 }
 
 void network_path::flushed(std::uint64_t id) {
@@ -268,10 +315,93 @@ bool network_path::take(int from, const message_header& head, const std::byte* p
     case message_kind::barrier:
         barriers_.at(head.target).arrivals.at(head.tag).push_back(head.place != 0);
         return true;
+    case message_kind::get: {
+        get_payload asked;
+        std::memcpy(&asked, payload, sizeof asked);
+        connect(from).send_from_device({asked.destination, 0, message_kind::got, asked.number, 0}, asked.bytes,
+                                       reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(head.place)),
+                                       answers_to_gets);
+        return true;
+    }
+    case message_kind::got:
+        return take_got(head, payload);
+    case message_kind::update: {
+        update_payload asked;
+        std::memcpy(&asked, payload, sizeof asked);
+        return take_update(from, head, asked);
+    }
+    case message_kind::result:
+        // ORDER reply-publish: the result lies there before the rank sees that it does.
+        if (!delivery_->put(reinterpret_cast<std::uintptr_t>(state_->fields().network.results + head.target), payload,
+                            head.bytes, head.target, no_tag))
+            return false;
+        check_.await_answer(head.target, no_answer);
+        reply(state_->fields().network.answered + head.target, head.tag);
+        return true;
     case message_kind::answer: // the connection's own
         break;
     }
     return true;
+}
+
+// False: not now; too many results have not been sent yet, or deliveries are full.
+bool network_path::take_update(int from, const message_header& head, const update_payload& asked) {
+    if (results_.size() == delivery_results) return false;
+    if (!delivery_->update(head.place, update_of(head.tag, asked.operand, asked.expected), next_result_)) return false;
+    if (asked.number == no_answer) return true;
+    results_.push_back({from, asked.rank, asked.number, delivery_->issued()});
+    next_result_ = (next_result_ + 1) % delivery_results;
+    return true;
+}
+
+// False: not now. `head.bytes` is 0 if a copy engine has placed them.
+bool network_path::take_got(const message_header& head, const std::byte* payload) {
+    pending_get& get = gets_.at(head.target);
+    if (head.bytes != 0 && !delivery_->put(head.place, payload, head.bytes, get.rank, no_tag)) return false;
+    if (head.tag != no_tag) get.delivery = std::max<std::uint64_t>(delivery_->issued(), 1);
+    return true;
+}
+
+// Tells those who wait of gets that are complete.
+bool network_path::end_gets() {
+    bool any = false;
+    for (auto each = gets_.begin(); each != gets_.end();) {
+        const auto [number, get] = *each;
+        if (get.delivery == 0 || delivery_->done() < std::min(get.delivery, delivery_->issued())) {
+            ++each;
+            continue;
+        }
+        each = gets_.erase(each);
+        check_.end_get(number);
+        if (get.tag != no_tag)
+            connect(get.process).send({0, 0, message_kind::put, get.target, get.tag}, nullptr, get.rank);
+        any = true;
+    }
+    if (!any) return false;
+    std::vector<std::uint64_t> complete;
+    for (auto& [id, flush] : flushes_)
+        if (flush.waits_for && !gets(*flush.waits_for)) {
+            flush.waits_for.reset();
+            complete.push_back(id);
+        }
+    for (const std::uint64_t id : complete) flushed(id);
+    return true;
+}
+
+// Sends the results that are there to who waits for them.
+bool network_path::send_results() {
+    bool any = false;
+    for (const std::uint64_t done = results_.empty() ? 0 : delivery_->done();
+         !results_.empty() && results_.front().delivery <= done; results_.pop_front()) {
+        const pending_result& first = results_.front();
+        const auto place = (next_result_ + delivery_results - results_.size()) % delivery_results;
+        const std::uint64_t before = delivery_->result(static_cast<std::uint32_t>(place));
+        connect(first.process)
+            .send({0, sizeof before, message_kind::result, first.rank, first.number},
+                  reinterpret_cast<const std::byte*>(&before), connection::all_ranks);
+        any = true;
+    }
+    return any;
 }
 
 // Of which connection the numbers say that a fragment has come.
@@ -303,6 +433,8 @@ bool network_path::progress() {
     const std::uint64_t now_ns = clock_ns();
     for (const auto& [process, each] : connections_) any = each->progress(now_ns) || any;
     if (delivery_ == nullptr) return any;
+    any = send_results() || any;
+    any = end_gets() || any;
     for (std::uint32_t index = 0; index < collective::barriers; ++index) any = advance(barriers_[index], index) || any;
     while (!replies_.empty() && delivery_->reply(replies_.front().first, replies_.front().second)) {
         replies_.pop_front();
@@ -313,7 +445,7 @@ bool network_path::progress() {
 
 bool network_path::is_quiet() const {
     const bool all_done = delivery_ == nullptr || delivery_->done() == delivery_->issued();
-    return all_done && replies_.empty() && flushes_.empty() &&
+    return all_done && replies_.empty() && results_.empty() && gets_.empty() && flushes_.empty() &&
            std::all_of(connections_.begin(), connections_.end(),
                        [](const auto& each) { return each.second->is_quiet(); });
 }

@@ -11,6 +11,7 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace dcuda {
@@ -61,7 +62,8 @@ private:
     struct pending_flush {
         std::uint32_t rank; // on this device
         std::uint32_t number;
-        unsigned connections; // that have not delivered everything
+        unsigned connections;                     // that have not delivered everything; and gets
+        std::optional<std::uint32_t> waits_for{}; // the rank whose gets are not complete, or all_ranks
     };
     // A barrier of all processes, one per collective that is one: a dissemination. In round i each process tells the
     // one 2^i further, and waits for the one 2^i before.
@@ -75,10 +77,34 @@ private:
         std::vector<std::deque<bool>> arrivals; // by round: whether messages were unread, of those that came
     };
 
+    // A get of a rank of this device.
+    struct pending_get {
+        std::uint32_t rank;
+        int process;
+        std::uint32_t target, tag;  // of the notification that follows, on the target's device; or no_tag
+        std::uint64_t delivery = 0; // by which all of it is there; 0: not all has come
+    };
+    // An atomic operation for a rank of another process, whose result that process waits for.
+    struct pending_result {
+        int process;
+        std::uint32_t rank, number; // of the rank's request
+        std::uint64_t delivery;     // by which it is there
+    };
+
     void send(std::uint32_t rank, const detail::send_fields& put, const std::byte* payload);
     void send(std::uint32_t rank, const detail::exchange_fields& unit);
+    void send(std::uint32_t rank, const detail::update_fields& update);
+    void send(std::uint32_t rank, const detail::get_fields& get);
     bool take(int from, const message_header& head, const std::byte* payload) override;
-    std::string find_fault(const message_header& head) const override { return check_.find_fault(head); }
+    std::string find_fault(const message_header& head, const std::byte* payload) const override {
+        return check_.find_fault(head, payload);
+    }
+    bool take_update(int from, const message_header& head, const update_payload& asked);
+    bool send_results();
+    bool take_got(const message_header& head, const std::byte* payload);
+    bool end_gets();
+    bool gets(std::uint32_t rank) const;
+    void begin_flush(std::uint64_t id, std::uint32_t asks, std::uint32_t rank, std::uint32_t number);
     void flushed(std::uint64_t flush) override;
     connection& arrived(const transport::network& over, std::uint64_t number);
     connection& connect(int process);
@@ -96,6 +122,10 @@ private:
     std::map<std::uint64_t, pending_flush> flushes_;
     std::array<process_barrier, detail::collective::barriers> barriers_;
     std::deque<std::pair<std::uint32_t*, std::uint32_t>> replies_; // for which there was no room
+    std::map<std::uint32_t, pending_get> gets_;                    // by number
+    std::uint32_t next_get_ = 0;
+    std::deque<pending_result> results_; // from the oldest; their places are numbered in turn
+    std::uint32_t next_result_ = 0;      // place of the next one
     inbound_check check_;
     device_state* state_ = nullptr;
     delivery* delivery_ = nullptr;

@@ -72,6 +72,7 @@ hang_report::hang_report(std::uint32_t world_size, rank_counts counts, const std
         const wait_record& wait = waits_[rank];
         std::uint32_t partner = nobody;
         if (wait_kind(rank) == waiting::delivery) partner = wait.detail;
+        if (wait_kind(rank) == waiting::answer) partner = wait.detail;
         if (wait_kind(rank) == waiting::member) partner = wait.expected;
         if (wait_kind(rank) == waiting::notifications && wait.source != unknown_source) partner = wait.source - 1;
         if (partner < world_size) partners_[rank].push_back(partner);
@@ -176,6 +177,9 @@ std::string hang_report::describe(std::uint32_t rank, bool with_partner) const {
         return "in create_window, for its host and the ranks of other processes";
     case waiting::flush:
         return "in flush, for puts over the network to arrive";
+    case waiting::answer:
+        return fmt::format("in {}, for the result from the process of {}", traits_of(wait.where).name,
+                           with_partner ? fmt::format("rank {}", wait.detail) : std::string("other ranks"));
     case waiting::delivery:
         return fmt::format("in {}, for what it has put to {} to be taken", traits_of(wait.where).name,
                            with_partner ? fmt::format("rank {}", wait.detail) : std::string("other ranks"));
@@ -366,6 +370,8 @@ std::string hang_report::describe_step(std::uint32_t from, std::uint32_t to) con
                            name_of_communicator(wait.detail), to);
     if (wait_kind(from) == waiting::delivery)
         return fmt::format("waits in {} for rank {} to take what it has put there", traits_of(wait.where).name, to);
+    if (wait_kind(from) == waiting::answer)
+        return fmt::format("waits in {} for the process of rank {}", traits_of(wait.where).name, to);
     const collective where = asks_for_world(from) ? collective{operation::create_window, device} : collective_of(wait);
     return fmt::format("waits in {} for rank {}", name_of(where), to);
 }

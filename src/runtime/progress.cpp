@@ -224,6 +224,8 @@ void progress::serve(const command& cmd, const std::byte* payload) {
         break;
     case opcode::send:
     case opcode::exchange:
+    case opcode::update:
+    case opcode::get:
     case opcode::flush:
     case opcode::barrier:
         if (!failure_) network_->take(cmd, payload);

@@ -90,6 +90,8 @@ std::string describe_timeout(const std::string& who, operation where, waiting ki
         return fmt::format("{}: rank {} did not take what this rank has put there", who, detail);
     case waiting::flush:
         return fmt::format("{}: not all puts arrived over the network", who);
+    case waiting::answer:
+        return fmt::format("{}: no result came over the network from the process of rank {}", who, detail);
     case waiting::host_reply:
         return fmt::format("{}: the processes did not open the window", who);
     default:
@@ -109,6 +111,11 @@ error describe_fault(const command& fault_command, std::uint32_t first_rank, ran
     case fault::bounds:
         return device_fault(fmt::format(" of {} B at offset {} exceeds {} of rank {} ({} B)", as_signed(at.bytes),
                                         as_signed(at.offset), name_window(at.window), at.target, at.limit));
+    case fault::alignment:
+        return device_fault(
+            fmt::format(" of {} B at offset {} of {} of rank {}: the element's address is no multiple of "
+                        "its size",
+                        at.bytes, as_signed(at.offset), name_window(at.window), at.target));
     case fault::rank:
         return device_fault(fmt::format(
             " {} rank {}: there are ranks 0 to {} in {}",
@@ -224,6 +231,11 @@ error describe_fault(const command& fault_command, std::uint32_t first_rank, ran
             fmt::format(" into memory at {:#x}, which is one thread's own: all threads of the rank read "
                         "the result there, so it must be shared or global memory",
                         at.offset));
+    case fault::destination:
+        return device_fault(
+            fmt::format(" from rank {} into memory at {:#x}, which is shared memory of a block: what comes "
+                        "over a network needs global memory",
+                        at.target, at.offset));
     case fault::part:
         return device_fault(describe_part(at));
     case fault::timeout:

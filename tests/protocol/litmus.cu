@@ -112,6 +112,31 @@ __global__ void windows_of_each(dcuda::context context, findings* found, unsigne
     }
 }
 
+// atomic_publish, atomic_observe: a rank puts straight into the other's window, and both raise flags by atomic
+// operations: when the data is there, and when it has been read.
+__global__ void flags(dcuda::context context, findings* found, unsigned* memory, int rounds) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    unsigned* const own = piece_of(memory, 64, self);
+    const auto win = self.create_typed_window(dcuda::world, own, 32, dcuda::window_kind::direct);
+    const auto await_flag = [&](unsigned round) {
+        while (self.fetch_or(win, self.id(), 31, 0u) != round) {
+        }
+    };
+    for (unsigned round = 1; round <= static_cast<unsigned>(rounds); ++round) {
+        if (self.id() == 0) {
+            for_each_thread(16, [&](std::size_t i) { own[32 + i] = round + static_cast<unsigned>(i); });
+            self.put(win, 1, 0, 16, own + 32);
+            self.exchange(win, 1, 31, round);
+            await_flag(round);
+        } else {
+            await_flag(round);
+            for_each_thread(16, [&](std::size_t i) { EXPECT_SAME(own[i], round + i); });
+            self.exchange(win, 0, 31, round);
+        }
+    }
+}
+
 // barrier_arrive, barrier_observe: everybody writes, everybody reads what the others wrote. In one row, and in several.
 __global__ void barriers(dcuda::context context, findings* found, unsigned* values, int rounds) {
     __shared__ dcuda::state state;
@@ -267,6 +292,7 @@ constexpr litmus_case cases[] = {
     {"crossing", crossing, 2, 200},
     {"meeting", collective_barriers, 2, 1000},
     {"table", windows_of_each, 2, 500, 1024, "DCUDA_MAX_WINDOWS", "2"},
+    {"flags", flags, 2, 300},
     {"barrier", barriers, 2, 1000},
     {"rows", barriers, 5, 300, 1024, "DCUDA_BARRIER_ROW", "2"}, // the last row is short
     {"columns", barriers, 4, 300, 1024, "DCUDA_BARRIER_ROW", "1"},

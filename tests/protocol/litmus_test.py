@@ -42,6 +42,8 @@ TAGS = {
     "exchange_observe": (23, ["members", "bounces"]),
     "window_free": (24, ["table"]),
     "window_reuse": (25, ["table"]),
+    "atomic_publish": (26, ["flags"]),
+    "atomic_observe": (27, ["flags"]),
 }
 CASES = sorted({case for _, cases in TAGS.values() for case in cases})
 RACE = "WARNING: ThreadSanitizer: data race"

@@ -53,6 +53,38 @@ __device__ void told_relaxed(setup at) {
     if (leads()) mine[0] = value;
 }
 
+// Rank 1 writes its window, and rank 0 gets that without learning of it.
+__device__ void get_early(setup at) {
+    auto& [self, win, mine, right] = at;
+    if (self.id() == 1) {
+        if (leads()) mine[8] = 1; // place: write
+        if (right) {
+            self.flush(win);
+            self.notify(0, dcuda::world, 3);
+        }
+    }
+    if (self.id() != 0) return;
+    if (right) self.wait_notifications(3, 1);
+    self.get(win, 1, 8 * sizeof(double), sizeof(double), mine + 16); // place: get
+    self.flush(win);
+}
+
+// Rank 0 counts in rank 1's window, which reads without learning of it.
+__device__ void count_early(setup at) {
+    auto& [self, win, mine, right] = at;
+    if (self.id() == 0) {
+        self.add(win, 1, 8 * sizeof(double), 1.0); // place: add
+        if (right) {
+            self.flush(win);
+            self.notify(1, dcuda::world, 3);
+        }
+    }
+    if (self.id() != 1) return;
+    if (right) self.wait_notifications(3, 1);
+    const double value = mine[8]; // place: read
+    if (leads()) mine[0] = value;
+}
+
 // The same with values, which every thread has for itself: their variables are free at once.
 __device__ void value_read_early(setup at) {
     auto& [self, win, mine, right] = at;
@@ -290,6 +322,8 @@ struct program {
 constexpr program programs[] = {
     {"read_early", read_early},
     {"told_relaxed", told_relaxed},
+    {"get_early", get_early},
+    {"count_early", count_early},
     {"write_early", write_early},
     {"no_notification", no_notification},
     {"no_credit", no_credit},

@@ -30,6 +30,16 @@ EXPECTED = {
         r"nothing orders the put before the read; no notification follows it: use put_notify, or notify rank 1 after it",
         r"rank 0 puts to window 0 of rank 1 \[64, 72\) \({put}\) while rank 1 may still be reading it \({read}\)",
     ],
+    "get_early": [
+        r"rank 0 reads window 0 of rank 1 \[64, 72\) \({get}\) while rank 1 may still be writing it \({write}\): nothing "
+        r"orders the write before the read",
+        r"rank 1 writes window 0 of rank 1 \[64, 72\) \({write}\) while rank 0 may still be reading it \({get}\)",
+    ],
+    "count_early": [
+        r"rank 1 reads window 0 of rank 1 \[64, 72\) \({read}\) while rank 0 may still be in an atomic operation on it "
+        r"\({add}\): nothing orders the atomic operation before the read",
+        r"rank 0 makes an atomic operation on window 0 of rank 1 \[64, 72\) \({add}\) while rank 1 may still be reading it",
+    ],
     "value_read_early": [
         r"rank 1 reads window 0 of rank 1 \[120, 128\) \({read}\) while the put of rank 0 \(.*\) may still change it: "
         r"nothing orders the put before the read; wait for the notification with tag 3 first",

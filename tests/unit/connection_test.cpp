@@ -86,6 +86,8 @@ public:
     bool put_packets(std::uint64_t place, const std::byte* values, std::uint32_t rank, std::uint32_t) override {
         return put(place, values, detail::unit_bytes, rank, detail::no_tag);
     }
+    bool update(std::uint64_t, const detail::atomic_update&, std::uint32_t) override { return true; }
+    std::uint64_t result(std::uint32_t) const override { return 0; }
     bool reply(std::uint32_t*, std::uint32_t) override { return true; }
     std::uint64_t start_copy(std::uint64_t place, const std::byte* payload, std::size_t bytes) override {
         if (copies_.size() > 3) return 0;
@@ -140,7 +142,9 @@ struct side : message_handler {
         if (head.kind == message_kind::packets) return into->put_packets(head.place, payload, head.target, head.tag);
         return into->put(head.place, payload, head.bytes, head.target, head.tag);
     }
-    std::string find_fault(const message_header& head) const override { return inbound.find_fault(head); }
+    std::string find_fault(const message_header& head, const std::byte* payload) const override {
+        return inbound.find_fault(head, payload);
+    }
     // What the flush speaks of has arrived: the other side has seen as many notifications as were sent before.
     void flushed(std::uint64_t flush) override {
         const auto [rank, count] = flushes.at(flush - 1);

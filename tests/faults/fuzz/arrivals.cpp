@@ -42,6 +42,8 @@ public:
             exports.push_back({each.get(), window_bytes, nullptr});
         }
         inbound_.open_window(1, std::move(exports));
+        inbound_.await_answer(1, awaited);
+        inbound_.begin_get(awaited, reinterpret_cast<std::uintptr_t>(windows_[0].get()), window_bytes);
     }
     // Of a rank's window; of slots and entries for numbers behind those.
     std::uint64_t memory(std::uint32_t number) const {
@@ -70,6 +72,14 @@ public:
         ++issued_;
         return true;
     }
+    bool update(std::uint64_t place, const detail::atomic_update& update, std::uint32_t number) override {
+        const std::uint32_t bytes = detail::size_of_element(update.type);
+        if (number != 0 || place % bytes != 0 || !is_in_window(place, bytes)) std::abort();
+        detail::update_element(reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(place)), update);
+        ++issued_;
+        return true;
+    }
+    std::uint64_t result(std::uint32_t) const override { return 0; }
     bool reply(std::uint32_t*, std::uint32_t) override { return true; }
     std::uint64_t start_copy(std::uint64_t place, const std::byte* payload, std::size_t bytes) override {
         copy(place, payload, bytes);
@@ -82,26 +92,49 @@ public:
 
     bool take(int, const message_header& head, const std::byte* payload) override {
         if (head.kind == message_kind::put) return put(head.place, payload, head.bytes, head.target, head.tag);
+        if (head.kind == message_kind::update) {
+            update_payload asked;
+            std::memcpy(&asked, payload, sizeof asked);
+            return update(head.place, detail::update_of(head.tag, asked.operand, asked.expected), 0);
+        }
+        if (head.kind == message_kind::get) {
+            get_payload asked;
+            std::memcpy(&asked, payload, sizeof asked);
+            if (asked.bytes == 0 || !is_in_window(head.place, asked.bytes)) std::abort();
+            return true;
+        }
+        if (head.kind == message_kind::got) return put(head.place, payload, head.bytes, 0, detail::no_tag);
+        if (head.kind == message_kind::result) {
+            if (head.bytes != sizeof(std::uint64_t) || head.tag != awaited || head.target != 1) std::abort();
+            return true;
+        }
         if (head.kind == message_kind::packets) return put_packets(head.place, payload, head.target, head.tag);
         if (head.kind != message_kind::barrier || head.target >= detail::collective::barriers || head.tag >= rounds)
             std::abort();
         return true;
     }
-    std::string find_fault(const message_header& head) const override { return inbound_.find_fault(head); }
+    std::string find_fault(const message_header& head, const std::byte* payload) const override {
+        return inbound_.find_fault(head, payload);
+    }
     void flushed(std::uint64_t) override {}
 
 private:
-    void copy(std::uint64_t place, const std::byte* payload, std::size_t bytes) {
-        const bool is_there = std::ranges::any_of(windows_, [&](const auto& each) {
+    bool is_in_window(std::uint64_t place, std::uint64_t bytes) const {
+        return std::ranges::any_of(windows_, [&](const auto& each) {
             const auto base = reinterpret_cast<std::uintptr_t>(each.get());
             return place >= base && place - base <= window_bytes && bytes <= window_bytes - (place - base);
         });
+    }
+    void copy(std::uint64_t place, const std::byte* payload, std::size_t bytes) {
+        const bool is_there = is_in_window(place, bytes);
         const bool is_entry = std::ranges::any_of(entries_, [&](const auto& each) {
             return place == reinterpret_cast<std::uintptr_t>(&each) && bytes == sizeof each;
         });
         if ((!is_there && !is_entry) || payload < first || payload + bytes > last) std::abort();
         std::memcpy(reinterpret_cast<void*>(static_cast<std::uintptr_t>(place)), payload, bytes);
     }
+
+    static constexpr std::uint32_t awaited = 5; // number of a result, and of a get
 
     inbound_check inbound_;
     std::unique_ptr<std::byte[]> windows_[ranks];

@@ -10,6 +10,11 @@
 
 #if DCUDA_BACKEND_CPU
 
+namespace dcuda::detail {
+struct get_request;    // one_sided/get.hpp
+struct update_request; // one_sided/atomics.hpp
+} // namespace dcuda::detail
+
 namespace dcuda::detail::check {
 
 // Whether this run is checked.
@@ -44,6 +49,10 @@ void leave(rank_state& state, window made, const void* base, std::size_t bytes);
 void put(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes, const void* source);
 void put_notify(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes, const void* source,
                 int tag);
+// get, get_notify.
+void get(rank_state& state, const get_request& request);
+// An atomic operation; the bits that the element held before.
+std::uint64_t update(rank_state& state, const update_request& request);
 // `kind`: notify or notify_relaxed.
 void notify(rank_state& state, operation kind, int target, communicator comm, int tag);
 void wait_notifications(rank_state& state, int tag, int count);

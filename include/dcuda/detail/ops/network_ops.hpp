@@ -9,6 +9,8 @@
 
 namespace dcuda::detail {
 
+inline constexpr std::uint32_t networked_puts = 1, networked_gets = 2; // endpoint::networked
+
 // A `send` command, with the payload that comes in packets: its own and those of the commands that follow.
 struct outbound {
     std::uint32_t rank;   // that sends, on this device
@@ -66,7 +68,7 @@ DCUDA_COLD void store_commands(lead_warp warp, shared_state shared, const outbou
     if (warp.leads()) {
         if (!message.in_packets()) complete_writes(scope::system);
         if (!has_ticket) going = take_tickets(exec::lead_access::alone(), state, message.commands(), ticket);
-        state.own.of(warp).networked = 1;
+        state.own.of(warp).networked |= networked_puts;
     }
     ticket = broadcast(warp, ticket, 0);
     if (!any(warp, warp.leads() && going)) return; // who waits next sees that the run has ended
@@ -144,6 +146,14 @@ DCUDA_COLD bool flush_network(lone_thread leader, shared_state shared) {
     return wait_for_word<order_tag::reply_observe>(
         leader, state, scope::system, state.device.network.flushed + state.device_rank,
         [&](std::uint32_t value) { return value == number; }, waiting::flush, operation::flush, 0);
+}
+
+// Waits until what this rank gets over the network is there: the target's host may not have read it yet, and what the
+// rank sends next might overwrite it. False if the run ended. The lead warp.
+DCUDA_DEVICE bool await_networked_gets(const lead_warp& warp, rank_state& state) {
+    if ((state.own.of(warp).networked & networked_gets) == 0) return true;
+    sync(warp);
+    return any(warp, warp.leads() && flush_network(exec::lead_access::alone(), state));
 }
 
 } // namespace dcuda::detail

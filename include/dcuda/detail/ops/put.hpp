@@ -51,11 +51,6 @@ DCUDA_DEVICE void store_posted_payload(const rank_state& state, const posted_put
                   state.group().thread(), state.group().threads());
 }
 
-// What a notification of this rank with such a tag travels by.
-DCUDA_DEVICE std::uint32_t wire_tag(const rank_state& state, std::uint32_t tag) {
-    return state.device.tags.wire_tag(tag, state.world_rank);
-}
-
 // All threads have stored into a target's memory, or will. The leader.
 DCUDA_DEVICE void count_direct_put(endpoint& own) {
     count_direct_store(own, own.connections[own.targets[own.doing.target].connection]);
@@ -84,7 +79,9 @@ DCUDA_COLD unsigned choose_route(lead_warp warp, shared_state shared, const send
     const target_entry& to = own.targets[target];
     const auto home = reinterpret_cast<std::uintptr_t>(to.home + request.offset);
     posted_put place{nullptr, static_cast<std::uint64_t>(home), nullptr, 0, to.world_rank};
-    if (to.is_remote != 0) return post(warp, state, route::proxied, place);
+    if (to.is_remote != 0)
+        return await_networked_gets(warp, state) ? post(warp, state, route::proxied, place)
+                                                 : static_cast<unsigned>(route::ended);
 
     place.target = to.base + request.offset;
     rank_connection& path = own.connections[to.connection];

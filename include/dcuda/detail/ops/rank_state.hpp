@@ -122,8 +122,9 @@ struct endpoint {
     std::uint32_t queue_of_any;                           // that wait_any took a message of last
     tag_range all_near;                                   // what was there with these tags is near; none: no such tags
     std::uint32_t quick_waits;                            // of wait_any, since this was so
-    std::uint32_t networked;                              // 1: puts went over the network since the last flush
+    std::uint32_t networked;                              // bits: what has gone over the network since the last flush
     std::uint32_t network_flushes;                        // so far
+    std::uint32_t network_requests;                       // that were to be answered, so far
     std::uint64_t ring_head;                              // commands that the host has taken, as last seen, all 64 bits
     std::uint32_t generation[collective::count];          // of each collective operation
     std::uint32_t epoch[collective::barriers];            // of each barrier

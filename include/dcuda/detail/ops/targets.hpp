@@ -6,6 +6,11 @@
 
 namespace dcuda::detail {
 
+// What a notification of this rank with such a tag travels by.
+DCUDA_DEVICE std::uint32_t wire_tag(const rank_state& state, std::uint32_t tag) {
+    return state.device.tags.wire_tag(tag, state.world_rank);
+}
+
 // The window in the device's table; a record with another id if there is no such window (any more).
 DCUDA_DEVICE device_window find_window(const rank_state& state, window win) {
     const std::uint32_t index = slot_of_window(win.id);

@@ -20,6 +20,8 @@ enum class opcode : std::uint32_t {
     log,
     send,
     exchange,
+    update,
+    get,
     flush,
     barrier,
     clock,
@@ -45,6 +47,7 @@ static_assert(sizeof(command) == command_bytes);
 enum class fault : std::uint32_t {
     none,
     bounds,
+    alignment, // offset, bytes: of an element
     rank,
     tag,
     tag_range,   // offset: how many tags, from `target` on
@@ -68,6 +71,7 @@ enum class fault : std::uint32_t {
     late_process,       // target: world rank of a member whose process is none of the first exchange_processes
     memory,
     local_memory, // offset: its address
+    destination,  // of a get over the network, which is no global memory; offset: its address
     part,         // of a block: target: a part_problem, the other fields: what it says
     timeout,
     protocol
@@ -167,7 +171,29 @@ struct exchange_fields {
     std::uint32_t values[6];
 };
 
-// To say when all that the rank has sent over the network has arrived.
+// An atomic operation on an element of a window that is reached over the network.
+struct update_fields {
+    static constexpr opcode code = opcode::update;
+    std::uint32_t target;   // world rank
+    std::uint32_t update;   // update_code
+    std::uint64_t address;  // of the element, as the target addresses it
+    std::uint64_t operand;  // bits
+    std::uint64_t expected; // bits
+    std::uint32_t answer;   // number of the answer that the rank waits for, or no_answer
+};
+inline constexpr std::uint32_t no_answer = UINT32_MAX;
+
+// A get from a window that is reached over the network.
+struct get_fields {
+    static constexpr opcode code = opcode::get;
+    std::uint32_t target;  // world rank
+    std::uint32_t tag;     // of the notification that the target gets then, or no_tag
+    std::uint64_t address; // as the target addresses it
+    std::uint64_t bytes;
+    std::uint64_t destination; // in this device's memory
+};
+
+// To say when all that the rank has sent over the network has arrived, and all that it gets is there.
 struct flush_fields {
     static constexpr opcode code = opcode::flush;
     std::uint32_t number; // of this rank's flush

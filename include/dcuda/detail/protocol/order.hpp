@@ -42,6 +42,8 @@ enum class order_tag : int {
     exchange_observe,   // member: number seen -> payload, and what the other did before a barrier
     window_free,        // rank: its device's members have done with a window -> the slot is free
     window_reuse,       // rank: slot seen free -> writes another window into it
+    atomic_publish,     // rank: what it put before -> its atomic operation
+    atomic_observe,     // rank: atomic operation that saw another's -> what that rank put before
 };
 
 } // namespace dcuda::detail

@@ -239,6 +239,7 @@ enum class waiting : std::uint32_t {
     flush, // that its puts have arrived over the network
     ring_space,
     delivery, // that a target takes messages out of its mailbox
+    answer,   // that the result of an atomic operation comes over the network
     threads,  // in the constructor: that all threads of the rank call it; others may still compute before they do
     done,
 };
@@ -274,8 +275,10 @@ struct command_ring {
 // What the delivery kernel on a GPU is to do, in the layout of commands: [0] kind, [1] local rank and [2] tag to
 // notify, or no_tag, [3] bytes, [4..5] where; then, for a put, the payload, which goes on in the commands that follow;
 // for a copy [6..7] the payload's address in host memory; for a reply [6] the value; for a unit of an exchange [2] the
-// last word of its packets, [6..11] the others.
-enum class delivery_kind : std::uint32_t { none, put, copy, packets, reply, stop };
+// last word of its packets, [6..11] the others; for an atomic operation [2] update_code, [3] where its result goes
+// (delivery_task::results), [6..7] and [8..9] its values.
+enum class delivery_kind : std::uint32_t { none, put, copy, packets, reply, update, stop };
+inline constexpr std::uint32_t delivery_results = 1024;  // at a time
 inline constexpr std::uint32_t delivery_capacity = 4096; // commands; a power of two
 inline constexpr std::uint32_t first_delivery_bytes = 24;
 inline constexpr std::uint32_t max_delivery_bytes = first_delivery_bytes + 7 * command_bytes; // what one poll takes
@@ -288,6 +291,8 @@ struct delivery_task {
         done; // commands that are done; writer: the delivery kernel; reader: the host; home: pinned host memory
     std::uint32_t* started;  // 1: it runs; writer: the delivery kernel; reader: the host; home: pinned host memory
     std::uint32_t* counters; // of notifications, see peer_view
+    std::uint64_t*
+        results; // [delivery_results]; writer: the delivery kernel; reader: the host; home: pinned host memory
     std::uint32_t tags;
 };
 
@@ -296,9 +301,11 @@ struct network_view {
     std::uint32_t in_use;     // 1: there are such processes
     std::uint32_t ring_bytes; // puts up to this size take their payload through the command ring
     std::uint32_t*
-        flushed;        // [local rank]: number of its last flush that is complete; writer: the host; reader: the rank
-    std::uint32_t* met; // [collective, of barriers]: twice the number of the last barrier of all processes, and
-                        // 1 if messages were unread anywhere; writer: the host; reader: rank 0 of the device
+        flushed; // [local rank]: number of its last flush that is complete; writer: the host; reader: the rank
+    std::uint64_t* results;  // [local rank]: of its last atomic operation over the network; writer: the host, before
+    std::uint32_t* answered; // [local rank]: number of that operation; writer: the host; reader: the rank
+    std::uint32_t* met;      // [collective, of barriers]: twice the number of the last barrier of all processes, and
+                             // 1 if messages were unread anywhere; writer: the host; reader: rank 0 of the device
 };
 
 // --- Observed runs: traced (DCUDA_TRACE), counted (DCUDA_STATS) or both --------------------------------------------

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Atomic operations on elements of windows of other ranks. All threads of the rank call them, one thread makes them.
+//
+// ORDER atomic-publish -> atomic-observe: the stores of all threads come before the block's barrier, and that before
+// the leader, which completes them and then makes the operation. Who sees its result by an atomic operation of its own
+// acquires after that. So whoever has seen the result sees what the source had put straight into windows before.
+// Weaker: who takes a ticket, or a lock, may find old data behind it. Small puts that travel as messages are placed by
+// their target; only those to the element itself are waited for.
+#pragma once
+
+#include "dcuda/detail/ops/one_sided/accessed.hpp"
+#include "dcuda/detail/ops/one_sided/network_requests.hpp"
+#include "dcuda/detail/ops/waits/wait.hpp"
+#include "dcuda/detail/protocol/atomics.hpp"
+
+namespace dcuda::detail {
+
+struct update_request {
+    accessed_range range; // the element
+    atomic_update update;
+    std::uint32_t has_result; // 1: somebody wants the value that the element held before
+};
+
+// Ranks spin with these. So now and then a rank tells sources what it has taken, sees whether the run has ended, and
+// leaves the processor to others. The lead warp.
+DCUDA_DEVICE bool has_ended_while_spinning(const lead_warp& warp, rank_state& state) {
+    constexpr std::uint32_t calls_between = 16;
+    const std::uint32_t calls = state.own.of(warp).unsuccessful_tests;
+    sync(warp);
+    if (warp.leads()) state.own.of(warp).unsuccessful_tests = calls + 1;
+    if (calls % calls_between != 0) return false;
+    exec::relax();
+    give_credit(warp, state, 0);
+    return has_ended(warp, state);
+}
+
+// Makes an atomic operation; where the threads find the value that the element held before, + 1: posted_value(). 0: the
+// run has ended. The lead warp, after the block's barrier.
+DCUDA_COLD unsigned update_at_target(lead_warp warp, shared_state shared, const update_request request) {
+    rank_state& state = shared.get();
+    endpoint& own = state.own.of(warp);
+    const unsigned target = exec::far(find_accessed)(warp, state, request.range);
+    if (target == cached_targets) return 0;
+    const target_entry& to = own.targets[target];
+    std::byte* const home = to.home + request.range.offset;
+#if DCUDA_CHECKS
+    if (reinterpret_cast<std::uintptr_t>(home) % request.range.bytes != 0) {
+        if (warp.leads())
+            report_fault(exec::lead_access::alone(), state, fault::alignment, request.range.where, request.range.window,
+                         request.range.rank, request.range.offset, request.range.bytes, 0);
+        return 0;
+    }
+#endif
+    std::uint64_t before = 0;
+    if (to.is_remote != 0) {
+        if (!await_networked_gets(warp, state)) return 0;
+        bool going = false;
+        if (warp.leads()) {
+            const lone_thread leader = exec::lead_access::alone();
+            if (own.unreleased != 0) complete_stores(state, own);
+            going = request.has_result != 0 ? fetch_from_far_away(leader, state, to.world_rank, home, request.update,
+                                                                  request.range.where, before)
+                                            : update_far_away(leader, state, to.world_rank, home, request.update);
+        }
+        if (!any(warp, going)) return 0;
+    } else {
+        if (!await_own_puts(warp, state, to, request.range)) return 0;
+        if (warp.leads()) {
+            exec::complete_copies(state.staging);
+            if (own.unreleased != 0) complete_stores(state, own);
+            std::byte* const element = to.base + request.range.offset;
+            before = update_element(element, request.update);
+            if (request.has_result != 0)
+                acquire_after<order_tag::atomic_observe>(state.job_scope, reinterpret_cast<std::uint32_t*>(element));
+        }
+    }
+    sync(warp);
+    answer_requests(warp, state, load_requests(state));
+    if (has_ended_while_spinning(warp, state)) return 0;
+    const value_unit value{{static_cast<std::uint32_t>(before), static_cast<std::uint32_t>(before >> 32)}};
+    return 1 + post_value(warp, state, value);
+}
+
+// All threads of the rank: the bits that the element held before, if the request has a result.
+DCUDA_COLD std::uint64_t update_window(shared_state shared, const update_request request) {
+    rank_state& state = shared.get();
+    state.group().sync(); // the stores of all threads are part of what the leader completes
+    const unsigned posted_at = exec::decide(
+        state.group(), state.decision, [&](const lead_warp& warp) { return update_at_target(warp, state, request); });
+    if (posted_at == 0) exec::exit_thread();
+    const value_unit value = state.puts[posted_at - 1].value;
+    return value.words[0] | static_cast<std::uint64_t>(value.words[1]) << 32;
+}
+
+} // namespace dcuda::detail

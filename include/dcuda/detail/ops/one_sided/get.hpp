@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Gets: all threads of the rank, or the copy engine, load from the target's memory; or its host sends what lies there
+// over the network.
+//
+// ORDER: what this rank has put there before is in its place: small puts on their way are waited for, and what it has
+// stored straight is completed. What others have put there it sees if it has learned of it before, by a notification, a
+// barrier or an atomic operation, which have acquired. The leader acquires once more, so that no copy of the memory is
+// read that a cache has kept from earlier.
+#pragma once
+
+#include "dcuda/detail/ops/one_sided/accessed.hpp"
+#include "dcuda/detail/ops/one_sided/network_requests.hpp"
+#include "dcuda/detail/ops/put.hpp"
+
+namespace dcuda::detail {
+
+struct get_request {
+    accessed_range range;
+    std::byte* destination;
+
+    DCUDA_DEVICE bool notifies() const { return range.tag != no_tag; }
+};
+
+// How a get is made, and what it reads: posted. The lead warp.
+DCUDA_COLD unsigned choose_get(lead_warp warp, shared_state shared, const get_request request) {
+    rank_state& state = shared.get();
+    endpoint& own = state.own.of(warp);
+    const accessed_range& range = request.range;
+    const unsigned target = exec::far(find_accessed)(warp, state, range);
+    if (target == cached_targets) return static_cast<unsigned>(route::ended);
+    const target_entry& from = own.targets[target];
+    posted_put place{from.base + range.offset, reinterpret_cast<std::uintptr_t>(from.home + range.offset), nullptr, 0,
+                     from.world_rank};
+    if (from.is_remote != 0) {
+        bool going = false;
+        if (warp.leads())
+            going = get_from_far_away(exec::lead_access::alone(), state, place, range, request.destination);
+        return static_cast<unsigned>(any(warp, going) ? route::proxied : route::ended);
+    }
+    if (!await_own_puts(warp, state, from, range)) return static_cast<unsigned>(route::ended);
+    exec::copy_way way = exec::copy_way::threads;
+    if (exec::is_global_memory(request.destination))
+        way = exec::choose_copy(state.group(), state.staging, request.destination, place.target, range.bytes);
+    if (warp.leads()) {
+        if (own.unreleased != 0) complete_stores(state, own);
+        acquire_after<order_tag::notify_observe>(state.job_scope, &state.status->doorbell);
+        if (way == exec::copy_way::engine) exec::order_before_engine(); // what it has acquired
+        complete_before_words(state, way, request.destination, range.bytes);
+    }
+    return post(warp, state, way == exec::copy_way::engine ? route::direct_by_engine : route::direct, place);
+}
+
+// All threads of the rank leave the kernel if the destination is one thread's own.
+DCUDA_DEVICE void check_destination(rank_state& state, const get_request& request) {
+#if DCUDA_CHECKS
+    const accessed_range& range = request.range;
+    if (range.bytes != 0 && exec::is_local_memory(request.destination))
+        report_and_leave(state, fault::local_memory, range.where, range.window, range.rank,
+                         reinterpret_cast<std::uintptr_t>(request.destination), range.bytes);
+#else
+    (void)state, (void)request;
+#endif
+}
+
+// All threads of the rank.
+//
+// ORDER notify-publish: a notification of get_notify comes after all that was read, as if it had been stored there.
+DCUDA_COLD void get_from_window(shared_state shared, const get_request request) {
+    rank_state& state = shared.get();
+    const accessed_range& range = request.range;
+    check_destination(state, request);
+    exec::prepare_copy(state.group(), range.bytes);
+    state.group().sync(); // what all threads have stored before, and read of the destination
+    const unsigned decision = exec::decide(
+        state.group(), state.decision, [&](const lead_warp& warp) { return choose_get(warp, state, request); },
+        [&](const lead_warp& warp, unsigned chosen) {
+            const route way = route_of(chosen);
+            if (warp.leads() && request.notifies() && (way == route::direct || way == route::direct_by_engine))
+                count_direct_put(state.own.of(warp));
+            if (way != route::ended) answer_requests(warp, state, load_requests(state));
+        });
+    const route way = route_of(decision);
+    if (way == route::ended) exec::exit_thread();
+    if (way == route::proxied) return;
+    exec::copy(state.group(), state.staging, way == route::direct ? exec::copy_way::threads : exec::copy_way::engine,
+               request.destination, posted(state, decision / post_turn).target, range.bytes);
+    // What the rank sends next may overwrite what the engine reads.
+    if (state.group().leads()) exec::complete_copies(state.staging);
+    if (!request.notifies()) return;
+    exec::decide(
+        state.group(), state.decision, [](const lead_warp&) { return 0u; },
+        [&](const lead_warp& warp, unsigned) { notify_target(warp, state, range.tag); });
+}
+
+} // namespace dcuda::detail

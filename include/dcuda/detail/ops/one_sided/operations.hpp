@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Gets and atomic operations, as ops/operations.hpp performs them.
+#pragma once
+
+#include "dcuda/detail/ops/check.hpp"
+#include "dcuda/detail/ops/one_sided/atomics.hpp"
+#include "dcuda/detail/ops/one_sided/get.hpp"
+#include "dcuda/detail/ops/profile.hpp"
+
+namespace dcuda::detail {
+
+struct get_operation {
+    static constexpr operation kind = operation::get;
+    DCUDA_DEVICE static event_fields event(window win, int target, std::size_t, std::size_t bytes, void*) {
+        return {.peer = target, .window = win.id, .bytes = bytes};
+    }
+    DCUDA_DEVICE static void run(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes,
+                                 void* destination) {
+        exec::far(get_from_window)(state, request(win, target, offset, bytes, destination));
+    }
+#if DCUDA_BACKEND_CPU
+    static void check(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes,
+                      void* destination) {
+        check::get(state, request(win, target, offset, bytes, destination));
+    }
+#endif
+
+private:
+    DCUDA_DEVICE static get_request request(window win, int target, std::size_t offset, std::size_t bytes,
+                                            void* destination) {
+        return {{win.id, static_cast<std::uint32_t>(target), offset, bytes, kind},
+                static_cast<std::byte*>(destination)};
+    }
+};
+
+struct get_notify_operation {
+    static constexpr operation kind = operation::get_notify;
+    DCUDA_DEVICE static event_fields event(window win, int target, std::size_t, std::size_t bytes, void*, int tag) {
+        return {.tag = tag, .peer = target, .window = win.id, .bytes = bytes};
+    }
+    DCUDA_DEVICE static void run(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes,
+                                 void* destination, int tag) {
+        exec::far(get_from_window)(state, request(win, target, offset, bytes, destination, tag));
+    }
+#if DCUDA_BACKEND_CPU
+    static void check(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes,
+                      void* destination, int tag) {
+        check::get(state, request(win, target, offset, bytes, destination, tag));
+    }
+#endif
+
+private:
+    DCUDA_DEVICE static get_request request(window win, int target, std::size_t offset, std::size_t bytes,
+                                            void* destination, int tag) {
+        return {{win.id, static_cast<std::uint32_t>(target), offset, bytes, kind, static_cast<std::uint32_t>(tag)},
+                static_cast<std::byte*>(destination)};
+    }
+};
+
+// What an operation of the table does to the element.
+DCUDA_HOST_DEVICE constexpr atomic_action action_of(operation kind) {
+    switch (kind) {
+    case operation::fetch_and:
+        return atomic_action::bit_and;
+    case operation::fetch_or:
+        return atomic_action::bit_or;
+    case operation::fetch_xor:
+        return atomic_action::bit_xor;
+    case operation::fetch_min:
+        return atomic_action::minimum;
+    case operation::fetch_max:
+        return atomic_action::maximum;
+    case operation::exchange:
+        return atomic_action::exchange;
+    case operation::compare_swap:
+        return atomic_action::compare_swap;
+    default:
+        return atomic_action::add;
+    }
+}
+
+// The atomic operations. Without a result: add.
+template <operation Kind, class T>
+struct atomic_operation {
+    static constexpr operation kind = Kind;
+    static constexpr bool has_result = Kind != operation::add;
+    DCUDA_DEVICE static event_fields event(window win, int target, std::size_t, T, T) {
+        return {.peer = target, .window = win.id, .bytes = sizeof(T)};
+    }
+    DCUDA_DEVICE static void end(rank_state& state, T, window win, int target, std::size_t offset, T operand,
+                                 T expected) {
+        end_operation<kind>(state, event(win, target, offset, operand, expected));
+    }
+    DCUDA_DEVICE static auto run(rank_state& state, window win, int target, std::size_t offset, T operand, T expected) {
+        const std::uint64_t before = exec::far(update_window)(state, request(win, target, offset, operand, expected));
+        if constexpr (has_result) return value_of<T>(before);
+    }
+#if DCUDA_BACKEND_CPU
+    static auto check(rank_state& state, window win, int target, std::size_t offset, T operand, T expected) {
+        const std::uint64_t before = check::update(state, request(win, target, offset, operand, expected));
+        if constexpr (has_result) return value_of<T>(before);
+    }
+#endif
+
+private:
+    DCUDA_DEVICE static update_request request(window win, int target, std::size_t offset, T operand, T expected) {
+        return {{win.id, static_cast<std::uint32_t>(target), offset, sizeof(T), kind},
+                {action_of(kind), type_of<T>(), bits_of(operand), bits_of(expected)},
+                has_result ? 1u : 0u};
+    }
+};
+
+} // namespace dcuda::detail

@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Gets and atomic operations.
+#include "device_test.hpp"
+
+#include <limits>
+
+using namespace dcuda::test;
+
+namespace {
+
+class OneSided : public device_test {};
+
+// --- Atomic operations ---------------------------------------------------------------------------------------------
+
+// Every rank draws tickets from a counter of rank 0, and marks each at the last rank: all are drawn once.
+template <class T>
+__global__ void draw_tickets(dcuda::context context, findings* found, T* counters, T* marks, int rounds) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int ranks = self.size(), last = ranks - 1;
+    const std::size_t tickets = static_cast<std::size_t>(rounds) * ranks;
+    const auto counter = self.create_typed_window(dcuda::world, piece_of(counters, 1, self), 1);
+    const auto seen = self.create_typed_window(dcuda::world, marks, self.id() == last ? tickets : 0);
+    T before = 0;
+    for (int round = 0; round < rounds; ++round) {
+        const T ticket = self.fetch_add(counter, 0, 0, T{1});
+        EXPECT_SAME(round == 0 || ticket > before, true);
+        EXPECT_SAME(ticket < static_cast<T>(tickets), true);
+        before = ticket;
+        const T marked = self.fetch_add(seen, last, static_cast<std::size_t>(ticket), T{1});
+        EXPECT_SAME(marked, 0);
+        if (round % 3 == 0) self.add(seen, last, static_cast<std::size_t>(ticket), T{1});
+    }
+    self.flush(seen);
+    self.barrier(dcuda::world);
+    const T drawn = self.fetch_add(counter, 0, 0, T{0});
+    EXPECT_SAME(drawn, tickets);
+    if (self.id() == last) {
+        __shared__ unsigned long long sum;
+        by_one_thread([&] {
+            sum = 0;
+            for (std::size_t i = 0; i < tickets; ++i) sum += static_cast<unsigned long long>(marks[i]);
+        });
+        self.sync();
+        EXPECT_SAME(sum, tickets + static_cast<std::size_t>(ranks) * ((rounds + 2) / 3));
+    }
+    self.free_window(seen);
+    self.free_window(counter);
+}
+
+template <class T>
+class Tickets : public OneSided {};
+using number_types = testing::Types<int, unsigned, long, unsigned long long, float, double>;
+TYPED_TEST_SUITE(Tickets, number_types);
+TYPED_TEST(Tickets, AreDrawnOnce) {
+    using number = TypeParam;
+    for (const int ranks : {1, 3, 8})
+        for (const unsigned threads : {1u, 64u}) {
+            const int rounds = rounds_of(200, 30, 10);
+            const device_vector<number> counters(static_cast<std::size_t>(ranks));
+            const device_vector<number> marks(static_cast<std::size_t>(ranks * rounds) * 64);
+            this->check(draw_tickets<number>, this->shape(ranks, dim3(threads)), counters.get(), marks.get(), rounds);
+        }
+}
+
+// What each operation returns and leaves, on elements of another rank that nobody else uses.
+template <class T>
+__device__ void operate(dcuda::rank& self, findings* found, const dcuda::typed_window<T>& win, int target,
+                        std::size_t index) {
+    const T low = std::numeric_limits<T>::lowest(), high = std::numeric_limits<T>::max();
+    EXPECT_SAME(self.exchange(win, target, index, T{5}), 0);
+    EXPECT_SAME(self.compare_swap(win, target, index, T{4}, T{9}), 5);
+    EXPECT_SAME(self.compare_swap(win, target, index, T{5}, T{9}), 5);
+    EXPECT_SAME(self.fetch_min(win, target, index, T{11}), 9);
+    EXPECT_SAME(self.fetch_min(win, target, index, T{7}), 9);
+    EXPECT_SAME(self.fetch_max(win, target, index, T{6}), 7);
+    EXPECT_SAME(self.fetch_max(win, target, index, T{12}), 7);
+    EXPECT_SAME(self.fetch_max(win, target, index, low), 12);
+    EXPECT_SAME(self.fetch_min(win, target, index, high), 12);
+    self.add(win, target, index, T{3});
+    EXPECT_SAME(self.fetch_add(win, target, index, T{2}), 15);
+    EXPECT_SAME(self.exchange(win, target, index, low) == T{17}, true);
+    EXPECT_SAME(self.exchange(win, target, index, high) == low, true);
+    EXPECT_SAME(self.exchange(win, target, index, T{0}) == high, true);
+}
+template <class T>
+__device__ void operate_on_bits(dcuda::rank& self, findings* found, const dcuda::typed_window<T>& win, int target,
+                                std::size_t index) {
+    const T ones = static_cast<T>(~T{0});
+    EXPECT_SAME(self.fetch_or(win, target, index, T{12}), 0);
+    EXPECT_SAME(self.fetch_and(win, target, index, T{10}), 12);
+    EXPECT_SAME(self.fetch_xor(win, target, index, T{15}), 8);
+    EXPECT_SAME(self.fetch_or(win, target, index, ones), 7);
+    EXPECT_SAME(self.fetch_add(win, target, index, T{1}) == ones, true); // and around
+    EXPECT_SAME(self.exchange(win, target, index, T{0}), 0);
+}
+
+template <class T>
+__global__ void try_operations(dcuda::context context, findings* found, T* memory) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int ranks = self.size();
+    T* const own = piece_of(memory, static_cast<std::size_t>(ranks), self);
+    const auto win = self.create_typed_window(dcuda::world, own, static_cast<std::size_t>(ranks));
+    for (int target = 0; target < ranks; ++target) {
+        operate(self, found, win, target, static_cast<std::size_t>(self.id()));
+        if constexpr (std::is_integral_v<T>)
+            operate_on_bits(self, found, win, target, static_cast<std::size_t>(self.id()));
+    }
+    self.free_window(win);
+}
+
+template <class T>
+class Operations : public OneSided {};
+TYPED_TEST_SUITE(Operations, number_types);
+TYPED_TEST(Operations, DoWhatTheySay) {
+    for (const unsigned threads : {1u, 33u, 128u}) {
+        const device_vector<TypeParam> memory(3 * 3 * 64);
+        this->check(try_operations<TypeParam>, this->shape(3, dim3(threads)), memory.get());
+    }
+}
+
+// A lock at rank 0 guards two numbers at the last rank, which ranks get, add to and put.
+__global__ void count_under_lock(dcuda::context context, findings* found, int* memory, int rounds) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int ranks = self.size(), last = ranks - 1;
+    int* const own = piece_of(memory, 8, self); // the lock; two numbers; this rank's copy of them
+    const auto win = self.create_typed_window(dcuda::world, own, 4);
+    for (int round = 0; round < rounds; ++round) {
+        while (self.compare_swap(win, 0, 0, 0, 1) != 0) {
+        }
+        self.get(win, last, 1, 2, own + 4);
+        self.flush(win);
+        EXPECT_SAME(own[4], own[5]);
+        self.sync();
+        by_one_thread([&] {
+            ++own[4];
+            ++own[5];
+        });
+        self.put(win, last, 1, 2, own + 4);
+        self.flush(win);
+        EXPECT_SAME(self.exchange(win, 0, 0, 0), 1);
+    }
+    self.barrier(dcuda::world);
+    if (self.id() == last) EXPECT_SAME(own[1], rounds * ranks);
+    self.free_window(win);
+}
+
+TEST_F(OneSided, LockGuardsWhatIsPut) {
+    const device_vector<int> memory(8 * 4);
+    check(count_under_lock, shape(4, dim3(32)), memory.get(), rounds_of(100, 10, 3));
+}
+
+// A rank puts straight into a window and raises a flag there; its partner polls the flag by atomic operations.
+__global__ void raise_flags(dcuda::context context, findings* found, int* memory, int rounds) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    constexpr int numbers = 1000;
+    const int half = self.size() / 2, partner = (self.id() + half) % self.size();
+    int* const own = piece_of(memory, 2 * numbers + 2, self);
+    const auto win = self.create_typed_window(dcuda::world, own, numbers + 1, dcuda::window_kind::direct);
+    for (int round = 1; round <= rounds; ++round) {
+        if (self.id() < half) {
+            for_each_thread(numbers, [&](std::size_t i) { own[numbers + 2 + i] = round + static_cast<int>(i); });
+            self.put(win, partner, 1, numbers, own + numbers + 2);
+            self.add(win, partner, 0, 1);
+            self.wait_notifications(0, 1);
+            self.flush(win);
+        } else {
+            while (self.fetch_add(win, self.id(), 0, 0) != round) {
+            }
+            for_each_thread(numbers, [&](std::size_t i) { EXPECT_SAME(own[1 + i], round + static_cast<int>(i)); });
+            self.sync();
+            self.notify(partner, dcuda::world, 0);
+        }
+    }
+    self.free_window(win);
+}
+
+TEST_F(OneSided, FlagComesAfterWhatWasPut) {
+    for (const unsigned threads : {32u, 128u}) {
+        const device_vector<int> memory(2002 * 4);
+        check(raise_flags, shape(4, dim3(threads)), memory.get(), rounds_of(200, 20, 3));
+    }
+}
+
+// --- Gets ----------------------------------------------------------------------------------------------------------
+
+// Every rank gets pieces of all sizes from a rank further on.
+__global__ void get_pieces(dcuda::context context, findings* found, unsigned char* windows, unsigned char* copies,
+                           std::size_t bytes, std::size_t size, std::size_t offset, std::size_t skew) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    unsigned char* const own = piece_of(windows, bytes, self);
+    unsigned char* const copy = piece_of(copies, bytes + 64, self);
+    for_each_thread(bytes, [&](std::size_t i) { own[i] = pattern(i, static_cast<std::uint64_t>(self.id())); });
+    for_each_thread(bytes + 64, [&](std::size_t i) { copy[i] = 77; });
+    const dcuda::window win = self.create_window(dcuda::world, own, bytes);
+    self.barrier(dcuda::world);
+    const int source = (self.id() + 1) % self.size();
+    self.get(win, source, offset, size, copy + 16 + skew);
+    self.flush(win);
+    for_each_thread(bytes + 64, [&](std::size_t i) {
+        const bool is_inside = i >= 16 + skew && i < 16 + skew + size;
+        EXPECT_SAME(copy[i], is_inside ? pattern(offset + i - 16 - skew, static_cast<std::uint64_t>(source)) : 77);
+    });
+    self.free_window(win);
+}
+
+TEST_F(OneSided, GetsOfAllSizes) {
+    constexpr std::size_t most = 1 << 20;
+    const device_vector<unsigned char> windows(2 * (most + 64)), copies(2 * (most + 128));
+    for (const std::size_t size :
+         {0, 1, 2, 3, 4, 31, 32, 33, 127, 128, 129, 1000, 4096, 4097, 65536, 100000, 1 << 20}) {
+        if (few_addresses && size > 5000) break;
+        for (const std::size_t offset : {0, 3, 16})
+            for (const std::size_t skew : {0, 1, 8}) {
+                if (size > 5000 && (offset == 3) != (skew == 1)) continue;
+                check(get_pieces, shape(2, dim3(size % 2 == 0 ? 128 : 32)), windows.get(), copies.get(),
+                      std::min(most, size + 64) + 64, size, offset, skew);
+            }
+    }
+}
+
+// A get sees what its rank has put there before, in any way; and nothing that it puts afterwards.
+__global__ void get_between_puts(dcuda::context context, findings* found, int* memory, std::size_t numbers,
+                                 int rounds) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int target = (self.id() + 1) % self.size();
+    int* const own = piece_of(memory, 4 * numbers, self);
+    const auto win = self.create_typed_window(dcuda::world, own, numbers);
+    int* const first = own + numbers;
+    int* const second = first + numbers;
+    int* const got = second + numbers;
+    for (int round = 0; round < rounds; ++round) {
+        for_each_thread(numbers, [&](std::size_t i) {
+            first[i] = 2 * round + static_cast<int>(i);
+            second[i] = -first[i];
+        });
+        if (round % 2 == 0)
+            self.put_notify(win, target, 0, numbers, first, 1);
+        else
+            self.put(win, target, 0, numbers, first);
+        self.get(win, target, 0, numbers, got);
+        if (round % 3 == 0)
+            self.put(win, target, 0, numbers, second);
+        else
+            self.put_notify(win, target, 0, numbers, second, 2);
+        self.flush(win);
+        for_each_thread(numbers, [&](std::size_t i) { EXPECT_SAME(got[i], first[i]); });
+        if (round % 2 == 0) self.wait_notifications(1, 1);
+        if (round % 3 != 0) self.wait_notifications(2, 1);
+        self.barrier(dcuda::world);
+        for_each_thread(numbers, [&](std::size_t i) { EXPECT_SAME(own[i], second[i]); });
+        self.barrier(dcuda::world);
+    }
+    self.free_window(win);
+}
+
+TEST_F(OneSided, GetsKeepTheirPlaceBetweenPuts) {
+    for (const std::size_t numbers : {1, 60, 300, 20000}) {
+        if (few_addresses && numbers > 1000) break;
+        const device_vector<int> memory(4 * numbers * 3);
+        check(get_between_puts, shape(3, dim3(64)), memory.get(), numbers, rounds_of(60, 12, 6));
+    }
+}
+
+// Ranks read each other's numbers, and change their own when they are told that they were read.
+__global__ void get_and_tell(dcuda::context context, findings* found, int* memory, std::size_t numbers, int rounds) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int ranks = self.size(), next = (self.id() + 1) % ranks, previous = (self.id() + ranks - 1) % ranks;
+    int* const own = piece_of(memory, 2 * numbers, self);
+    const auto win = self.create_typed_window(dcuda::world, own, numbers);
+    for (int round = 0; round < rounds; ++round) {
+        for_each_thread(numbers, [&](std::size_t i) { own[i] = round * 1000 + self.id() + static_cast<int>(i); });
+        self.flush(win);
+        self.notify(previous, dcuda::world, 0); // who reads
+        self.wait_notifications(0, 1);
+        self.get_notify(win, next, 0, numbers, own + numbers, 1);
+        self.wait_notifications(1, 1);
+        for_each_thread(numbers, [&](std::size_t i) { own[i] = -1; });
+        self.flush(win);
+        for_each_thread(
+            numbers, [&](std::size_t i) { EXPECT_SAME(own[numbers + i], round * 1000 + next + static_cast<int>(i)); });
+        self.sync();
+    }
+    self.free_window(win);
+}
+
+TEST_F(OneSided, NotificationOfGetComesAfterItsReading) {
+    for (const std::size_t numbers : {0, 1, 100, 2000, 50000}) {
+        if (few_addresses && numbers > 1000) break;
+        const device_vector<int> memory(2 * numbers * 3 + 8);
+        check(get_and_tell, shape(3, dim3(128)), memory.get(), numbers, rounds_of(60, 12, 4));
+    }
+}
+
+// Many partners, many ranks, while small puts go both ways.
+__global__ void cross(dcuda::context context, findings* found, unsigned* memory, int rounds) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    constexpr std::size_t numbers = 24;
+    const int ranks = self.size(), me = self.id();
+    unsigned* const own = piece_of(memory, 4 * numbers, self); // counts, what arrives, what is sent, what is got
+    const auto win = self.create_typed_window(dcuda::world, own, 2 * numbers);
+    for_each_thread(numbers, [&](std::size_t i) { own[2 * numbers + i] = static_cast<unsigned>(me) + i; });
+    for (int round = 0; round < rounds; ++round) {
+        const int step = 1 + (round * 7) % (ranks > 1 ? ranks - 1 : 1);
+        const int target = (me + step) % ranks, source = (me + ranks - step % ranks) % ranks;
+        self.put_notify(win, target, numbers, numbers, own + 2 * numbers, 3);
+        self.add(win, target, static_cast<std::size_t>(round) % numbers, 1u);
+        self.wait_notifications(3, 1);
+        for_each_thread(numbers,
+                        [&](std::size_t i) { EXPECT_SAME(own[numbers + i], static_cast<unsigned>(source) + i); });
+        self.get(win, target, numbers, numbers, own + 3 * numbers); // this rank's own put
+        self.flush(win);
+        for_each_thread(numbers,
+                        [&](std::size_t i) { EXPECT_SAME(own[3 * numbers + i], static_cast<unsigned>(me) + i); });
+        self.barrier(dcuda::world);
+    }
+    if (self.thread() == 0) {
+        unsigned sum = 0;
+        for (std::size_t i = 0; i < numbers; ++i) sum += own[i];
+        EXPECT_SAME(sum, rounds);
+    }
+    self.free_window(win);
+}
+
+TEST_F(OneSided, BesidePutsAndNotifications) {
+    for (const int ranks : {1, 2, 17}) {
+        const device_vector<unsigned> memory(96 * static_cast<std::size_t>(ranks));
+        check(cross, shape(ranks, dim3(64)), memory.get(), rounds_of(60, 20, 6));
+    }
+}
+
+#if DCUDA_BACKEND_CUDA
+TEST_F(OneSided, OnFullDevice) {
+    for (const int ranks : {132, 1056, 2112}) {
+        const dcuda::launch_config config = shape(ranks, dim3(64));
+        const device_vector<unsigned> memory(96 * static_cast<std::size_t>(ranks));
+        check(cross, config, memory.get(), rounds_of(30, 1));
+        const int rounds = rounds_of(50, 1);
+        const device_vector<int> counters(static_cast<std::size_t>(ranks));
+        const device_vector<int> marks(static_cast<std::size_t>(ranks * rounds) * 8);
+        check(draw_tickets<int>, config, counters.get(), marks.get(), rounds);
+    }
+}
+#endif
+
+// --- Misuse --------------------------------------------------------------------------------------------------------
+
+enum class mistake { beyond, misaligned, no_rank, freed, get_beyond, get_into_own, get_tag, wraps };
+
+__global__ void err(dcuda::context context, findings*, int* memory, mistake kind) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    int* const own = piece_of(memory, 8, self);
+    dcuda::window win = self.create_window(dcuda::world, own, 16);
+    const int next = (self.id() + 1) % self.size();
+    if (kind == mistake::beyond) self.fetch_add(win, next, 16, 1);
+    if (kind == mistake::misaligned) self.fetch_add(win, next, 4, 1ull);
+    if (kind == mistake::no_rank) self.exchange(win, 7, 0, 1);
+    if (kind == mistake::freed) {
+        self.free_window(win);
+        self.add(win, next, 0, 1);
+    }
+    if (kind == mistake::get_beyond) self.get(win, next, 12, 8, own + 4);
+    if (kind == mistake::wraps) self.get(win, next, ~std::size_t{3}, 8, own + 4);
+    if (kind == mistake::get_tag) self.get_notify(win, next, 0, 8, own + 4, 100000);
+    if (kind == mistake::get_into_own) {
+        int local[2] = {self.id(), 0};
+        self.get(win, next, 0, 8, local);
+        self.log() << local[0];
+    }
+    self.barrier(dcuda::world);
+}
+
+TEST_F(OneSided, MistakesAreNamed) {
+    if (job().info().process_count > 1) return; // a failed run ends the whole job
+    const device_vector<int> memory(2 * 8);
+    for (const auto& [kind, sentence] :
+         {std::pair(mistake::beyond, "fetch_add of 4 B at offset 16 exceeds window 0 of rank"),
+          std::pair(mistake::misaligned, "fetch_add of 8 B at offset 4 of window 0 of rank"),
+          std::pair(mistake::no_rank, "exchange to rank 7: there are ranks 0 to 1 in window 0"),
+          std::pair(mistake::freed, std::getenv("DCUDA_CHECK") == nullptr
+                                        ? "add on window 0, which does not exist (any more)"
+                                        : "on window 0, which was freed"),
+          std::pair(mistake::get_beyond, "get of 8 B at offset 12 exceeds window 0 of rank"),
+          std::pair(mistake::wraps, "get of 8 B at offset -4 exceeds window 0 of rank"),
+          std::pair(mistake::get_tag, "get_notify with tag 100000: there are tags"),
+          std::pair(mistake::get_into_own, "which is one thread's own")}) {
+        end_job();
+        try {
+            job().run(err, shape(2), static_cast<findings*>(nullptr), memory.get(), kind);
+            ADD_FAILURE() << "no error: " << sentence;
+        } catch (const dcuda::error& problem) {
+            EXPECT_NE(std::string(problem.what()).find(sentence), std::string::npos) << problem.what();
+        }
+    }
+    end_job();
+}
+
+} // namespace

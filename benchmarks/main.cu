@@ -30,11 +30,12 @@ struct subcommand {
     const char* name;
     void (*measure)(session&);
 };
-constexpr std::array<subcommand, 12> subcommands{{{"latency", measure_latency},
+constexpr std::array<subcommand, 13> subcommands{{{"latency", measure_latency},
                                                   {"bandwidth", measure_bandwidth},
                                                   {"barrier", measure_barrier},
                                                   {"collectives", measure_collectives},
                                                   {"flush", measure_flush},
+                                                  {"one_sided", measure_one_sided},
                                                   {"partners", measure_partners},
                                                   {"overlap", measure_overlap},
                                                   {"host", measure_host},

@@ -91,6 +91,8 @@ void add_subcommands(CLI::App& app, options& chosen) {
     flush->add_option("--size", chosen.flush.bytes, "bytes of the put")->check(check_size);
     flush->add_option("--threads", chosen.flush.threads, "of a rank")->check(check_threads);
 
+    app.add_subcommand("one_sided", "gets and atomic operations");
+
     CLI::App* const partners =
         app.add_subcommand("partners", "notified puts to many ranks in turn, and waits for messages of many");
     partners->add_option("--partners", chosen.partners.partners, "numbers of other ranks")

@@ -17,9 +17,9 @@ constexpr Value by_backend(Value gpu, Value cpu) {
     return DCUDA_BACKEND_CUDA ? gpu : cpu;
 }
 
-inline const std::vector<std::string> all_subcommands{"latency", "bandwidth", "barrier",  "collectives",
-                                                      "flush",   "partners",  "overlap",  "host",
-                                                      "waiters", "warps",     "messages", "trace"};
+inline const std::vector<std::string> all_subcommands{"latency",   "bandwidth", "barrier", "collectives", "flush",
+                                                      "one_sided", "partners",  "overlap", "host",        "waiters",
+                                                      "warps",     "messages",  "trace"};
 
 // Zero rounds or batches: as the benchmark has it.
 struct options {

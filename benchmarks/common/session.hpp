@@ -80,6 +80,7 @@ void measure_bandwidth(session& with);
 void measure_barrier(session& with);
 void measure_collectives(session& with);
 void measure_flush(session& with);
+void measure_one_sided(session& with);
 void measure_partners(session& with);
 void measure_overlap(session& with);
 void measure_host(session& with);

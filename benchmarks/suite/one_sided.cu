@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Gets and atomic operations: how long one takes, and how many atomic operations on one word a device takes from all.
+#include "common/session.hpp"
+#include "dcuda/dcuda.hpp"
+
+namespace benchmark {
+namespace {
+
+enum class kind : int { get, fetch_add, compare_swap, add };
+
+struct one_sided_run {
+    kind operation;
+    int source, target; // world ranks; source -1: all
+    std::size_t bytes;  // of a get
+    int rounds, batches;
+};
+
+// Each source works on the window of the target: its first word is for atomic operations, and a pattern follows.
+__global__ void operate(dcuda::context context, one_sided_run with, unsigned char* memory, interval* stamps,
+                        mistake* wrong) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int id = self.id();
+    const bool is_source = with.source < 0 || id == with.source;
+    const std::size_t room = with.bytes + 256;
+    auto* const own = reinterpret_cast<std::uint32_t*>(memory + 2 * room * blockIdx.x);
+    auto* const copy = reinterpret_cast<std::uint32_t*>(memory + 2 * room * blockIdx.x + room);
+    if (id == with.target) fill(own + 64, with.bytes, 0, 0);
+    if (threadIdx.x == 0) own[0] = 0;
+    const dcuda::window window = self.create_window(dcuda::world, own, room);
+    std::uint32_t sum = 0;
+    for (int batch = -1; batch < with.batches; ++batch) {
+        self.barrier(dcuda::world);
+        if (is_source) {
+            const std::uint64_t start = now_ns();
+            for (int round = 0; round < with.rounds; ++round) {
+                if (with.operation == kind::get) {
+                    self.get(window, with.target, 256, with.bytes, copy + 64);
+                    self.flush(window);
+                } else if (with.operation == kind::fetch_add) {
+                    sum += self.fetch_add(window, with.target, 0, 1u);
+                } else if (with.operation == kind::compare_swap) {
+                    sum += self.compare_swap(window, with.target, 0, sum, sum + 1);
+                } else {
+                    self.add(window, with.target, 0, 1u);
+                }
+            }
+            if (with.operation == kind::add) self.flush(window);
+            const std::uint64_t stop = now_ns();
+            if (batch >= 0 && threadIdx.x == 0)
+                stamps[with.source >= 0 ? batch : batch * self.size(dcuda::device) + self.id(dcuda::device)] = {start,
+                                                                                                                stop};
+        }
+        self.barrier(dcuda::world);
+        if (is_source && with.operation == kind::get)
+            for (std::uint32_t i = threadIdx.x; i < with.bytes / sizeof(std::uint32_t); i += blockDim.x)
+                expect(wrong, batch, no_round, i, pattern(0, 0, i), copy[64 + i]);
+    }
+    // Nothing was lost: all additions are there.
+    const bool counts = with.operation == kind::fetch_add || with.operation == kind::add;
+    if (counts && id == with.target && threadIdx.x == 0) {
+        const int sources = with.source < 0 ? self.size() : 1;
+        expect(wrong, with.batches, no_round, 0, static_cast<std::uint32_t>(sources * with.rounds * (with.batches + 1)),
+               own[0]);
+    }
+    if (threadIdx.x == 0) copy[0] = sum;
+    self.free_window(window);
+}
+
+void measure_one(session& with, bool peer, const char* name, kind operation, std::size_t bytes) {
+    constexpr int threads = 128;
+    row what{"one_sided", peer ? with.other_device() : "same device", name, bytes, threads, peer ? 1 : 2};
+    if (peer && with.job.process_count < 2) return with.add_missing(what);
+    const int rounds = with.rounds(bytes > 100000 ? 50 : 500, 20), batches = with.batches(12, 4);
+    const auto memory = allocate<unsigned char>(4 * (bytes + 256));
+    const results measured(batches, 1);
+    with.run(what, operate, shape(threads, what.ranks),
+             one_sided_run{operation, 0, 1, operation == kind::get ? bytes : 0, rounds, batches}, memory.get(),
+             measured.stamps(), measured.wrong());
+    measured.require_right(what);
+    what.value = measure::summarise(scaled(measured.microseconds(), 1.0 / rounds));
+    with.rows.push_back(what);
+}
+
+// All ranks of all devices on one word of rank 0.
+void measure_all(session& with, kind operation, const char* name) {
+    constexpr int threads = 32;
+    const int ranks = by_backend(with.multiprocessors, 4), rounds = with.rounds(200, 20), batches = with.batches(12, 4);
+    const bool peer = with.job.process_count > 1;
+    row what{"one_sided", peer ? with.other_device() : "same device", name, 4, threads, ranks * with.job.process_count};
+    const auto memory = allocate<unsigned char>(static_cast<std::size_t>(ranks) * 512);
+    const results measured(batches, ranks);
+    with.run(what, operate, shape(threads, ranks), one_sided_run{operation, -1, 0, 0, rounds, batches}, memory.get(),
+             measured.stamps(), measured.wrong());
+    measured.require_right(what);
+    what.unit = "M/s";
+    what.value =
+        measure::summarise(rate(static_cast<double>(rounds) * ranks * with.job.process_count, measured.microseconds()));
+    with.rows.push_back(what);
+}
+
+} // namespace
+
+void measure_one_sided(session& with) {
+    for (const bool peer : {false, true}) {
+        measure_one(with, peer, "fetch_add", kind::fetch_add, 4);
+        measure_one(with, peer, "compare_swap", kind::compare_swap, 4);
+        measure_one(with, peer, "add", kind::add, 4);
+        for (const std::size_t bytes : {std::size_t{8}, std::size_t{1024}, std::size_t{65536}, std::size_t{1} << 20})
+            measure_one(with, peer, "get and flush", kind::get, bytes);
+    }
+    measure_all(with, kind::fetch_add, "fetch_add by all on one word");
+    measure_all(with, kind::add, "add by all to one word");
+}
+
+} // namespace benchmark

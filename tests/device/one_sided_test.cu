@@ -63,11 +63,17 @@ TYPED_TEST(Tickets, AreDrawnOnce) {
         }
 }
 
+// Constants, as nvcc calls no such function in a kernel.
+template <class T>
+constexpr T lowest = std::numeric_limits<T>::lowest();
+template <class T>
+constexpr T highest = std::numeric_limits<T>::max();
+
 // What each operation returns and leaves, on elements of another rank that nobody else uses.
 template <class T>
 __device__ void operate(dcuda::rank& self, findings* found, const dcuda::typed_window<T>& win, int target,
                         std::size_t index) {
-    const T low = std::numeric_limits<T>::lowest(), high = std::numeric_limits<T>::max();
+    const T low = lowest<T>, high = highest<T>;
     EXPECT_SAME(self.exchange(win, target, index, T{5}), 0);
     EXPECT_SAME(self.compare_swap(win, target, index, T{4}, T{9}), 5);
     EXPECT_SAME(self.compare_swap(win, target, index, T{5}, T{9}), 5);

@@ -12,9 +12,11 @@ class OneSided : public device_test {};
 
 // --- Atomic operations ---------------------------------------------------------------------------------------------
 
-// Every rank draws tickets from a counter of rank 0, and marks each at the last rank: all are drawn once.
+// Every rank draws tickets from a counter of rank 0, and marks each at the last rank: all are drawn once. 16 ranks of
+// 64 threads fit on a multiprocessor.
 template <class T>
-__global__ void draw_tickets(dcuda::context context, findings* found, T* counters, T* marks, int rounds) {
+__global__ void __launch_bounds__(64, 16)
+    draw_tickets(dcuda::context context, findings* found, T* counters, T* marks, int rounds) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
     const int ranks = self.size(), last = ranks - 1;
@@ -305,7 +307,7 @@ TEST_F(OneSided, NotificationOfGetComesAfterItsReading) {
 }
 
 // Many partners, many ranks, while small puts go both ways.
-__global__ void cross(dcuda::context context, findings* found, unsigned* memory, int rounds) {
+__global__ void __launch_bounds__(64, 16) cross(dcuda::context context, findings* found, unsigned* memory, int rounds) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
     constexpr std::size_t numbers = 24;

@@ -65,7 +65,7 @@ __global__ void windows_of_groups(dcuda::context context, findings* found, unsig
     dcuda::rank self(context, state);
     const int color = self.id() / stride % groups;
     const dcuda::communicator group = self.split(dcuda::world, color, -self.id());
-    open_and_put(self, found, memory, rounds + color, at_once, group);
+    open_and_put(self, found, memory, rounds + color % 4, at_once, group);
     self.free_communicator(group);
     // Nothing is left of them.
     open_and_put(self, found, memory, 1, at_once, dcuda::world);

@@ -25,10 +25,13 @@ struct rank_statistics {
     std::uint64_t through_mailbox = 0;  ///< of the notified puts and notifications those that went through a mailbox
     std::uint64_t waits = 0,            ///< calls of the functions that wait for notifications
         tests = 0,                      ///< calls of test_notifications and pending_notifications
+        gets = 0,                       ///< calls of get and get_notify
+        atomics = 0,                    ///< atomic operations
         flushes = 0,                    ///< calls of flush
         barriers = 0,                   ///< calls of barrier
         windows = 0;                    ///< windows created
     std::uint64_t put_ns = 0,           ///< in puts and notifications
+        access_ns = 0,                  ///< in gets and atomic operations
         wait_ns = 0,                    ///< in waits
         flush_ns = 0;                   ///< in flushes
     std::uint64_t barrier_ns = 0;       ///< with the start and the end of the kernel, where all ranks meet

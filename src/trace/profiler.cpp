@@ -46,10 +46,13 @@ constexpr std::pair<const char*, std::uint64_t rank_statistics::*> sums[] = {
     {"through_mailbox", &rank_statistics::through_mailbox},
     {"waits", &rank_statistics::waits},
     {"tests", &rank_statistics::tests},
+    {"gets", &rank_statistics::gets},
+    {"atomics", &rank_statistics::atomics},
     {"flushes", &rank_statistics::flushes},
     {"barriers", &rank_statistics::barriers},
     {"windows", &rank_statistics::windows},
     {"put_ns", &rank_statistics::put_ns},
+    {"access_ns", &rank_statistics::access_ns},
     {"wait_ns", &rank_statistics::wait_ns},
     {"flush_ns", &rank_statistics::flush_ns},
     {"barrier_ns", &rank_statistics::barrier_ns},
@@ -101,6 +104,13 @@ rank_statistics statistics_of(const rank_counters& counters, int rank) {
     result.waits = count(operation::wait_notifications) + count(operation::wait_notifications_from) +
                    count(operation::wait_notifications_for) + count(operation::wait_any) + count(operation::wait_some);
     result.tests = count(operation::test_notifications) + count(operation::pending_notifications);
+    result.gets = count(operation::get) + count(operation::get_notify);
+    result.access_ns = time_in({operation::get, operation::get_notify});
+    for (operation kind = operation::fetch_add; kind <= operation::add;
+         kind = static_cast<operation>(static_cast<std::uint32_t>(kind) + 1)) {
+        result.atomics += count(kind);
+        result.access_ns += time_in({kind});
+    }
     result.flushes = count(operation::flush);
     result.barriers = count(operation::barrier);
     result.windows = count(operation::create_window);

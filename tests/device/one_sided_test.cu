@@ -358,6 +358,36 @@ TEST_F(OneSided, OnFullDevice) {
 }
 #endif
 
+// Statistics count each, and none of them as a put or a notification.
+__global__ void count_calls(dcuda::context context, findings*, int* memory) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    int* const own = piece_of(memory, 8, self);
+    const auto win = self.create_typed_window(dcuda::world, own, 4);
+    const int next = (self.id() + 1) % self.size();
+    for (int i = 0; i < 3; ++i) self.fetch_add(win, next, 0, 1);
+    self.compare_swap(win, next, 1, 0, 1);
+    self.add(win, next, 1, 1);
+    self.get(win, next, 2, 2, own + 4);
+    self.get_notify(win, next, 2, 2, own + 6, 1);
+    self.wait_notifications(1, 1);
+    self.free_window(win);
+}
+
+TEST_F(OneSided, AreCounted) {
+    if (DCUDA_PROFILING == 0) return;
+    requested.count = true;
+    const device_vector<int> memory(8 * 2);
+    check(count_calls, shape(2), memory.get());
+    const dcuda::rank_statistics total = job().statistics().total();
+    EXPECT_EQ(total.atomics, 2 * 5u);
+    EXPECT_EQ(total.gets, 2 * 2u);
+    for (const dcuda::path_statistics& way : {total.local, total.peer, total.network}) {
+        EXPECT_EQ(way.puts + way.notified_puts + way.notifications, 0u);
+        EXPECT_EQ(way.bytes, 0u);
+    }
+}
+
 // --- Misuse --------------------------------------------------------------------------------------------------------
 
 enum class mistake { beyond, misaligned, no_rank, freed, get_beyond, get_into_own, get_tag, wraps };

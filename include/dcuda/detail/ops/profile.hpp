@@ -112,7 +112,8 @@ DCUDA_DEVICE void begin_operation(rank_state& state) {
     own.doing.is_direct = 0;
 }
 
-// Counts a put or a notification, and completes the event: which way it went, and to which world rank. One thread.
+// Counts a put or a notification, and completes the event, also that of an access: which way it went, and to which
+// world rank. One thread.
 template <operation Kind>
 DCUDA_DEVICE void count_message(rank_state& state, rank_counters& counters, trace_event& event, std::size_t bytes) {
     const endpoint& own = books_of(state);
@@ -127,6 +128,7 @@ DCUDA_DEVICE void count_message(rank_state& state, rank_counters& counters, trac
     if (!has_window<Kind>) event.window = 0;
     event.peer = target.world_rank;
     event.kind |= static_cast<std::uint32_t>(path) << 8;
+    if (is_access<Kind>) return;
     add_relaxed(Kind == operation::put          ? &ways.puts
                 : Kind == operation::put_notify ? &ways.notified_puts
                                                 : &ways.notifications,
@@ -173,9 +175,8 @@ DCUDA_DEVICE void end_operation(rank_state& state, const event_fields& fields) {
                           static_cast<std::uint32_t>(fields.peer),
                           static_cast<std::uint32_t>(fields.bytes),
                           fields.window};
-        if constexpr (is_message<Kind>)
-            count_message<Kind>(state, counters, event, fields.bytes);
-        else if constexpr (!is_test<Kind>) // perform_profiled() counts them
+        if constexpr (is_message<Kind>) count_message<Kind>(state, counters, event, fields.bytes);
+        if constexpr ((!is_message<Kind> || is_access<Kind>)&&!is_test<Kind>) // perform_profiled() counts tests
             count_operation(state, Kind);
         event.window = (event.window & 0xffff) | static_cast<std::uint32_t>(fields.bytes >> 32) << 16;
         add_relaxed(&counters.operations[static_cast<unsigned>(Kind)].ticks, ticks);

@@ -59,7 +59,7 @@ enum class operation : std::uint32_t {
     count,
 };
 
-// By which a timeline is summed up.
+// By which a timeline is summed up. Gets and atomic operations are part of putting: of working on others' windows.
 enum class activity : std::uint32_t { computing, putting, waiting, collective };
 
 // What the event of an operation says, beside its time.
@@ -91,14 +91,14 @@ inline constexpr operation_traits operation_table[] = {
     {"put_notify", activity::putting, operand::target | operand::tag | operand::bytes | operand::window},
     {"get", activity::putting, operand::target | operand::bytes | operand::window},
     {"get_notify", activity::putting, operand::target | operand::tag | operand::bytes | operand::window},
-    {"fetch_add", activity::waiting, operand::target | operand::bytes | operand::window},
-    {"fetch_and", activity::waiting, operand::target | operand::bytes | operand::window},
-    {"fetch_or", activity::waiting, operand::target | operand::bytes | operand::window},
-    {"fetch_xor", activity::waiting, operand::target | operand::bytes | operand::window},
-    {"fetch_min", activity::waiting, operand::target | operand::bytes | operand::window},
-    {"fetch_max", activity::waiting, operand::target | operand::bytes | operand::window},
-    {"exchange", activity::waiting, operand::target | operand::bytes | operand::window},
-    {"compare_swap", activity::waiting, operand::target | operand::bytes | operand::window},
+    {"fetch_add", activity::putting, operand::target | operand::bytes | operand::window},
+    {"fetch_and", activity::putting, operand::target | operand::bytes | operand::window},
+    {"fetch_or", activity::putting, operand::target | operand::bytes | operand::window},
+    {"fetch_xor", activity::putting, operand::target | operand::bytes | operand::window},
+    {"fetch_min", activity::putting, operand::target | operand::bytes | operand::window},
+    {"fetch_max", activity::putting, operand::target | operand::bytes | operand::window},
+    {"exchange", activity::putting, operand::target | operand::bytes | operand::window},
+    {"compare_swap", activity::putting, operand::target | operand::bytes | operand::window},
     {"add", activity::putting, operand::target | operand::bytes | operand::window},
     {"notify", activity::putting, operand::target | operand::tag},
     {"notify_relaxed", activity::putting, operand::target | operand::tag},
@@ -153,6 +153,9 @@ inline constexpr bool is_message = (operation_table[static_cast<std::size_t>(Kin
 // Whether it only looks at what has come: all of its calls are counted, also those that leave no event.
 template <operation Kind>
 inline constexpr bool is_test = Kind == operation::test_notifications || Kind == operation::pending_notifications;
+// Whether it is a get or an atomic operation, which sends nothing that a path would count.
+template <operation Kind>
+inline constexpr bool is_access = Kind >= operation::get&& Kind <= operation::add;
 template <operation Kind>
 inline constexpr bool has_window = (operation_table[static_cast<std::size_t>(Kind)].operands & operand::window) != 0;
 

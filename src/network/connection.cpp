@@ -262,7 +262,8 @@ message_header connection::read_message(const std::byte* from, std::uint32_t byt
     std::memcpy(&message, from + message_at_, sizeof message);
     if (padded(message.bytes) > left - sizeof message)
         refuse(fmt::format("a message of {} B in a fragment of {} B", message.bytes, bytes));
-    if (const std::string fault = handler_.find_fault(message, from + message_at_ + sizeof message); !fault.empty())
+    if (const std::string fault = handler_.find_fault(peer_, message, from + message_at_ + sizeof message);
+        !fault.empty())
         refuse(fault);
     return message;
 }

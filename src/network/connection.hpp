@@ -35,7 +35,7 @@ public:
     // False: not now, deliveries are full; the message comes again.
     virtual bool take(int from, const message_header& head, const std::byte* payload) = 0;
     // What is wrong with a message, before anything is done with it; empty: nothing.
-    virtual std::string find_fault(const message_header& head, const std::byte* payload) const = 0;
+    virtual std::string find_fault(int from, const message_header& head, const std::byte* payload) const = 0;
     // A flush that was asked for has come to its end.
     virtual void flushed(std::uint64_t flush) = 0;
 };

@@ -38,7 +38,7 @@ void inbound_check::begin_run(std::uint32_t ranks, std::uint32_t tags, std::uint
     slots_ = slots;
     entries_ = entries;
     windows_.clear();
-    awaited_.assign(ranks, no_answer);
+    awaited_.assign(ranks, {0, no_answer});
     gets_.clear();
 }
 
@@ -64,7 +64,7 @@ bool inbound_check::is_in_window(std::uint32_t rank, std::uint64_t place, std::u
     return false;
 }
 
-std::string inbound_check::find_fault(const message_header& message, const std::byte* payload) const {
+std::string inbound_check::find_fault(int from, const message_header& message, const std::byte* payload) const {
     switch (message.kind) {
     case message_kind::put:
         if (message.target >= ranks_)
@@ -96,9 +96,9 @@ std::string inbound_check::find_fault(const message_header& message, const std::
     }
     case message_kind::got: {
         const auto asked = gets_.find(message.target);
-        if (asked == gets_.end() || (message.tag != no_tag && message.tag != 0))
+        if (asked == gets_.end() || asked->second.process != from || (message.tag != no_tag && message.tag != 0))
             return fmt::format("{} B of get {}, which nobody waits for", message.bytes, message.target);
-        const auto [destination, bytes] = asked->second;
+        const auto& [process, destination, bytes] = asked->second;
         if (message.place < destination || message.place - destination > bytes ||
             message.bytes > bytes - (message.place - destination))
             return fmt::format("{} B of get {} for address {:#x}, which it does not ask for", message.bytes,
@@ -120,7 +120,7 @@ std::string inbound_check::find_fault(const message_header& message, const std::
     }
     case message_kind::result:
         if (message.target >= ranks_ || message.bytes != sizeof(std::uint64_t) || message.tag == no_answer ||
-            awaited_[message.target] != message.tag)
+            awaited_[message.target].number != message.tag || awaited_[message.target].process != from)
             return fmt::format("a result of {} B with number {} for rank {}, which does not wait for it", message.bytes,
                                message.tag, message.target);
         return {};

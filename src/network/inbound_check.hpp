@@ -11,7 +11,6 @@
 #include <map>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace dcuda {
@@ -75,24 +74,32 @@ public:
     // on puts may come there: other processes know of it only after that.
     void open_window(std::uint32_t slot, std::vector<detail::window_entry> exports);
 
-    // What a get brings may come to these bytes of this device, until end_get().
-    void begin_get(std::uint32_t number, std::uint64_t destination, std::uint64_t bytes) {
-        gets_[number] = {destination, bytes};
+    // What a get from this process brings may come to these bytes of this device, until end_get().
+    void begin_get(std::uint32_t number, int process, std::uint64_t destination, std::uint64_t bytes) {
+        gets_[number] = {process, destination, bytes};
     }
     void end_get(std::uint32_t number) { gets_.erase(number); }
 
-    // This rank waits for the answer with this number, and for no other.
-    void await_answer(std::uint32_t rank, std::uint32_t number) { awaited_.at(rank) = number; }
+    // This rank waits for the answer with this number, from this process, and for no other.
+    void await_answer(std::uint32_t rank, int process, std::uint32_t number) { awaited_.at(rank) = {process, number}; }
 
-    // What is wrong with a message; empty: nothing. Of a get, the payload says how much is asked for.
-    std::string find_fault(const message_header& message, const std::byte* payload) const;
+    // What is wrong with a message of a process; empty: nothing. Of a get, the payload says how much is asked for.
+    std::string find_fault(int from, const message_header& message, const std::byte* payload) const;
 
 private:
     bool is_in_window(std::uint32_t rank, std::uint64_t place, std::uint64_t bytes) const;
 
     std::uint32_t ranks_ = 0, tags_ = 0, rounds_ = 0;
-    std::vector<std::uint32_t> awaited_; // by rank: number of an answer, or no_answer
-    std::map<std::uint32_t, std::pair<std::uint64_t, std::uint64_t>> gets_; // by number: destination and bytes
+    struct awaited_answer {
+        int process;
+        std::uint32_t number; // or no_answer
+    };
+    struct pending_get {
+        int process;
+        std::uint64_t destination, bytes;
+    };
+    std::vector<awaited_answer> awaited_;       // by rank
+    std::map<std::uint32_t, pending_get> gets_; // by number
     std::span<const detail::packet> slots_;
     std::span<const detail::split_entry> entries_;
     std::vector<std::vector<detail::window_entry>> windows_; // by slot, then by rank

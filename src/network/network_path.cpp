@@ -227,7 +227,7 @@ void network_path::send(std::uint32_t rank, const update_fields& update) {
     const auto ranks = static_cast<std::uint32_t>(state_->ranks());
     const std::uint32_t process = update.target / ranks;
     const update_payload asked{update.operand, update.expected, rank, update.answer};
-    if (update.answer != no_answer) check_.await_answer(rank, update.answer);
+    if (update.answer != no_answer) check_.await_answer(rank, static_cast<int>(process), update.answer);
     connect(static_cast<int>(process))
         .send({update.address, sizeof asked, message_kind::update, update.target % ranks, update.update},
               reinterpret_cast<const std::byte*>(&asked), rank);
@@ -247,7 +247,7 @@ void network_path::send(std::uint32_t rank, const get_fields& get) {
     }
     const std::uint32_t number = next_get_++;
     gets_[number] = {rank, static_cast<int>(process), target, get.tag};
-    check_.begin_get(number, get.destination, get.bytes);
+    check_.begin_get(number, static_cast<int>(process), get.destination, get.bytes);
     const get_payload asked{get.bytes, get.destination, number};
     peer.send({get.address, sizeof asked, message_kind::get, target, no_tag},
               reinterpret_cast<const std::byte*>(&asked), rank);
@@ -335,7 +335,7 @@ bool network_path::take(int from, const message_header& head, const std::byte* p
         if (!delivery_->put(reinterpret_cast<std::uintptr_t>(state_->fields().network.results + head.target), payload,
                             head.bytes, head.target, no_tag))
             return false;
-        check_.await_answer(head.target, no_answer);
+        check_.await_answer(head.target, from, no_answer);
         reply(state_->fields().network.answered + head.target, head.tag);
         return true;
     case message_kind::answer: // the connection's own
@@ -381,6 +381,9 @@ bool network_path::end_gets() {
     std::vector<std::uint64_t> complete;
     for (auto& [id, flush] : flushes_)
         if (flush.waits_for && !gets(*flush.waits_for)) {
+            // Their notifications have just left, and are part of it.
+            for (const auto& [process, each] : connections_)
+                if (each->flush(id, *flush.waits_for)) ++flush.connections;
             flush.waits_for.reset();
             complete.push_back(id);
         }

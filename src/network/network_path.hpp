@@ -96,8 +96,8 @@ private:
     void send(std::uint32_t rank, const detail::update_fields& update);
     void send(std::uint32_t rank, const detail::get_fields& get);
     bool take(int from, const message_header& head, const std::byte* payload) override;
-    std::string find_fault(const message_header& head, const std::byte* payload) const override {
-        return check_.find_fault(head, payload);
+    std::string find_fault(int from, const message_header& head, const std::byte* payload) const override {
+        return check_.find_fault(from, head, payload);
     }
     bool take_update(int from, const message_header& head, const update_payload& asked);
     bool send_results();

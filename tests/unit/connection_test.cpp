@@ -142,8 +142,8 @@ struct side : message_handler {
         if (head.kind == message_kind::packets) return into->put_packets(head.place, payload, head.target, head.tag);
         return into->put(head.place, payload, head.bytes, head.target, head.tag);
     }
-    std::string find_fault(const message_header& head, const std::byte* payload) const override {
-        return inbound.find_fault(head, payload);
+    std::string find_fault(int from, const message_header& head, const std::byte* payload) const override {
+        return inbound.find_fault(from, head, payload);
     }
     // What the flush speaks of has arrived: the other side has seen as many notifications as were sent before.
     void flushed(std::uint64_t flush) override {

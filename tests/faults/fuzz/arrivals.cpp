@@ -42,8 +42,8 @@ public:
             exports.push_back({each.get(), window_bytes, nullptr});
         }
         inbound_.open_window(1, std::move(exports));
-        inbound_.await_answer(1, awaited);
-        inbound_.begin_get(awaited, reinterpret_cast<std::uintptr_t>(windows_[0].get()), window_bytes);
+        inbound_.await_answer(1, 1, awaited);
+        inbound_.begin_get(awaited, 1, reinterpret_cast<std::uintptr_t>(windows_[0].get()), window_bytes);
     }
     // Of a rank's window; of slots and entries for numbers behind those.
     std::uint64_t memory(std::uint32_t number) const {
@@ -113,8 +113,8 @@ public:
             std::abort();
         return true;
     }
-    std::string find_fault(const message_header& head, const std::byte* payload) const override {
-        return inbound_.find_fault(head, payload);
+    std::string find_fault(int from, const message_header& head, const std::byte* payload) const override {
+        return inbound_.find_fault(from, head, payload);
     }
     void flushed(std::uint64_t) override {}
 

@@ -32,6 +32,8 @@ DCUDA_COLD unsigned choose_get(lead_warp warp, shared_state shared, const get_re
     posted_put place{from.base + range.offset, reinterpret_cast<std::uintptr_t>(from.home + range.offset), nullptr, 0,
                      from.world_rank};
     if (from.is_remote != 0) {
+        // Of no bytes only the notification is left, which comes after earlier gets.
+        if (range.bytes == 0 && !await_networked_gets(warp, state)) return static_cast<unsigned>(route::ended);
         bool going = false;
         if (warp.leads())
             going = get_from_far_away(exec::lead_access::alone(), state, place, range, request.destination);

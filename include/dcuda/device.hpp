@@ -250,7 +250,8 @@ public:
     /// the rank call it, with the same arguments, and the destination is the same memory for all of them. The data is
     /// there when flush() has returned; until then nobody reads or writes the destination. It is what this rank has put
     /// there before, and what others had put that this rank knows of, by a notification, a barrier or an atomic
-    /// operation: nothing tells whether what others put meanwhile is among it.
+    /// operation; and what the target's own threads had stored there, if the target has called flush() before it
+    /// notified this rank, or has met it in a barrier. Nothing tells whether what others do meanwhile is among it.
     ///
     /// A get waits until this rank's earlier small notified puts to the same bytes are placed. Over a network the
     /// destination must be global memory; elsewhere it may be shared memory, too. Bounds that the window does not have,
@@ -290,10 +291,10 @@ public:
     ///     const int ticket = self.fetch_add(window, 0, 0, 1);
     ///
     /// Order: atomic operations are made after the earlier puts of this rank to the element, and whoever sees the
-    /// result by an atomic operation of its own sees what this rank had put into windows of ranks whose memory is
-    /// mapped (same GPU, NVLink), but for small notified puts, which their targets place. Use flush() before where
-    /// others must see those, too. The target sees the new value by an atomic operation of its own (fetch_or of 0,
-    /// say), or by plain loads after a barrier or a notification.
+    /// result by an atomic operation of its own sees what this rank had stored to its own windows, and put into windows
+    /// of ranks whose memory is mapped (same GPU, NVLink), but for small notified puts, which their targets place. Use
+    /// flush() before where others must see those, too. The target sees the new value by an atomic operation of its own
+    /// (fetch_or of 0, say), or by plain loads after a barrier or a notification.
     ///
     /// The run ends (error_code::device_fault) if there is no such window or member, the element is not within the
     /// window, or its address is no multiple of its size. Do not mix atomic operations with puts to the same element,

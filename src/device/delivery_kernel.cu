@@ -154,6 +154,8 @@ DCUDA_DEVICE void deliver_small(const delivery_task& task, delivery_state& state
                         task.results[bytes] = update_element(place, update_of(tag, operand, expected));
                         acquire_packet<order_tag::atomic_observe>(scope::system);
                     }
+                    unreleased = true; // a notification tells of it, too
+                    sync(all);
                 } else if (kind == delivery_kind::reply) {
                     // ORDER reply-publish: after all before it.
                     send_notifications();

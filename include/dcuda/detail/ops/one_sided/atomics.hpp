@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Atomic operations on elements of windows of other ranks. All threads of the rank call them, one thread makes them.
 //
-// ORDER atomic-publish -> atomic-observe: the stores of all threads come before the block's barrier, and that before
-// the leader, which completes them and then makes the operation. Who sees its result by an atomic operation of its own
-// acquires after that. So whoever has seen the result sees what the source had put straight into windows before.
-// Weaker: who takes a ticket, or a lock, may find old data behind it. Small puts that travel as messages are placed by
-// their target; only those to the element itself are waited for.
+// ORDER atomic-publish -> atomic-observe: what all threads have written, put or seen comes before the block's barrier,
+// and that before the leader, which completes it (a fence that is cumulative) and then makes the operation. Who sees
+// its result by an atomic operation of its own acquires after that. So whoever has seen the result sees what the source
+// had put straight into windows, or stored there, before. Weaker: who takes a ticket, or a lock, may find old data
+// behind it. Small puts that travel as messages are placed by their target; only those to the element itself are waited
+// for. PERF: the fence is needed even if this rank has put nothing: it may have stored to a window of its own, or pass
+// on what it has learned of others.
 #pragma once
 
 #include "dcuda/detail/ops/one_sided/accessed.hpp"
@@ -57,7 +59,7 @@ DCUDA_COLD unsigned update_at_target(lead_warp warp, shared_state shared, const 
         bool going = false;
         if (warp.leads()) {
             const lone_thread leader = exec::lead_access::alone();
-            if (own.unreleased != 0) complete_stores(state, own);
+            complete_stores(state, own);
             going = request.has_result != 0 ? fetch_from_far_away(leader, state, to.world_rank, home, request.update,
                                                                   request.range.where, before)
                                             : update_far_away(leader, state, to.world_rank, home, request.update);
@@ -66,10 +68,10 @@ DCUDA_COLD unsigned update_at_target(lead_warp warp, shared_state shared, const 
     } else {
         if (!await_own_puts(warp, state, to, request.range)) return 0;
         if (warp.leads()) {
-            exec::complete_copies(state.staging);
-            if (own.unreleased != 0) complete_stores(state, own);
+            complete_stores(state, own);
             std::byte* const element = to.base + request.range.offset;
             before = update_element(element, request.update);
+            count_direct_store(own, own.connections[to.connection]); // a notification releases it
             if (request.has_result != 0)
                 acquire_after<order_tag::atomic_observe>(state.job_scope, reinterpret_cast<std::uint32_t*>(element));
         }

@@ -374,9 +374,8 @@ sanitizer() {
     child=${workers[*]}
     wait "${workers[@]}"
     # What the GPUs' shells have counted went with them.
-    passed=$((passed + $(tail -n "+$((before + 1))" "$summary" | grep -c '^  passed ')))
-    failed=$((failed + $(tail -n "+$((before + 1))" "$summary" | grep -c '^  FAILED ')))
-    skipped=$((skipped + $(tail -n "+$((before + 1))" "$summary" | grep -c '^  skipped ')))
+    counted() { tail -n "+$((before + 1))" "$summary" | grep -c "^  $1 "; }
+    passed=$((passed + $(counted passed))) failed=$((failed + $(counted FAILED))) skipped=$((skipped + $(counted skipped)))
     rm -r "$taken"
 }
 memcheck() { sanitizer memcheck; }

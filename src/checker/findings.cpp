@@ -79,8 +79,21 @@ std::string findings::missing_edge(const put_record& put, std::uint32_t rank) co
 
 namespace {
 
-const char* noun_of(access_kind kind) {
-    return kind == access_kind::store ? "write" : kind == access_kind::atomic ? "atomic operation" : "read";
+// How a finding says what a rank does, or may still be doing, to some bytes; and what that is.
+struct access_words {
+    const char *does, *doing, *noun;
+};
+access_words words_of(access_kind kind) {
+    switch (kind) {
+    case access_kind::load:
+        return {"reads", "reading", "read"};
+    case access_kind::store:
+        return {"writes", "writing", "write"};
+    case access_kind::atomic:
+        return {"makes an atomic operation on", "in an atomic operation on", "atomic operation"};
+    default:
+        return {"puts from", "putting from", "read"};
+    }
 }
 
 } // namespace
@@ -105,13 +118,9 @@ void findings::conflict_with_put(const put_record& earlier, address at, unsigned
                 fmt::format("; or, if the read is of what was there before, rank {} must notify rank {} after it (a "
                             "credit), and rank {} wait for that before the put",
                             rank, earlier.source, earlier.source);
-        const char* const does = kind == access_kind::load     ? "reads"
-                                 : kind == access_kind::store  ? "writes"
-                                 : kind == access_kind::atomic ? "makes an atomic operation on"
-                                                               : "puts from";
         return report(
             fmt::format("rank {} {} {} ({}) while {} may still change it: nothing orders the put before the {}; {}",
-                        rank, does, bytes_there, here, there, noun_of(kind), cure));
+                        rank, words_of(kind).does, bytes_there, here, there, words_of(kind).noun, cure));
     }
     if (kind == access_kind::put_write)
         return report(
@@ -131,8 +140,8 @@ void findings::conflict_of_put(const put_record& later, address at, unsigned byt
     report(fmt::format(
         "rank {} puts to {} ({}) while rank {} may still be {} it ({}): nothing orders the {} before the put; "
         "rank {} must notify rank {} after it (a credit), and rank {} wait for that before the put{}",
-        later.source, range(later, at, bytes), where_.name(later.site), rank, reads ? "reading" : "writing",
-        where_.name(site), reads ? "read" : "write", rank, later.source, later.source,
+        later.source, range(later, at, bytes), where_.name(later.site), rank, words_of(kind).doing, where_.name(site),
+        words_of(kind).noun, rank, later.source, later.source,
         reads && rank == later.target && later.tag != no_tag
             ? fmt::format("; or, if the read is of this put, wait for its notification (tag {}) before the read",
                           name(later.tag))
@@ -175,14 +184,8 @@ void findings::conflict_of_accesses(const access& earlier, address at, unsigned 
                           earlier.rank, rank);
     report(fmt::format(
         "rank {} {} {} ({}) while rank {} may still be {} it ({}): nothing orders the {} before the {}; {}", rank,
-        kind == access_kind::load    ? "reads"
-        : kind == access_kind::store ? "writes"
-                                     : "makes an atomic operation on",
-        range(at, bytes, rank), where_.name(site), earlier.rank,
-        earlier.kind == access_kind::load    ? "reading"
-        : earlier.kind == access_kind::store ? "writing"
-                                             : "in an atomic operation on",
-        where_.name(earlier.what), noun_of(earlier.kind), noun_of(kind), cure));
+        words_of(kind).does, range(at, bytes, rank), where_.name(site), earlier.rank, words_of(earlier.kind).doing,
+        where_.name(earlier.what), words_of(earlier.kind).noun, words_of(kind).noun, cure));
 }
 
 void findings::out_of(const char* what, std::size_t most) {

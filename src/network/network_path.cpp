@@ -213,45 +213,43 @@ void network_path::send(std::uint32_t rank, const send_fields& put, const std::b
                        named_tag(put.tag, state_->fields().tags), bytes);
 }
 
-void network_path::send(std::uint32_t rank, const exchange_fields& unit) {
+// A message of a rank to a world rank, which is no put, with head.bytes of payload; the timeline tells of `bytes`.
+void network_path::send_small(std::uint32_t rank, std::uint32_t target, message_header head, const void* payload,
+                              std::uint64_t bytes) {
     const std::uint64_t begin_ns = track_ != nullptr ? clock_ns() : 0;
     const auto ranks = static_cast<std::uint32_t>(state_->ranks());
-    const std::uint32_t process = unit.target / ranks;
-    const message_header head{unit.address, unit_bytes, message_kind::packets, unit.target % ranks, unit.word};
-    connect(static_cast<int>(process)).send(head, reinterpret_cast<const std::byte*>(unit.values), rank);
-    if (track_ != nullptr) track_->record(begin_ns, host_event_kind::network_put, rank, process, no_tag, unit_bytes);
+    connect(static_cast<int>(target / ranks)).send(head, static_cast<const std::byte*>(payload), rank);
+    if (track_ != nullptr) track_->record(begin_ns, host_event_kind::network_put, rank, target / ranks, no_tag, bytes);
+}
+
+void network_path::send(std::uint32_t rank, const exchange_fields& unit) {
+    const auto ranks = static_cast<std::uint32_t>(state_->ranks());
+    send_small(rank, unit.target, {unit.address, unit_bytes, message_kind::packets, unit.target % ranks, unit.word},
+               unit.values, unit_bytes);
 }
 
 void network_path::send(std::uint32_t rank, const update_fields& update) {
-    const std::uint64_t begin_ns = track_ != nullptr ? clock_ns() : 0;
     const auto ranks = static_cast<std::uint32_t>(state_->ranks());
-    const std::uint32_t process = update.target / ranks;
     const update_payload asked{update.operand, update.expected, rank, update.answer};
-    if (update.answer != no_answer) check_.await_answer(rank, static_cast<int>(process), update.answer);
-    connect(static_cast<int>(process))
-        .send({update.address, sizeof asked, message_kind::update, update.target % ranks, update.update},
-              reinterpret_cast<const std::byte*>(&asked), rank);
-    if (track_ != nullptr)
-        track_->record(begin_ns, host_event_kind::network_put, rank, process, no_tag,
-                       size_of_element(update_of(update.update, 0, 0).type));
+    if (update.answer != no_answer) check_.await_answer(rank, static_cast<int>(update.target / ranks), update.answer);
+    send_small(rank, update.target,
+               {update.address, sizeof asked, message_kind::update, update.target % ranks, update.update}, &asked,
+               size_of_element(update_of(update.update, 0, 0).type));
 }
 
 void network_path::send(std::uint32_t rank, const get_fields& get) {
-    const std::uint64_t begin_ns = track_ != nullptr ? clock_ns() : 0;
     const auto ranks = static_cast<std::uint32_t>(state_->ranks());
-    const std::uint32_t process = get.target / ranks, target = get.target % ranks;
-    connection& peer = connect(static_cast<int>(process));
+    const int process = static_cast<int>(get.target / ranks);
+    const std::uint32_t target = get.target % ranks;
     if (get.bytes == 0) {
-        if (get.tag != no_tag) peer.send({0, 0, message_kind::put, target, get.tag}, nullptr, rank);
+        if (get.tag != no_tag) connect(process).send({0, 0, message_kind::put, target, get.tag}, nullptr, rank);
         return;
     }
     const std::uint32_t number = next_get_++;
-    gets_[number] = {rank, static_cast<int>(process), target, get.tag};
-    check_.begin_get(number, static_cast<int>(process), get.destination, get.bytes);
+    gets_[number] = {rank, process, target, get.tag};
+    check_.begin_get(number, process, get.destination, get.bytes);
     const get_payload asked{get.bytes, get.destination, number};
-    peer.send({get.address, sizeof asked, message_kind::get, target, no_tag},
-              reinterpret_cast<const std::byte*>(&asked), rank);
-    if (track_ != nullptr) track_->record(begin_ns, host_event_kind::network_put, rank, process, no_tag, sizeof asked);
+    send_small(rank, get.target, {get.address, sizeof asked, message_kind::get, target, no_tag}, &asked, sizeof asked);
 }
 
 // Whether gets of the rank, or of any, are not complete.
@@ -358,16 +356,17 @@ bool network_path::take_update(int from, const message_header& head, const updat
 bool network_path::take_got(const message_header& head, const std::byte* payload) {
     pending_get& get = gets_.at(head.target);
     if (head.bytes != 0 && !delivery_->put(head.place, payload, head.bytes, get.rank, no_tag)) return false;
-    if (head.tag != no_tag) get.delivery = std::max<std::uint64_t>(delivery_->issued(), 1);
+    if (head.tag != no_tag) get.delivery = delivery_->issued();
     return true;
 }
 
 // Tells those who wait of gets that are complete.
 bool network_path::end_gets() {
     bool any = false;
+    const std::uint64_t done = gets_.empty() ? 0 : delivery_->done();
     for (auto each = gets_.begin(); each != gets_.end();) {
         const auto [number, get] = *each;
-        if (get.delivery == 0 || delivery_->done() < std::min(get.delivery, delivery_->issued())) {
+        if (!get.delivery || done < *get.delivery) {
             ++each;
             continue;
         }

@@ -81,8 +81,8 @@ private:
     struct pending_get {
         std::uint32_t rank;
         int process;
-        std::uint32_t target, tag;  // of the notification that follows, on the target's device; or no_tag
-        std::uint64_t delivery = 0; // by which all of it is there; 0: not all has come
+        std::uint32_t target, tag;               // of the notification that follows, on the target's device; or no_tag
+        std::optional<std::uint64_t> delivery{}; // by which all of it is there, when all has come
     };
     // An atomic operation for a rank of another process, whose result that process waits for.
     struct pending_result {
@@ -92,6 +92,8 @@ private:
     };
 
     void send(std::uint32_t rank, const detail::send_fields& put, const std::byte* payload);
+    void send_small(std::uint32_t rank, std::uint32_t target, message_header head, const void* payload,
+                    std::uint64_t bytes);
     void send(std::uint32_t rank, const detail::exchange_fields& unit);
     void send(std::uint32_t rank, const detail::update_fields& update);
     void send(std::uint32_t rank, const detail::get_fields& get);

@@ -404,7 +404,7 @@ DCUDA_COLD void start_rank(lone_thread leader, rank_state& state, context from_h
     own.requests_seen = own.flushes = own.network_flushes = own.network_requests = start;
     DCUDA_NO_UNROLL
     for (unsigned reach = 0; reach < 2; ++reach) own.sent[reach] = own.told[reach] = 0;
-    own.unsuccessful_tests = own.networked = own.answer_turn = 0;
+    own.spinning_calls = own.networked = own.answer_turn = 0;
     own.last_of_any = own.queue_of_any = own.quick_waits = 0;
     own.all_near = {0, 0};
     own.ring_head = start;

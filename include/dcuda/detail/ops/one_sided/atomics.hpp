@@ -23,21 +23,8 @@ struct update_request {
     std::uint32_t has_result; // 1: somebody wants the value that the element held before
 };
 
-// Ranks spin with these. So now and then a rank tells sources what it has taken, sees whether the run has ended, and
-// leaves the processor to others. The lead warp.
-DCUDA_DEVICE bool has_ended_while_spinning(const lead_warp& warp, rank_state& state) {
-    constexpr std::uint32_t calls_between = 16;
-    const std::uint32_t calls = state.own.of(warp).unsuccessful_tests;
-    sync(warp);
-    if (warp.leads()) state.own.of(warp).unsuccessful_tests = calls + 1;
-    if (calls % calls_between != 0) return false;
-    exec::relax();
-    give_credit(warp, state, 0);
-    return has_ended(warp, state);
-}
-
-// Makes an atomic operation; where the threads find the value that the element held before, + 1: posted_value(). 0: the
-// run has ended. The lead warp, after the block's barrier.
+// Makes an atomic operation. Returns 1 + the turn in which it has posted what the element held before, or 0 if the run
+// has ended. The lead warp, after the block's barrier.
 DCUDA_COLD unsigned update_at_target(lead_warp warp, shared_state shared, const update_request request) {
     rank_state& state = shared.get();
     endpoint& own = state.own.of(warp);
@@ -78,7 +65,8 @@ DCUDA_COLD unsigned update_at_target(lead_warp warp, shared_state shared, const 
     }
     sync(warp);
     answer_requests(warp, state, load_requests(state));
-    if (has_ended_while_spinning(warp, state)) return 0;
+    constexpr std::uint32_t calls_between_looks = 16;
+    if (has_ended_while_spinning(warp, state, calls_between_looks)) return 0;
     const value_unit value{{static_cast<std::uint32_t>(before), static_cast<std::uint32_t>(before >> 32)}};
     return 1 + post_value(warp, state, value);
 }

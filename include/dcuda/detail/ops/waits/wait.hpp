@@ -210,15 +210,17 @@ DCUDA_DEVICE bool has_ended(const lead_warp& warp, rank_state& state) {
     return ended;
 }
 
-// After an unsuccessful test. Now and then, as that costs others something, the rank sees whether the run has ended,
-// and tells sources what it has taken. The lead warp.
-DCUDA_DEVICE bool has_ended_after_test(const lead_warp& warp, rank_state& state) {
-    constexpr std::uint32_t tests_between = DCUDA_BACKEND_CUDA ? 16 : 1;
-    const std::uint32_t tests = state.own.of(warp).unsuccessful_tests;
+// After an unsuccessful test, or another call that ranks spin with. Once in so many calls, as that costs others
+// something, the rank leaves the processor to others, sees whether the run has ended, and tells sources what it has
+// taken. The lead warp.
+inline constexpr std::uint32_t tests_between_looks = DCUDA_BACKEND_CUDA ? 16 : 1;
+DCUDA_DEVICE bool has_ended_while_spinning(const lead_warp& warp, rank_state& state,
+                                           std::uint32_t calls_between = tests_between_looks) {
+    const std::uint32_t calls = state.own.of(warp).spinning_calls;
     sync(warp);
-    if (warp.leads()) state.own.of(warp).unsuccessful_tests = tests + 1;
+    if (warp.leads()) state.own.of(warp).spinning_calls = calls + 1;
+    if (calls % calls_between != 0) return false;
     exec::relax();
-    if (tests % tests_between != 0) return false;
     give_credit(warp, state, 0);
     return has_ended(warp, state);
 }
@@ -233,7 +235,7 @@ DCUDA_COLD unsigned poll_once(lead_warp warp, shared_state shared, std::uint32_t
     if (!enough && poll_notifications(warp, state, tag, counter, false) != poll_outcome::nothing)
         enough = consume(warp, state, tag, expected, counter, arrived);
     if (enough) return static_cast<unsigned>(wait_result::enough);
-    return static_cast<unsigned>(has_ended_after_test(warp, state) ? wait_result::ended : wait_result::none);
+    return static_cast<unsigned>(has_ended_while_spinning(warp, state) ? wait_result::ended : wait_result::none);
 }
 
 // What is left when the lead warp alone could not end a wait. All threads of the rank.

@@ -255,7 +255,7 @@ DCUDA_COLD unsigned count_pending(lead_warp warp, shared_state shared, std::uint
     const bool found = exec::far(look_once)(warp, state, tag_range{tag, 1});
     std::uint32_t arrived = 0;
     consume_known(warp, state, tag, 0, arrived);
-    if (!found && has_ended_after_test(warp, state)) return without_answer(wait_result::ended);
+    if (!found && has_ended_while_spinning(warp, state)) return without_answer(wait_result::ended);
     return with_answer(wait_result::enough, post_answer(warp, state, arrived));
 }
 
@@ -287,7 +287,7 @@ DCUDA_COLD unsigned await_for(lead_warp warp, shared_state shared, std::uint32_t
         },
         &state.status->doorbell,
         nanoseconds / 8 < usual_sleep_ns ? static_cast<long>(nanoseconds / 8 + 1) : usual_sleep_ns);
-    if (result == wait_result::none && has_ended_after_test(warp, state)) result = wait_result::ended;
+    if (result == wait_result::none && has_ended_while_spinning(warp, state)) result = wait_result::ended;
     return static_cast<unsigned>(result);
 }
 

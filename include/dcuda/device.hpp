@@ -257,14 +257,15 @@ public:
     /// destination must be global memory; elsewhere it may be shared memory, too. Bounds that the window does not have,
     /// a wrong target, a closed window and a wrong destination end the run (error_code::device_fault).
     DCUDA_DEVICE void get(window win, int target, std::size_t offset, std::size_t bytes, void* destination) {
-        detail::perform<detail::get_operation>(self_, is_profiled(), win, target, offset, bytes, destination);
+        detail::perform<detail::get_operation<detail::operation::get>>(self_, is_profiled(), win, target, offset, bytes,
+                                                                       destination);
     }
     /// get, and then a notification with `tag` for the target: what was read may be changed. The destination is valid
     /// after flush(), as with get. Tags that do not exist end the run (error_code::device_fault).
     DCUDA_DEVICE void get_notify(window win, int target, std::size_t offset, std::size_t bytes, void* destination,
                                  int tag) {
-        detail::perform<detail::get_notify_operation>(self_, is_profiled(), win, target, offset, bytes, destination,
-                                                      tag);
+        detail::perform<detail::get_operation<detail::operation::get_notify>>(self_, is_profiled(), win, target, offset,
+                                                                              bytes, destination, tag);
     }
     /// get of `count` elements from number `index` on of the target's window. Guarantees and errors are those of get.
     template <class Element>
@@ -312,7 +313,6 @@ public:
     /// fetch_add.
     template <class T>
     DCUDA_DEVICE T fetch_and(window win, int target, std::size_t offset, T value) {
-        static_assert(std::is_integral_v<T>, "fetch_and takes integers");
         return update<detail::operation::fetch_and>(win, target, offset, value, T{});
     }
     /// The same of the element with number `index` in a typed window.
@@ -323,7 +323,6 @@ public:
     /// fetch_add with the bits of integers: sets those that are set in `value`. Otherwise as fetch_add.
     template <class T>
     DCUDA_DEVICE T fetch_or(window win, int target, std::size_t offset, T value) {
-        static_assert(std::is_integral_v<T>, "fetch_or takes integers");
         return update<detail::operation::fetch_or>(win, target, offset, value, T{});
     }
     /// The same of the element with number `index` in a typed window.
@@ -334,7 +333,6 @@ public:
     /// fetch_add with the bits of integers: changes those that are set in `value`. Otherwise as fetch_add.
     template <class T>
     DCUDA_DEVICE T fetch_xor(window win, int target, std::size_t offset, T value) {
-        static_assert(std::is_integral_v<T>, "fetch_xor takes integers");
         return update<detail::operation::fetch_xor>(win, target, offset, value, T{});
     }
     /// The same of the element with number `index` in a typed window.
@@ -768,9 +766,8 @@ private:
 
     template <detail::operation Kind, class T>
     DCUDA_DEVICE auto update(window win, int target, std::size_t offset, T operand, T expected) {
-        static_assert(detail::is_atomic_number<T>,
-                      "elements of atomic operations are integers of 32 or 64 bits, float or "
-                      "double");
+        static_assert(detail::has_action(detail::type_of<T>(), detail::action_of(Kind)),
+                      "fetch_and, fetch_or and fetch_xor take integers");
         return detail::perform<detail::atomic_operation<Kind, T>>(self_, is_profiled(), win, target, offset, operand,
                                                                   expected);
     }

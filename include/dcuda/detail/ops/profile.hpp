@@ -176,8 +176,9 @@ DCUDA_DEVICE void end_operation(rank_state& state, const event_fields& fields) {
                           static_cast<std::uint32_t>(fields.bytes),
                           fields.window};
         if constexpr (is_message<Kind>) count_message<Kind>(state, counters, event, fields.bytes);
-        if constexpr ((!is_message<Kind> || is_access<Kind>)&&!is_test<Kind>) // perform_profiled() counts tests
-            count_operation(state, Kind);
+        // By the path, or by perform_profiled().
+        constexpr bool is_counted = (is_message<Kind> && !is_access<Kind>) || is_test<Kind>;
+        if constexpr (!is_counted) count_operation(state, Kind);
         event.window = (event.window & 0xffff) | static_cast<std::uint32_t>(fields.bytes >> 32) << 16;
         add_relaxed(&counters.operations[static_cast<unsigned>(Kind)].ticks, ticks);
         if (to.traced != 0) store_event(state, event);

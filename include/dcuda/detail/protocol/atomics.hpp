@@ -33,7 +33,7 @@ inline constexpr bool is_atomic_number = (std::is_integral_v<T> && !std::is_same
 
 template <class T>
 DCUDA_HOST_DEVICE constexpr element_type type_of() {
-    static_assert(is_atomic_number<T>);
+    static_assert(is_atomic_number<T>, "elements of atomic operations are integers of 32 or 64 bits, float or double");
     if (std::is_same_v<T, float>) return element_type::float32;
     if (std::is_same_v<T, double>) return element_type::float64;
     if (sizeof(T) == 4) return std::is_signed_v<T> ? element_type::int32 : element_type::uint32;

@@ -155,7 +155,7 @@ template <operation Kind>
 inline constexpr bool is_test = Kind == operation::test_notifications || Kind == operation::pending_notifications;
 // Whether it is a get or an atomic operation, which sends nothing that a path would count.
 template <operation Kind>
-inline constexpr bool is_access = Kind >= operation::get&& Kind <= operation::add;
+inline constexpr bool is_access = (Kind >= operation::get) && (Kind <= operation::add);
 template <operation Kind>
 inline constexpr bool has_window = (operation_table[static_cast<std::size_t>(Kind)].operands & operand::window) != 0;
 

@@ -9,49 +9,30 @@
 
 namespace dcuda::detail {
 
+// get, and get_notify with a tag.
+template <operation Kind>
 struct get_operation {
-    static constexpr operation kind = operation::get;
-    DCUDA_DEVICE static event_fields event(window win, int target, std::size_t, std::size_t bytes, void*) {
-        return {.peer = target, .window = win.id, .bytes = bytes};
+    static constexpr operation kind = Kind;
+    template <class... Tag>
+    DCUDA_DEVICE static event_fields event(window win, int target, std::size_t, std::size_t bytes, void*, Tag... tag) {
+        return {.tag = (0 + ... + tag), .peer = target, .window = win.id, .bytes = bytes};
     }
+    template <class... Tag>
     DCUDA_DEVICE static void run(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes,
-                                 void* destination) {
-        exec::far(get_from_window)(state, request(win, target, offset, bytes, destination));
+                                 void* destination, Tag... tag) {
+        exec::far(get_from_window)(state, request(win, target, offset, bytes, destination, tag...));
     }
 #if DCUDA_BACKEND_CPU
+    template <class... Tag>
     static void check(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes,
-                      void* destination) {
-        check::get(state, request(win, target, offset, bytes, destination));
+                      void* destination, Tag... tag) {
+        check::get(state, request(win, target, offset, bytes, destination, tag...));
     }
 #endif
 
 private:
     DCUDA_DEVICE static get_request request(window win, int target, std::size_t offset, std::size_t bytes,
-                                            void* destination) {
-        return {{win.id, static_cast<std::uint32_t>(target), offset, bytes, kind},
-                static_cast<std::byte*>(destination)};
-    }
-};
-
-struct get_notify_operation {
-    static constexpr operation kind = operation::get_notify;
-    DCUDA_DEVICE static event_fields event(window win, int target, std::size_t, std::size_t bytes, void*, int tag) {
-        return {.tag = tag, .peer = target, .window = win.id, .bytes = bytes};
-    }
-    DCUDA_DEVICE static void run(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes,
-                                 void* destination, int tag) {
-        exec::far(get_from_window)(state, request(win, target, offset, bytes, destination, tag));
-    }
-#if DCUDA_BACKEND_CPU
-    static void check(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes,
-                      void* destination, int tag) {
-        check::get(state, request(win, target, offset, bytes, destination, tag));
-    }
-#endif
-
-private:
-    DCUDA_DEVICE static get_request request(window win, int target, std::size_t offset, std::size_t bytes,
-                                            void* destination, int tag) {
+                                            void* destination, int tag = static_cast<int>(no_tag)) {
         return {{win.id, static_cast<std::uint32_t>(target), offset, bytes, kind, static_cast<std::uint32_t>(tag)},
                 static_cast<std::byte*>(destination)};
     }

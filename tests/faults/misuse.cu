@@ -2,6 +2,8 @@
 // Programs that break a rule, one per case: misuse_test.py runs them and looks at how they end.
 //
 //     misuse <case> [--dcuda-...]
+#include "misuse.hpp"
+
 #include <dcuda/dcuda.hpp>
 
 #include <chrono>
@@ -17,211 +19,6 @@
 #include <vector>
 
 namespace {
-
-constexpr std::size_t window_bytes = 1024;
-
-// What a kernel does wrong. Rank `culprit` does it, the others wait for a notification that never comes.
-enum class wrong : int {
-    offset,
-    size,
-    offset_plus_size,
-    negative_size,
-    rank,
-    negative_rank,
-    tag,
-    negative_tag,
-    notify_tag,
-    notify_rank,
-    wait_tag,
-    freed_window,
-    freed_twice,
-    no_window,
-    flush_no_window,
-    communicator,
-    barrier_communicator,
-    negative_count,
-    any_of_no_tag,
-    any_of_too_many_tags,
-    some_of_no_tag,
-    some_to_own_memory,
-    pending_tag,
-    wait_for_negative_count,
-    matched_tag,
-    matched_range,
-    from_plain_tag,
-    from_no_member,
-    from_no_communicator,
-    from_negative_count,
-    shared_memory,
-    null_window,
-    freed_communicator,
-    split_of_none,
-    world_freed,
-    root,
-    started_twice,
-    started_array_twice,
-    split_while_started,
-    finish_of_nothing,
-    overlap,
-    move_overlap,
-    gather_root,
-    own_memory,
-};
-
-__global__ void contract(dcuda::context context, unsigned char* memory, wrong what, int culprit) {
-    __shared__ dcuda::state state;
-    __shared__ unsigned char shared[64];
-    __shared__ int numbers[8];
-    dcuda::rank self(context, state);
-    const dcuda::window win = self.create_window(dcuda::world, memory, window_bytes);
-    const dcuda::window gone = self.create_window(dcuda::world, memory, window_bytes);
-    self.free_window(gone);
-    const dcuda::communicator freed = self.split(dcuda::world, 0, 0);
-    self.free_communicator(freed);
-    const int ranks = self.size(), other = (self.id() + 1) % ranks;
-    if (self.id() == culprit) switch (what) {
-        case wrong::offset:
-            self.put(win, other, window_bytes + 1, 0, memory);
-            break;
-        case wrong::size:
-            self.put_notify(win, other, 0, window_bytes + 1, memory, 0);
-            break;
-        case wrong::offset_plus_size:
-            self.put(win, other, SIZE_MAX - 7, 16, memory);
-            break;
-        case wrong::negative_size:
-            self.put(win, other, 8, static_cast<std::size_t>(-4), memory);
-            break;
-        case wrong::rank:
-            self.put(win, ranks, 0, 4, memory);
-            break;
-        case wrong::negative_rank:
-            self.put_notify(win, -1, 0, 4, memory, 0);
-            break;
-        case wrong::tag:
-            self.put_notify(win, other, 0, 4, memory, 256);
-            break;
-        case wrong::negative_tag:
-            self.put_notify(win, other, 0, 4, memory, -1);
-            break;
-        case wrong::notify_tag:
-            self.notify(other, dcuda::world, 256);
-            break;
-        case wrong::notify_rank:
-            self.notify(ranks, dcuda::world, 0);
-            break;
-        case wrong::wait_tag:
-            self.wait_notifications(1000, 1);
-            break;
-        case wrong::freed_window:
-            self.put(gone, other, 0, 4, memory);
-            break;
-        case wrong::freed_twice:
-            self.free_window(gone);
-            break;
-        case wrong::no_window:
-            self.put_notify(dcuda::window{}, other, 0, 4, memory, 0);
-            break;
-        case wrong::flush_no_window:
-            self.flush(dcuda::window{});
-            break;
-        case wrong::communicator:
-            self.notify(other, static_cast<dcuda::communicator>(5), 0);
-            break;
-        case wrong::barrier_communicator:
-            self.barrier(static_cast<dcuda::communicator>(-1));
-            break;
-        case wrong::negative_count:
-            self.wait_notifications(3, -2);
-            break;
-        case wrong::matched_tag:
-            self.wait_notifications(255, 1);
-            break;
-        case wrong::matched_range:
-            self.wait_some(250, 6, numbers);
-            break;
-        case wrong::from_plain_tag:
-            self.wait_notifications_from(0, dcuda::world, 253, 1);
-            break;
-        case wrong::from_no_member:
-            self.wait_notifications_from(ranks, dcuda::world, 254, 1);
-            break;
-        case wrong::from_no_communicator:
-            self.wait_notifications_from(0, dcuda::none, 254, 1);
-            break;
-        case wrong::from_negative_count:
-            self.wait_notifications_from(0, dcuda::world, 254, -1);
-            break;
-        case wrong::any_of_no_tag:
-            self.wait_any(3, 0);
-            break;
-        case wrong::any_of_too_many_tags:
-            self.wait_any(250, 7);
-            break;
-        case wrong::some_of_no_tag:
-            self.wait_some(-1, 4, numbers);
-            break;
-        case wrong::some_to_own_memory: {
-            int own[4];
-            self.wait_some(0, 4, own);
-            break;
-        }
-        case wrong::pending_tag:
-            self.pending_notifications(256);
-            break;
-        case wrong::wait_for_negative_count:
-            self.wait_notifications_for(3, -1, 1000);
-            break;
-        case wrong::shared_memory:
-            self.create_window(dcuda::device, shared, sizeof shared);
-            break;
-        case wrong::freed_communicator:
-            self.barrier(freed);
-            break;
-        case wrong::split_of_none:
-            self.split(dcuda::none, 0, 0);
-            break;
-        case wrong::world_freed:
-            self.free_communicator(dcuda::world);
-            break;
-        case wrong::started_twice:
-            self.start_allreduce(dcuda::world, 1, dcuda::sum{});
-            self.start_allreduce(dcuda::world, 1, dcuda::sum{});
-            break;
-        case wrong::started_array_twice:
-            self.start_allreduce(dcuda::world, numbers, numbers, 8, dcuda::sum{});
-            self.start_allreduce(dcuda::world, numbers, numbers, 8, dcuda::sum{});
-            break;
-        case wrong::split_while_started:
-            self.start_allreduce(dcuda::world, 1, dcuda::sum{});
-            self.split(dcuda::world, 0, 0);
-            break;
-        case wrong::finish_of_nothing:
-            self.finish_allreduce(dcuda::started_value<int, dcuda::sum>{dcuda::device, 1, {}, 0});
-            break;
-        case wrong::root:
-            self.broadcast(dcuda::node, 1, -3);
-            break;
-        case wrong::overlap:
-            self.allreduce(dcuda::device, memory + 4, memory, 8, dcuda::sum{});
-            break;
-        case wrong::move_overlap:
-            self.all_to_all(dcuda::device, memory + 1, memory, 4);
-            break;
-        case wrong::gather_root:
-            self.gather(dcuda::device, memory, memory + 64, 4, 7);
-            break;
-        case wrong::own_memory: {
-            int value = 1;
-            self.allreduce(dcuda::device, &value, &value, 1, dcuda::sum{});
-            break;
-        }
-        case wrong::null_window:
-            self.create_window(dcuda::world, nullptr, 64);
-            break;
-        }
-    self.wait_notifications(5, 1);
-}
 
 // --- waits that never end ---
 
@@ -529,70 +326,6 @@ __global__ void too_many_windows(dcuda::context context, unsigned char* memory, 
     if (!last) self.log() << "has no window";
 }
 
-dcuda::launch_config shape(int ranks_per_device = 2) {
-    dcuda::launch_config config;
-    config.threads = dim3(8);
-    config.ranks_per_device = ranks_per_device;
-    return config;
-}
-
-template <class Element>
-Element* device_memory(std::size_t count, Element content) {
-    void* memory = nullptr;
-    if (cudaMalloc(&memory, count * sizeof(Element)) != cudaSuccess ||
-        cudaMemset(memory, 0, count * sizeof(Element)) != cudaSuccess ||
-        cudaMemcpy(memory, &content, sizeof content, cudaMemcpyHostToDevice) != cudaSuccess)
-        throw std::runtime_error("no device memory");
-    return static_cast<Element*>(memory);
-}
-
-const std::map<std::string, wrong> contracts = {
-    {"offset", wrong::offset},
-    {"size", wrong::size},
-    {"offset_plus_size", wrong::offset_plus_size},
-    {"negative_size", wrong::negative_size},
-    {"rank", wrong::rank},
-    {"negative_rank", wrong::negative_rank},
-    {"tag", wrong::tag},
-    {"negative_tag", wrong::negative_tag},
-    {"notify_tag", wrong::notify_tag},
-    {"notify_rank", wrong::notify_rank},
-    {"wait_tag", wrong::wait_tag},
-    {"freed_window", wrong::freed_window},
-    {"freed_twice", wrong::freed_twice},
-    {"no_window", wrong::no_window},
-    {"flush_no_window", wrong::flush_no_window},
-    {"communicator", wrong::communicator},
-    {"barrier_communicator", wrong::barrier_communicator},
-    {"negative_count", wrong::negative_count},
-    {"any_of_no_tag", wrong::any_of_no_tag},
-    {"any_of_too_many_tags", wrong::any_of_too_many_tags},
-    {"some_of_no_tag", wrong::some_of_no_tag},
-    {"some_to_own_memory", wrong::some_to_own_memory},
-    {"pending_tag", wrong::pending_tag},
-    {"wait_for_negative_count", wrong::wait_for_negative_count},
-    {"matched_tag", wrong::matched_tag},
-    {"matched_range", wrong::matched_range},
-    {"from_plain_tag", wrong::from_plain_tag},
-    {"from_no_member", wrong::from_no_member},
-    {"from_no_communicator", wrong::from_no_communicator},
-    {"from_negative_count", wrong::from_negative_count},
-    {"shared_memory", wrong::shared_memory},
-    {"null_window", wrong::null_window},
-    {"freed_communicator", wrong::freed_communicator},
-    {"split_of_none", wrong::split_of_none},
-    {"world_freed", wrong::world_freed},
-    {"root", wrong::root},
-    {"started_twice", wrong::started_twice},
-    {"started_array_twice", wrong::started_array_twice},
-    {"split_while_started", wrong::split_while_started},
-    {"finish_of_nothing", wrong::finish_of_nothing},
-    {"overlap", wrong::overlap},
-    {"move_overlap", wrong::move_overlap},
-    {"gather_root", wrong::gather_root},
-    {"own_memory", wrong::own_memory},
-};
-
 const std::map<std::string, wrong_group> groups = {
     {"put_to_another_group", wrong_group::puts},
     {"window_of_another_group_freed", wrong_group::frees},
@@ -636,11 +369,8 @@ void kill_yourself_soon() {
 
 void run(const std::string& which, dcuda::runtime& job) {
     const int process = job.info().process_index;
-    if (const auto found = contracts.find(which); found != contracts.end()) {
-        // The last rank of the world breaks the contract.
-        const int culprit = job.plan(contract, shape()).rank_count - 1;
-        job.run(contract, shape(), device_memory<unsigned char>(window_bytes, 0), found->second, culprit);
-    } else if (const auto alone = kernels.find(which); alone != kernels.end()) {
+    if (run_contract(which, job)) return;
+    if (const auto alone = kernels.find(which); alone != kernels.end()) {
         job.run(alone->second, shape());
     } else if (const auto of_group = groups.find(which); of_group != groups.end()) {
         job.run(windows_of_groups, shape(), device_memory<unsigned char>(window_bytes, 0),

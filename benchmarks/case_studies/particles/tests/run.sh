@@ -22,7 +22,7 @@ for processes in $(counts 1 2 4); do
     done
     verified $processes "${small[@]}" --steps 40 --ranks 4 --time-step 0.1 --memory shared --repeat 3
     verified $processes "${small[@]}" --steps 40 --ranks 4 --time-step 0.1 --memory device --repeat 3
-    verified $processes --width 8 --height 70 --particles 1500 --steps 30 --ranks 6 --threads $wide --memory shared
+    verified $processes --width 8 --height 70 --particles 1500 --steps 30 --ranks 6 --threads $((2 * wide)) --memory shared
     verified $processes "${small[@]}" --steps 20 --ranks 2 --threads 1 --repeat 3
     # Messages too large for a letter, cells with many particles, segments without any, hardly any domain, no step.
     verified $processes --width 40 --height 4 --particles 1800 --steps 8 --ranks 2

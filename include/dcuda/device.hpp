@@ -394,6 +394,50 @@ public:
         add<T>(win.bytes, target, index * sizeof(T), value);
     }
 
+    /// Combines `count` elements of another rank's window (or its own), from byte `offset` on, with those at `source`:
+    /// each element becomes op(element, source element), by an atomic operation. So several ranks may accumulate into
+    /// the same elements at a time, and nothing is lost; each element is atomic, the array is not. `Operator` is sum,
+    /// minimum, maximum, or of integers bit_and, bit_or or bit_xor; T is as for fetch_add. Sums of floating point
+    /// numbers depend on the order in which ranks come: for the same bits on every run use reduce(). All threads of the
+    /// rank call it, with the same arguments. This adds a rank's forces to its neighbour's:
+    ///
+    ///     self.accumulate_notify(win, neighbour, 0, count, forces, dcuda::sum{}, tag);
+    ///
+    /// Order: as of put(). An accumulate is made after the earlier puts of this rank to the elements, and complete when
+    /// flush() has returned, or for the target when it has seen a later notification of this rank; then the target's
+    /// threads may read the elements. Unlike fetch_add it orders nothing else. The source may change when all threads
+    /// of the rank have returned. Over a network each element is a message of its own, which is slow.
+    ///
+    /// The run ends (error_code::device_fault) as for fetch_add. Do not mix accumulates with puts to the same elements,
+    /// or with plain stores, without a barrier or a notification in between.
+    template <class T, class Operator>
+    DCUDA_DEVICE void accumulate(window win, int target, std::size_t offset, std::size_t count, const T* source,
+                                 Operator) {
+        detail::perform<accumulate_operation<detail::operation::accumulate, T, Operator>>(
+            self_, is_profiled(), win, target, offset, count, source);
+    }
+    /// accumulate, and then a notification with `tag` for the target, which sees it after all elements have changed.
+    /// Tags that do not exist end the run (error_code::device_fault).
+    template <class T, class Operator>
+    DCUDA_DEVICE void accumulate_notify(window win, int target, std::size_t offset, std::size_t count, const T* source,
+                                        Operator, int tag) {
+        detail::perform<accumulate_operation<detail::operation::accumulate_notify, T, Operator>>(
+            self_, is_profiled(), win, target, offset, count, source, tag);
+    }
+    /// accumulate into `count` elements from number `index` on of the target's window. Guarantees and errors are those
+    /// of accumulate.
+    template <class T, class Operator>
+    DCUDA_DEVICE void accumulate(typed_window<T> win, int target, std::size_t index, std::size_t count,
+                                 const std::type_identity_t<T>* source, Operator op) {
+        accumulate(win.bytes, target, index * sizeof(T), count, source, op);
+    }
+    /// accumulate_notify, likewise.
+    template <class T, class Operator>
+    DCUDA_DEVICE void accumulate_notify(typed_window<T> win, int target, std::size_t index, std::size_t count,
+                                        const std::type_identity_t<T>* source, Operator op, int tag) {
+        accumulate_notify(win.bytes, target, index * sizeof(T), count, source, op, tag);
+    }
+
     // --- Notifications and waits -------------------------------------------------------------------------------------
 
     /// Adds one to the number of notifications with `tag` that rank `target` has received; `target` is the rank's
@@ -763,6 +807,12 @@ private:
     static constexpr std::uint32_t name_length = Size - 1 < detail::most_name_bytes
                                                      ? static_cast<std::uint32_t>(Size - 1)
                                                      : detail::most_name_bytes;
+
+    template <detail::operation Kind, class T, class Operator>
+    struct accumulate_operation : detail::accumulate_operation<Kind, T, Operator> {
+        static_assert(detail::has_action(detail::type_of<T>(), detail::action_with<Operator>),
+                      "accumulate takes sum, minimum, maximum, and for integers bit_and, bit_or and bit_xor");
+    };
 
     template <detail::operation Kind, class T>
     DCUDA_DEVICE auto update(window win, int target, std::size_t offset, T operand, T expected) {

@@ -26,7 +26,7 @@ struct rank_statistics {
     std::uint64_t waits = 0,            ///< calls of the functions that wait for notifications
         tests = 0,                      ///< calls of test_notifications and pending_notifications
         gets = 0,                       ///< calls of get and get_notify
-        atomics = 0,                    ///< atomic operations
+        atomics = 0,                    ///< atomic operations, and calls of accumulate and accumulate_notify
         flushes = 0,                    ///< calls of flush
         barriers = 0,                   ///< calls of barrier
         windows = 0;                    ///< windows created

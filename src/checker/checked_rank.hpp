@@ -137,6 +137,7 @@ public:
              const void* source, bool is_value, std::uint32_t tag);
     void get(const device_window& opened, const get_request& request);
     std::uint64_t update(const device_window& opened, const update_request& request);
+    void accumulate(const device_window& opened, const accumulate_request& request);
     void notify(operation kind, std::uint32_t target, std::uint32_t tag);
     bool take(std::uint32_t tag, std::uint32_t count, bool waits);
     bool has_arrived(std::uint32_t tag, std::uint32_t count);

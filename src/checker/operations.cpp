@@ -8,6 +8,7 @@
 
 #include "checker/checked_rank.hpp"
 #include "dcuda/detail/ops/collectives/barrier.hpp"
+#include "dcuda/detail/ops/one_sided/accumulate.hpp"
 #include "dcuda/detail/ops/one_sided/atomics.hpp"
 #include "dcuda/detail/ops/one_sided/get.hpp"
 #include "dcuda/detail/ops/put.hpp"
@@ -179,6 +180,27 @@ std::uint64_t checked_rank::update(const device_window& opened, const update_req
     return update_element(entry.base + range.offset, request.update);
 }
 
+// Elements are atomic, but order nothing.
+void checked_rank::accumulate(const device_window& opened, const accumulate_request& request) {
+    if (!going(turns_.next())) return;
+    const accessed_range& range = request.range;
+    const window_entry& entry = opened.entries[range.rank];
+    const std::uint32_t of = world_rank_of(state_, static_cast<communicator>(opened.comm), range.rank);
+    ++m_.head().progress;
+    turns_.place_all(of);
+    if (range.bytes != 0) {
+        run_.happened.load_or_store(rank_, place_of(m_.rank(of).process, entry.home + range.offset), range.bytes,
+                                    access_kind::atomic, mine().site, true);
+        if (!exec::cpu::is_on_own_stack(request.source))
+            run_.happened.load_or_store(rank_, place_of(all_.process(), request.source), range.bytes, access_kind::load,
+                                        mine().site);
+        for (std::size_t i = 0; i < request.count(); ++i)
+            update_element(entry.base + range.offset + i * request.element_bytes(), request.update(i));
+    }
+    if (range.tag == no_tag || ended()) return;
+    notify(range.where, of, wire_tag(state_, range.tag));
+}
+
 void checked_rank::notify(operation kind, std::uint32_t target, std::uint32_t tag) {
     if (!going(turns_.next())) return;
     ++m_.head().notifications;
@@ -339,6 +361,19 @@ std::uint64_t update(rank_state& state, const update_request& request) {
                   std::uint64_t(range.window) << 32 | update_code(request.update)}},
                 [&](checked_rank& self) { self.result64 = self.update(opened, request); });
     return this_rank->result64;
+}
+
+void accumulate(rank_state& state, const accumulate_request& request) {
+    const accessed_range& range = request.range;
+    if (range.tag != no_tag) check_tag(state, range.where, static_cast<int>(range.tag), range.rank);
+    const device_window opened = find_range(state, range);
+    if (number(opened.entries[range.rank].home + range.offset) % request.element_bytes() != 0)
+        fail(state, fault::alignment, range.where, range.window, range.rank, range.offset, range.bytes, 0);
+    const bool is_value = exec::cpu::is_on_own_stack(request.source);
+    perform_all({range.where,
+                 {range.rank, range.offset, range.bytes, number(is_value ? nullptr : request.source),
+                  std::uint64_t(range.window) << 32 | range.tag}},
+                [&](checked_rank& self) { self.accumulate(opened, request); });
 }
 
 void notify(rank_state& state, operation kind, int target, communicator comm, int tag) {

@@ -106,7 +106,7 @@ rank_statistics statistics_of(const rank_counters& counters, int rank) {
     result.tests = count(operation::test_notifications) + count(operation::pending_notifications);
     result.gets = count(operation::get) + count(operation::get_notify);
     result.access_ns = time_in({operation::get, operation::get_notify});
-    for (operation kind = operation::fetch_add; kind <= operation::add;
+    for (operation kind = operation::fetch_add; kind <= operation::accumulate_notify;
          kind = static_cast<operation>(static_cast<std::uint32_t>(kind) + 1)) {
         result.atomics += count(kind);
         result.access_ns += time_in({kind});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Gets and atomic operations.
+// Gets, atomic operations and accumulates.
 #include "device_test.hpp"
 
 #include <limits>
@@ -344,6 +344,108 @@ TEST_F(OneSided, BesidePutsAndNotifications) {
     }
 }
 
+// --- Accumulates -----------------------------------------------------------------------------------------------------
+
+// What a rank brings for an element: sums of it are exact in all types.
+template <class T>
+__device__ T brought(int rank, std::size_t element) {
+    return static_cast<T>(1 + (static_cast<std::size_t>(rank) * 7 + element * 3) % 50);
+}
+
+// All ranks accumulate into all windows, and each looks at its own.
+template <class T, class Operator>
+__device__ void accumulate_with(dcuda::rank& self, findings* found, const dcuda::typed_window<T>& win, T* own,
+                                std::size_t count, Operator op) {
+    const T start = 20;
+    T* const source = own + count;
+    for_each_thread(count, [&](std::size_t i) {
+        own[i] = start;
+        source[i] = brought<T>(self.id(), i);
+    });
+    self.barrier(dcuda::world);
+    for (int target = 0; target < self.size(); ++target) self.accumulate(win, target, 0, count, source, op);
+    self.flush(win);
+    self.barrier(dcuda::world);
+    for_each_thread(count, [&](std::size_t i) {
+        T expected = start;
+        for (int rank = 0; rank < self.size(); ++rank) expected = op(expected, brought<T>(rank, i));
+        EXPECT_SAME(own[i], expected);
+    });
+    self.barrier(dcuda::world);
+}
+
+template <class T>
+__global__ void accumulate_all(dcuda::context context, findings* found, T* memory, std::size_t count) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    T* const own = piece_of(memory, 2 * count, self);
+    const auto win = self.create_typed_window(dcuda::world, own, count);
+    accumulate_with(self, found, win, own, count, dcuda::sum{});
+    accumulate_with(self, found, win, own, count, dcuda::minimum{});
+    accumulate_with(self, found, win, own, count, dcuda::maximum{});
+    if constexpr (std::is_integral_v<T>) {
+        accumulate_with(self, found, win, own, count, dcuda::bit_and{});
+        accumulate_with(self, found, win, own, count, dcuda::bit_or{});
+        accumulate_with(self, found, win, own, count, dcuda::bit_xor{});
+    }
+    self.free_window(win);
+}
+
+template <class T>
+class Accumulates : public OneSided {};
+TYPED_TEST_SUITE(Accumulates, number_types);
+TYPED_TEST(Accumulates, LoseNothing) {
+    using number = TypeParam;
+    // Over a network each element is a message.
+    const bool is_alone = this->job().info().process_count == 1 && !few_addresses;
+    for (const std::size_t count : {0, 1, 2, 3, 31, 32, 33, 127, 128, 129, 1000, 4097, 1 << 20}) {
+        if (count > (is_alone ? std::size_t{1} << 20 : 1000)) break;
+        if (count > 5000 && !std::is_same_v<number, float>) break;
+        const device_vector<number> memory(2 * count * 3);
+        this->check(accumulate_all<number>, this->shape(3, dim3(count % 2 == 0 ? 64 : 33)), memory.get(), count);
+    }
+}
+
+// Puts come before, and what the notification tells of is there. 16 ranks of 64 threads fit on a multiprocessor.
+__global__ void __launch_bounds__(64, 16)
+    accumulate_and_tell(dcuda::context context, findings* found, int* memory, std::size_t count, int rounds) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int ranks = self.size(), next = (self.id() + 1) % ranks, previous = (self.id() + ranks - 1) % ranks;
+    int* const own = piece_of(memory, 3 * count, self);
+    int* const base = own + count;
+    int* const more = base + count;
+    const auto win = self.create_typed_window(dcuda::world, own, count);
+    for (int round = 0; round < rounds; ++round) {
+        for_each_thread(count, [&](std::size_t i) {
+            base[i] = 1000 * round + self.id() + static_cast<int>(i);
+            more[i] = brought<int>(self.id(), i);
+        });
+        if (round % 2 == 0)
+            self.put_notify(win, next, 0, count, base, 2); // by message, if it is small
+        else
+            self.put(win, next, 0, count, base);
+        self.accumulate(win, next, 0, count, more, dcuda::sum{});
+        self.accumulate_notify(win, next, 0, count, more, dcuda::sum{}, 1);
+        self.wait_notifications(1, 1);
+        for_each_thread(count, [&](std::size_t i) {
+            EXPECT_SAME(own[i], 1000 * round + previous + static_cast<int>(i) + 2 * brought<int>(previous, i));
+        });
+        if (round % 2 == 0) self.wait_notifications(2, 1);
+        self.barrier(dcuda::world);
+    }
+    self.free_window(win);
+}
+
+TEST_F(OneSided, NotificationOfAccumulateComesAfterItsSums) {
+    const std::size_t most = job().info().process_count == 1 ? 20000 : 300;
+    for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{60}, std::size_t{300}, most}) {
+        if (few_addresses && count > 1000) break;
+        const device_vector<int> memory(3 * count * 3 + 8);
+        check(accumulate_and_tell, shape(3, dim3(64)), memory.get(), count, rounds_of(60, 12, 4));
+    }
+}
+
 #if DCUDA_BACKEND_CUDA
 TEST_F(OneSided, OnFullDevice) {
     for (const int ranks : {132, 1056, 2112}) {
@@ -354,6 +456,8 @@ TEST_F(OneSided, OnFullDevice) {
         const device_vector<int> counters(static_cast<std::size_t>(ranks));
         const device_vector<int> marks(static_cast<std::size_t>(ranks * rounds) * 8);
         check(draw_tickets<int>, config, counters.get(), marks.get(), rounds);
+        const device_vector<int> sums(3 * 100 * static_cast<std::size_t>(ranks));
+        check(accumulate_and_tell, config, sums.get(), std::size_t{100}, rounds_of(20, 1));
     }
 }
 #endif
@@ -371,6 +475,10 @@ __global__ void count_calls(dcuda::context context, findings*, int* memory) {
     self.get(win, next, 2, 2, own + 4);
     self.get_notify(win, next, 2, 2, own + 6, 1);
     self.wait_notifications(1, 1);
+    self.barrier(dcuda::world); // the other rank's get is over
+    self.accumulate(win, next, 2, 2, own + 4, dcuda::sum{});
+    self.accumulate_notify(win, next, 2, 2, own + 4, dcuda::maximum{}, 1);
+    self.wait_notifications(1, 1);
     self.free_window(win);
 }
 
@@ -380,7 +488,7 @@ TEST_F(OneSided, AreCounted) {
     const device_vector<int> memory(8 * 2);
     check(count_calls, shape(2), memory.get());
     const dcuda::rank_statistics total = job().statistics().total();
-    EXPECT_EQ(total.atomics, 2 * 5u);
+    EXPECT_EQ(total.atomics, 2 * 7u);
     EXPECT_EQ(total.gets, 2 * 2u);
     for (const dcuda::path_statistics& way : {total.local, total.peer, total.network}) {
         EXPECT_EQ(way.puts + way.notified_puts + way.notifications, 0u);
@@ -390,7 +498,20 @@ TEST_F(OneSided, AreCounted) {
 
 // --- Misuse --------------------------------------------------------------------------------------------------------
 
-enum class mistake { beyond, misaligned, no_rank, freed, get_beyond, get_into_own, get_tag, wraps };
+enum class mistake {
+    beyond,
+    misaligned,
+    no_rank,
+    freed,
+    get_beyond,
+    get_into_own,
+    get_tag,
+    wraps,
+    sums_beyond,
+    sums_misaligned,
+    sums_tag,
+    too_many
+};
 
 __global__ void err(dcuda::context context, findings*, int* memory, mistake kind) {
     __shared__ dcuda::state state;
@@ -408,6 +529,10 @@ __global__ void err(dcuda::context context, findings*, int* memory, mistake kind
     if (kind == mistake::get_beyond) self.get(win, next, 12, 8, own + 4);
     if (kind == mistake::wraps) self.get(win, next, ~std::size_t{3}, 8, own + 4);
     if (kind == mistake::get_tag) self.get_notify(win, next, 0, 8, own + 4, 100000);
+    if (kind == mistake::sums_beyond) self.accumulate(win, next, 8, 3, own + 4, dcuda::sum{});
+    if (kind == mistake::sums_misaligned) self.accumulate(win, next, 2, 3, own + 4, dcuda::bit_or{});
+    if (kind == mistake::sums_tag) self.accumulate_notify(win, next, 0, 1, own + 4, dcuda::sum{}, -3);
+    if (kind == mistake::too_many) self.accumulate(win, next, 0, (~std::size_t{0} >> 2) + 2, own + 4, dcuda::sum{});
     if (kind == mistake::get_into_own) {
         int local[2] = {self.id(), 0};
         self.get(win, next, 0, 8, local);
@@ -429,6 +554,10 @@ TEST_F(OneSided, MistakesAreNamed) {
           std::pair(mistake::get_beyond, "get of 8 B at offset 12 exceeds window 0 of rank"),
           std::pair(mistake::wraps, "get of 8 B at offset -4 exceeds window 0 of rank"),
           std::pair(mistake::get_tag, "get_notify with tag 100000: there are tags"),
+          std::pair(mistake::sums_beyond, "accumulate of 12 B at offset 8 exceeds window 0 of rank"),
+          std::pair(mistake::sums_misaligned, "accumulate of 12 B at offset 2 of window 0 of rank"),
+          std::pair(mistake::sums_tag, "accumulate_notify with tag -3: there are tags"),
+          std::pair(mistake::too_many, "accumulate of -4 B at offset 0 exceeds window 0 of rank"),
           std::pair(mistake::get_into_own, "which is one thread's own")}) {
         end_job();
         try {

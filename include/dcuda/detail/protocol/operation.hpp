@@ -27,6 +27,8 @@ enum class operation : std::uint32_t {
     exchange,
     compare_swap,
     add, // without a result
+    accumulate,
+    accumulate_notify,
     notify,
     notify_relaxed,
     wait_notifications,
@@ -100,6 +102,8 @@ inline constexpr operation_traits operation_table[] = {
     {"exchange", activity::putting, operand::target | operand::bytes | operand::window},
     {"compare_swap", activity::putting, operand::target | operand::bytes | operand::window},
     {"add", activity::putting, operand::target | operand::bytes | operand::window},
+    {"accumulate", activity::putting, operand::target | operand::bytes | operand::window},
+    {"accumulate_notify", activity::putting, operand::target | operand::tag | operand::bytes | operand::window},
     {"notify", activity::putting, operand::target | operand::tag},
     {"notify_relaxed", activity::putting, operand::target | operand::tag},
     {"wait_notifications", activity::waiting, operand::tag | operand::count},
@@ -155,7 +159,7 @@ template <operation Kind>
 inline constexpr bool is_test = Kind == operation::test_notifications || Kind == operation::pending_notifications;
 // Whether it is a get or an atomic operation, which sends nothing that a path would count.
 template <operation Kind>
-inline constexpr bool is_access = (Kind >= operation::get) && (Kind <= operation::add);
+inline constexpr bool is_access = (Kind >= operation::get) && (Kind <= operation::accumulate_notify);
 template <operation Kind>
 inline constexpr bool has_window = (operation_table[static_cast<std::size_t>(Kind)].operands & operand::window) != 0;
 

@@ -50,6 +50,21 @@ DCUDA_COLD unsigned find_accessed(lead_warp warp, shared_state shared, const acc
     return target;
 }
 
+// Whether the elements at `home` are aligned; if not the run ends. The lead warp.
+DCUDA_DEVICE bool is_aligned(const lead_warp& warp, rank_state& state, const accessed_range& range,
+                             const std::byte* home, std::size_t element_bytes) {
+#if DCUDA_CHECKS
+    if (reinterpret_cast<std::uintptr_t>(home) % element_bytes == 0) return true;
+    if (warp.leads())
+        report_fault(exec::lead_access::alone(), state, fault::alignment, range.where, range.window, range.rank,
+                     range.offset, range.bytes, 0);
+    return false;
+#else
+    (void)warp, (void)state, (void)range, (void)home, (void)element_bytes;
+    return true;
+#endif
+}
+
 // Waits until this rank's earlier small puts to the range are in its place. False if the run ended. The lead warp.
 DCUDA_DEVICE bool await_own_puts(const lead_warp& warp, rank_state& state, const target_entry& to,
                                  const accessed_range& range) {

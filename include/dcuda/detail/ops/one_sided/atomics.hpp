@@ -32,14 +32,7 @@ DCUDA_COLD unsigned update_at_target(lead_warp warp, shared_state shared, const 
     if (target == cached_targets) return 0;
     const target_entry& to = own.targets[target];
     std::byte* const home = to.home + request.range.offset;
-#if DCUDA_CHECKS
-    if (reinterpret_cast<std::uintptr_t>(home) % request.range.bytes != 0) {
-        if (warp.leads())
-            report_fault(exec::lead_access::alone(), state, fault::alignment, request.range.where, request.range.window,
-                         request.range.rank, request.range.offset, request.range.bytes, 0);
-        return 0;
-    }
-#endif
+    if (!is_aligned(warp, state, request.range, home, request.range.bytes)) return 0;
     std::uint64_t before = 0;
     if (to.is_remote != 0) {
         if (!await_networked_gets(warp, state)) return 0;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Gets and atomic operations, as ops/operations.hpp performs them.
+// Gets, atomic operations and accumulates, as ops/operations.hpp performs them.
 #pragma once
 
 #include "dcuda/detail/ops/check.hpp"
+#include "dcuda/detail/ops/one_sided/accumulate.hpp"
 #include "dcuda/detail/ops/one_sided/atomics.hpp"
 #include "dcuda/detail/ops/one_sided/get.hpp"
 #include "dcuda/detail/ops/profile.hpp"
+#include "dcuda/operators.hpp"
 
 namespace dcuda::detail {
 
@@ -88,6 +90,53 @@ private:
         return {{win.id, static_cast<std::uint32_t>(target), offset, sizeof(T), kind},
                 {action_of(kind), type_of<T>(), bits_of(operand), bits_of(expected)},
                 has_result ? 1u : 0u};
+    }
+};
+
+// What an accumulate with this operator does to an element; count: there is none.
+template <class Operator>
+inline constexpr atomic_action action_with = std::is_same_v<Operator, sum>       ? atomic_action::add
+                                             : std::is_same_v<Operator, minimum> ? atomic_action::minimum
+                                             : std::is_same_v<Operator, maximum> ? atomic_action::maximum
+                                             : std::is_same_v<Operator, bit_and> ? atomic_action::bit_and
+                                             : std::is_same_v<Operator, bit_or>  ? atomic_action::bit_or
+                                             : std::is_same_v<Operator, bit_xor> ? atomic_action::bit_xor
+                                                                                 : atomic_action::count;
+
+// accumulate, and accumulate_notify with a tag.
+template <operation Kind, class T, class Operator>
+struct accumulate_operation {
+    static constexpr operation kind = Kind;
+    template <class... Tag>
+    DCUDA_DEVICE static event_fields event(window win, int target, std::size_t, std::size_t count, const T*,
+                                           Tag... tag) {
+        return {.tag = (0 + ... + tag), .peer = target, .window = win.id, .bytes = bytes_of(count)};
+    }
+    template <class... Tag>
+    DCUDA_DEVICE static void run(rank_state& state, window win, int target, std::size_t offset, std::size_t count,
+                                 const T* source, Tag... tag) {
+        exec::far(accumulate_in_window)(state, request(win, target, offset, count, source, tag...));
+    }
+#if DCUDA_BACKEND_CPU
+    template <class... Tag>
+    static void check(rank_state& state, window win, int target, std::size_t offset, std::size_t count, const T* source,
+                      Tag... tag) {
+        check::accumulate(state, request(win, target, offset, count, source, tag...));
+    }
+#endif
+
+private:
+    // More than there can be exceeds every window.
+    DCUDA_DEVICE static constexpr std::size_t bytes_of(std::size_t count) {
+        constexpr std::size_t most = ~std::size_t{0} / sizeof(T);
+        return (count < most ? count : most) * sizeof(T);
+    }
+    DCUDA_DEVICE static accumulate_request request(window win, int target, std::size_t offset, std::size_t count,
+                                                   const T* source, int tag = static_cast<int>(no_tag)) {
+        return {{win.id, static_cast<std::uint32_t>(target), offset, bytes_of(count), kind,
+                 static_cast<std::uint32_t>(tag)},
+                reinterpret_cast<const std::byte*>(source),
+                update_code({action_with<Operator>, type_of<T>(), 0, 0})};
     }
 };
 

@@ -280,6 +280,50 @@ public:
         get_notify(win.bytes, target, index * sizeof(Element), count * sizeof(Element), destination, tag);
     }
 
+    // --- Boxes -------------------------------------------------------------------------------------------------------
+
+    /// put of what is not contiguous: `shape` says how many rows of how many bytes, in how many slices; they lie
+    /// `source_pitch` apart from `source` on, and come to lie `target_pitch` apart in the window of rank `target`, from
+    /// byte `offset` on. This puts a column of a matrix of doubles:
+    ///
+    ///     const dcuda::pitch rows{columns * sizeof(double)};
+    ///     self.put_notify(win, right, 0, rows, dcuda::box{sizeof(double), height}, &matrix[columns - 1], rows, tag);
+    ///
+    /// All threads of the rank call it, with the same arguments, and share its rows and their elements. It goes
+    /// straight into the target's memory, never by way of its mailbox, and is quickest if all rows at both ends begin
+    /// at multiples of 16 bytes and are as long. If small notified puts of this rank to anything between the box's
+    /// first and last byte are on their way, it waits until the target has taken them. Over a network each row is a
+    /// message of its own.
+    ///
+    /// Order, completion and errors are those of put(); the whole box must lie in the window. Rows that
+    /// overlap at either end end the run (error_code::device_fault). A box of no bytes does nothing.
+    DCUDA_DEVICE void put(window win, int target, std::size_t offset, pitch target_pitch, box shape, const void* source,
+                          pitch source_pitch) {
+        detail::perform<detail::box_operation<detail::operation::put, const void>>(
+            self_, is_profiled(), win, target, offset, target_pitch, shape, source, source_pitch);
+    }
+    /// put of a box, and then a notification with `tag` for the target, which sees it after the whole box has come. The
+    /// source may change after flush(), or after a notification that proves the arrival.
+    DCUDA_DEVICE void put_notify(window win, int target, std::size_t offset, pitch target_pitch, box shape,
+                                 const void* source, pitch source_pitch, int tag) {
+        detail::perform<detail::box_operation<detail::operation::put_notify, const void>>(
+            self_, is_profiled(), win, target, offset, target_pitch, shape, source, source_pitch, tag);
+    }
+    /// get of a box, likewise: from the window of rank `target`, where its rows lie `target_pitch` apart, to
+    /// `destination`, where they come to lie `destination_pitch` apart. It is there when flush() has returned; what
+    /// get() says of order and errors holds.
+    DCUDA_DEVICE void get(window win, int target, std::size_t offset, pitch target_pitch, box shape, void* destination,
+                          pitch destination_pitch) {
+        detail::perform<detail::box_operation<detail::operation::get, void>>(
+            self_, is_profiled(), win, target, offset, target_pitch, shape, destination, destination_pitch);
+    }
+    /// get of a box, and then a notification with `tag` for the target: what was read may be changed.
+    DCUDA_DEVICE void get_notify(window win, int target, std::size_t offset, pitch target_pitch, box shape,
+                                 void* destination, pitch destination_pitch, int tag) {
+        detail::perform<detail::box_operation<detail::operation::get_notify, void>>(
+            self_, is_profiled(), win, target, offset, target_pitch, shape, destination, destination_pitch, tag);
+    }
+
     // --- Atomic operations -------------------------------------------------------------------------------------------
 
     /// Adds `value` to an element of another rank's window (or its own), and returns what the element held before. The

@@ -74,6 +74,22 @@ struct typed_window {
     DCUDA_HOST_DEVICE friend bool operator==(typed_window a, typed_window b) { return a.bytes == b.bytes; }
 };
 
+/// Rows of one length, and slices of so many rows: what a put or a get moves if it is not contiguous. A column of a
+/// matrix is a box of many rows of one element each.
+struct box {
+    std::size_t width_bytes; ///< of a row
+    std::size_t height = 1;  ///< rows of a slice
+    std::size_t depth = 1;   ///< slices
+};
+
+/// How far apart the rows and the slices of a box lie in memory, from the beginning of one to the beginning of the
+/// next. No two rows overlap: either each slice begins behind the rows of the one before, or each row begins behind the
+/// rows with the number before it in all slices. With one way at the target, and the other one here, a put transposes.
+struct pitch {
+    std::size_t row_bytes;       ///< of no meaning if a slice has one row
+    std::size_t slice_bytes = 0; ///< of no meaning if there is one slice
+};
+
 /// So many notifications with a tag: rank::wait_all.
 struct tag_count {
     int tag;   ///< from 0 to options::tags - 1

@@ -10,6 +10,7 @@
 #include "dcuda/detail/ops/collectives/barrier.hpp"
 #include "dcuda/detail/ops/one_sided/accumulate.hpp"
 #include "dcuda/detail/ops/one_sided/atomics.hpp"
+#include "dcuda/detail/ops/one_sided/box.hpp"
 #include "dcuda/detail/ops/one_sided/get.hpp"
 #include "dcuda/detail/ops/put.hpp"
 #include "dcuda/detail/ops/waits/wait.hpp"
@@ -103,103 +104,7 @@ device_window find_open(rank_state& state, operation where, window win, std::uin
 
 } // namespace
 
-// --- Puts and notifications
-// ----------------------------------------------------------------------------------------------
-
-void checked_rank::put(window win, const device_window& opened, std::uint32_t target, std::size_t offset,
-                       std::size_t bytes, const void* source, bool is_value, std::uint32_t tag) {
-    if (!going(turns_.next())) return;
-    const window_entry& entry = opened.entries[target];
-    const std::uint32_t to = world_rank_of(state_, static_cast<communicator>(opened.comm), target);
-    ++m_.head().puts;
-    ++m_.head().progress;
-    put_record what{};
-    what.source = static_cast<std::uint16_t>(rank_);
-    what.target = static_cast<std::uint16_t>(to);
-    what.window = window_of(win);
-    what.tag = tag;
-    what.site = mine().site;
-    what.position = run_.happened.next_position(rank_, to);
-    what.offset = offset;
-    what.bytes = bytes;
-    what.place = place_of(m_.rank(to).process, entry.home + offset);
-    what.buffer = is_value ? no_buffer : place_of(all_.process(), source);
-    message sent;
-    sent.window = what.window;
-    if (bytes != 0 && what.place != what.buffer) {
-        if (what.place < what.buffer + bytes && what.buffer < what.place + bytes)
-            run_.found.overlap(rank_, what.window, bytes, what.site);
-        if (!is_value && (what.buffer & private_memory) != 0) ++run_.private_pages;
-        run_.happened.issue(what);
-        sent.target = entry.base + offset;
-        sent.source = static_cast<const std::byte*>(source);
-        sent.bytes = bytes;
-        if (is_value) { // gone when the thread goes on
-            sent.copy.assign(sent.source, sent.source + bytes);
-            sent.is_read = true;
-        }
-    }
-    if (tag != no_tag) {
-        ++m_.head().notifications;
-        sent.tag = tag;
-        sent.notice = run_.happened.make_notice(rank_, to, tag, what.site, operation::put_notify);
-    }
-    if (sent.bytes != 0 || sent.notice != none) turns_.send(to, std::move(sent));
-}
-
-// What the rank has put there before is in its place. The bytes come at once, though nobody may rely on that.
-void checked_rank::get(const device_window& opened, const get_request& request) {
-    if (!going(turns_.next())) return;
-    const accessed_range& range = request.range;
-    const window_entry& entry = opened.entries[range.rank];
-    const std::uint32_t from = world_rank_of(state_, static_cast<communicator>(opened.comm), range.rank);
-    ++m_.head().progress;
-    turns_.place_all(from);
-    if (range.bytes != 0) {
-        const std::byte* const source = entry.base + range.offset;
-        run_.happened.load_or_store(rank_, place_of(m_.rank(from).process, entry.home + range.offset), range.bytes,
-                                    access_kind::load, mine().site, true);
-        run_.happened.load_or_store(rank_, place_of(all_.process(), request.destination), range.bytes,
-                                    access_kind::store, mine().site);
-        if (source != request.destination) std::memmove(request.destination, source, range.bytes);
-    }
-    if (range.tag == no_tag || ended()) return;
-    notify(range.where, from, wire_tag(state_, range.tag));
-}
-
-std::uint64_t checked_rank::update(const device_window& opened, const update_request& request) {
-    if (!going(turns_.next())) return 0;
-    const accessed_range& range = request.range;
-    const window_entry& entry = opened.entries[range.rank];
-    const std::uint32_t of = world_rank_of(state_, static_cast<communicator>(opened.comm), range.rank);
-    const address place = place_of(m_.rank(of).process, entry.home + range.offset);
-    ++m_.head().progress;
-    turns_.place_all(of);
-    run_.happened.load_or_store(rank_, place, range.bytes, access_kind::atomic, mine().site, true);
-    run_.happened.synchronize(rank_, m_.atomic_clock(place));
-    return update_element(entry.base + range.offset, request.update);
-}
-
-// Elements are atomic, but order nothing.
-void checked_rank::accumulate(const device_window& opened, const accumulate_request& request) {
-    if (!going(turns_.next())) return;
-    const accessed_range& range = request.range;
-    const window_entry& entry = opened.entries[range.rank];
-    const std::uint32_t of = world_rank_of(state_, static_cast<communicator>(opened.comm), range.rank);
-    ++m_.head().progress;
-    turns_.place_all(of);
-    if (range.bytes != 0) {
-        run_.happened.load_or_store(rank_, place_of(m_.rank(of).process, entry.home + range.offset), range.bytes,
-                                    access_kind::atomic, mine().site, true);
-        if (!exec::cpu::is_on_own_stack(request.source))
-            run_.happened.load_or_store(rank_, place_of(all_.process(), request.source), range.bytes, access_kind::load,
-                                        mine().site);
-        for (std::size_t i = 0; i < request.count(); ++i)
-            update_element(entry.base + range.offset + i * request.element_bytes(), request.update(i));
-    }
-    if (range.tag == no_tag || ended()) return;
-    notify(range.where, of, wire_tag(state_, range.tag));
-}
+// --- Notifications ---------------------------------------------------------------------------------------------------
 
 void checked_rank::notify(operation kind, std::uint32_t target, std::uint32_t tag) {
     if (!going(turns_.next())) return;
@@ -349,6 +254,34 @@ void get(rank_state& state, const get_request& request) {
                  {range.rank, range.offset, range.bytes, number(request.destination),
                   std::uint64_t(range.window) << 32 | range.tag}},
                 [&](checked_rank& self) { self.get(opened, request); });
+}
+
+// An operation for each row, the last one with the notification.
+void box(rank_state& state, const box_request& request) {
+    check_box(state, request);
+    const accessed_range& all = request.range;
+    find_range(state, all);
+    const bool notifies = all.tag != no_tag;
+    const auto move = [&](std::size_t offset, std::byte* memory, std::size_t bytes, bool is_last) {
+        if (request.is_get != 0) {
+            accessed_range range = all;
+            range.offset = offset;
+            range.bytes = bytes;
+            if (!is_last) range.tag = no_tag;
+            get(state, {range, memory});
+        } else if (is_last && notifies) {
+            put_notify(state, window{all.window}, static_cast<int>(all.rank), offset, bytes, memory,
+                       static_cast<int>(all.tag));
+        } else {
+            put(state, window{all.window}, static_cast<int>(all.rank), offset, bytes, memory);
+        }
+    };
+    if (is_empty(request.shape)) return move(all.offset, request.memory, 0, true);
+    for (std::size_t slice = 0; slice < request.shape.depth; ++slice)
+        for (std::size_t row = 0; row < request.shape.height; ++row)
+            move(all.offset + place_in(request.at_target, row, slice),
+                 request.memory + place_in(request.here, row, slice), request.shape.width_bytes,
+                 slice + 1 == request.shape.depth && row + 1 == request.shape.height);
 }
 
 std::uint64_t update(rank_state& state, const update_request& request) {

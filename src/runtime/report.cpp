@@ -116,6 +116,10 @@ error describe_fault(const command& fault_command, std::uint32_t first_rank, ran
             fmt::format(" of {} B at offset {} of {} of rank {}: the element's address is no multiple of "
                         "its size",
                         at.bytes, as_signed(at.offset), name_window(at.window), at.target));
+    case fault::pitch:
+        return device_fault(fmt::format(" of a box on {} whose {} of {} B begin {} B apart: they overlap",
+                                        name_window(at.window), at.limit != 0 ? "slices" : "rows", at.bytes,
+                                        at.offset));
     case fault::rank:
         return device_fault(fmt::format(
             " {} rank {}: there are ranks 0 to {} in {}",

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Gets, atomic operations and accumulates.
+// Gets, atomic operations, accumulates and boxes.
 #include "device_test.hpp"
 
 #include <limits>
+#include <random>
 
 using namespace dcuda::test;
 
@@ -446,6 +447,149 @@ TEST_F(OneSided, NotificationOfAccumulateComesAfterItsSums) {
     }
 }
 
+// --- Boxes -----------------------------------------------------------------------------------------------------------
+
+struct moved_box {
+    std::size_t offset; // in the window
+    dcuda::box shape;
+    dcuda::pitch at_target, here;
+
+    // Whether a byte so far behind the beginning is in the box, and which one of its bytes it is.
+    __host__ __device__ bool find(const dcuda::pitch& distance, std::size_t byte, std::size_t& number) const {
+        if (shape.width_bytes == 0 || shape.height == 0) return false;
+        const std::size_t row_bytes = shape.height > 1 ? distance.row_bytes : 0;
+        const std::size_t slice_bytes = shape.depth > 1 ? distance.slice_bytes : 0;
+        std::size_t row = 0, slice = 0;
+        const bool slices_first = slice_bytes > row_bytes;
+        if (slices_first) slice = byte / slice_bytes;
+        if (row_bytes != 0) row = (byte - slice * slice_bytes) / row_bytes;
+        if (!slices_first && slice_bytes != 0) slice = (byte - row * row_bytes) / slice_bytes;
+        const std::size_t in_row = byte - slice * slice_bytes - row * row_bytes;
+        number = (slice * shape.height + row) * shape.width_bytes + in_row;
+        return slice < shape.depth && row < shape.height && in_row < shape.width_bytes;
+    }
+};
+enum class box_way { put, put_notify, get, get_notify };
+
+__device__ unsigned char byte_of(int rank, std::size_t number) {
+    return static_cast<unsigned char>((static_cast<std::size_t>(rank) * 31 + number * 7) % 199);
+}
+constexpr unsigned char untouched = 0xee;
+
+// Fills the box of one side, moves it, and looks at every byte of the other.
+__global__ void move_boxes(dcuda::context context, findings* found, unsigned char* memory, std::size_t room,
+                           moved_box moved, box_way way) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int ranks = self.size(), next = (self.id() + 1) % ranks, previous = (self.id() + ranks - 1) % ranks;
+    unsigned char* const in_window = piece_of(memory, 2 * room, self);
+    unsigned char* const here = in_window + room;
+    const bool is_get = way == box_way::get || way == box_way::get_notify;
+    unsigned char* const from = is_get ? in_window : here;
+    unsigned char* const into = is_get ? here : in_window;
+    const std::size_t from_offset = is_get ? moved.offset : 0, into_offset = is_get ? 0 : moved.offset;
+    const dcuda::pitch from_pitch = is_get ? moved.at_target : moved.here;
+    const dcuda::pitch into_pitch = is_get ? moved.here : moved.at_target;
+    const auto win = self.create_window(dcuda::world, in_window, room);
+    std::size_t number = 0;
+    for_each_thread(room, [&](std::size_t i) {
+        into[i] = untouched;
+        from[i] = 0;
+        if (i >= from_offset && moved.find(from_pitch, i - from_offset, number)) from[i] = byte_of(self.id(), number);
+    });
+    self.barrier(dcuda::world);
+    if (way == box_way::put) self.put(win, next, moved.offset, moved.at_target, moved.shape, here, moved.here);
+    if (way == box_way::put_notify)
+        self.put_notify(win, next, moved.offset, moved.at_target, moved.shape, here, moved.here, 1);
+    if (way == box_way::get) self.get(win, next, moved.offset, moved.at_target, moved.shape, here, moved.here);
+    if (way == box_way::get_notify)
+        self.get_notify(win, next, moved.offset, moved.at_target, moved.shape, here, moved.here, 1);
+    if (way == box_way::put) self.notify(next, dcuda::world, 1);
+    if (way != box_way::get) self.wait_notifications(1, 1);
+    if (way == box_way::get_notify) // what was read may be changed
+        for_each_thread(room, [&](std::size_t i) { from[i] = 1; });
+    self.flush(win);
+    for_each_thread(room, [&](std::size_t i) {
+        const bool is_inside = i >= into_offset && moved.find(into_pitch, i - into_offset, number);
+        EXPECT_SAME(into[i], is_inside ? byte_of(is_get ? next : previous, number) : untouched);
+    });
+    self.free_window(win);
+}
+
+TEST_F(OneSided, BoxesMoveTheirBytesAndNoOthers) {
+    std::mt19937 random(7);
+    const auto one_of = [&](std::initializer_list<std::size_t> values) {
+        return *(values.begin() + std::uniform_int_distribution<std::size_t>(0, values.size() - 1)(random));
+    };
+    constexpr std::size_t room = 16384;
+    const device_vector<unsigned char> memory(2 * room * 3);
+    int moved = 0;
+    for (int round = 0; round < rounds_of(150, 150, 20); ++round) {
+        moved_box now{one_of({0, 1, 4, 16}),
+                      {one_of({0, 1, 2, 4, 8, 12, 16, 48, 100}), one_of({1, 2, 3, 33, 200}), one_of({1, 1, 2, 3})},
+                      {},
+                      {}};
+        if (round % 25 == 0) now.shape.height = 0;
+        if (round % 40 == 7) now.shape = {8, 100, 1}; // a column
+        for (dcuda::pitch* const distance : {&now.at_target, &now.here}) {
+            distance->row_bytes = now.shape.width_bytes + one_of({0, 1, 4, 16, 64});
+            distance->slice_bytes = now.shape.height * distance->row_bytes + one_of({0, 3, 16});
+            if (now.shape.depth > 1 && one_of({0, 0, 1}) != 0) { // a row of each slice, then the next row of each
+                distance->slice_bytes = now.shape.width_bytes + one_of({0, 1, 4, 16});
+                distance->row_bytes = now.shape.depth * distance->slice_bytes + one_of({0, 3, 16});
+            }
+        }
+        const auto ends_at = [&](const dcuda::pitch& distance) {
+            return now.shape.depth * distance.slice_bytes + now.shape.height * distance.row_bytes + 128;
+        };
+        if (ends_at(now.at_target) > room || ends_at(now.here) > room) continue;
+        ++moved;
+        const unsigned threads = round % 3 == 0 ? 1 : round % 3 == 1 ? 33 : 128;
+        check(move_boxes, shape(1 + round % 3, dim3(threads)), memory.get(), room, now,
+              static_cast<box_way>((round / 3) % 4));
+    }
+    EXPECT_GT(moved, 8);
+}
+
+// Of overlapping puts of a rank the later wins, by message or as a box.
+__global__ void __launch_bounds__(64, 16)
+    boxes_between_puts(dcuda::context context, findings* found, int* memory, int rounds) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    constexpr int columns = 6, rows = 5, all = columns * rows;
+    const int ranks = self.size(), next = (self.id() + 1) % ranks, previous = (self.id() + ranks - 1) % ranks;
+    int* const own = piece_of(memory, 4 * all, self);
+    int* const first = own + all;
+    int* const column = first + all;
+    int* const last = column + all;
+    constexpr dcuda::pitch distance{columns * sizeof(int)}, close{sizeof(int)};
+    const auto win = self.create_window(dcuda::world, own, all * sizeof(int));
+    const auto value = [&](int rank, int round, int put) { return 100000 * put + 100 * round + rank % 100; };
+    for (int round = 0; round < rounds; ++round) {
+        for_each_thread(all, [&](std::size_t i) {
+            first[i] = value(self.id(), round, 1);
+            column[i] = value(self.id(), round, 2);
+            last[i] = value(self.id(), round, 3);
+        });
+        self.put_notify(win, next, 0, all * sizeof(int), first, 2);
+        self.put(win, next, 2 * sizeof(int), distance, dcuda::box{sizeof(int), rows}, column, close);
+        self.put_notify(win, next, columns * sizeof(int), columns * sizeof(int), last, 1); // the second row
+        self.wait_notifications(1, 1);
+        for_each_thread(all, [&](std::size_t i) {
+            const int put = i / columns == 1 ? 3 : i % columns == 2 ? 2 : 1;
+            EXPECT_SAME(own[i], value(previous, round, put));
+        });
+        self.wait_notifications(2, 1);
+        self.barrier(dcuda::world);
+    }
+    self.free_window(win);
+}
+
+TEST_F(OneSided, BoxesKeepTheirPlaceBetweenPuts) {
+    const device_vector<int> memory(4 * 30 * 3);
+    check(boxes_between_puts, shape(3, dim3(64)), memory.get(), rounds_of(60, 12, 6));
+}
+
 #if DCUDA_BACKEND_CUDA
 TEST_F(OneSided, OnFullDevice) {
     for (const int ranks : {132, 1056, 2112}) {
@@ -458,6 +602,8 @@ TEST_F(OneSided, OnFullDevice) {
         check(draw_tickets<int>, config, counters.get(), marks.get(), rounds);
         const device_vector<int> sums(3 * 100 * static_cast<std::size_t>(ranks));
         check(accumulate_and_tell, config, sums.get(), std::size_t{100}, rounds_of(20, 1));
+        const device_vector<int> matrices(4 * 30 * static_cast<std::size_t>(ranks));
+        check(boxes_between_puts, config, matrices.get(), rounds_of(20, 1));
     }
 }
 #endif
@@ -510,7 +656,11 @@ enum class mistake {
     sums_beyond,
     sums_misaligned,
     sums_tag,
-    too_many
+    too_many,
+    rows,
+    slices,
+    box_beyond,
+    box_wraps
 };
 
 __global__ void err(dcuda::context context, findings*, int* memory, mistake kind) {
@@ -529,6 +679,12 @@ __global__ void err(dcuda::context context, findings*, int* memory, mistake kind
     if (kind == mistake::get_beyond) self.get(win, next, 12, 8, own + 4);
     if (kind == mistake::wraps) self.get(win, next, ~std::size_t{3}, 8, own + 4);
     if (kind == mistake::get_tag) self.get_notify(win, next, 0, 8, own + 4, 100000);
+    using dcuda::box, dcuda::pitch;
+    if (kind == mistake::rows) self.put(win, next, 0, pitch{4}, box{8, 2}, own + 4, pitch{8});
+    if (kind == mistake::slices) self.get(win, next, 0, pitch{4, 8}, box{4, 2, 2}, own + 4, pitch{4, 4});
+    if (kind == mistake::box_beyond) self.put_notify(win, next, 4, pitch{8}, box{4, 3}, own + 4, pitch{4}, 1);
+    if (kind == mistake::box_wraps)
+        self.put(win, next, 0, pitch{~std::size_t{0} / 2}, box{4, 4}, own + 4, pitch{~std::size_t{0} / 2});
     if (kind == mistake::sums_beyond) self.accumulate(win, next, 8, 3, own + 4, dcuda::sum{});
     if (kind == mistake::sums_misaligned) self.accumulate(win, next, 2, 3, own + 4, dcuda::bit_or{});
     if (kind == mistake::sums_tag) self.accumulate_notify(win, next, 0, 1, own + 4, dcuda::sum{}, -3);
@@ -558,6 +714,10 @@ TEST_F(OneSided, MistakesAreNamed) {
           std::pair(mistake::sums_misaligned, "accumulate of 12 B at offset 2 of window 0 of rank"),
           std::pair(mistake::sums_tag, "accumulate_notify with tag -3: there are tags"),
           std::pair(mistake::too_many, "accumulate of -4 B at offset 0 exceeds window 0 of rank"),
+          std::pair(mistake::rows, "put of a box on window 0 whose rows of 8 B begin 4 B apart: they overlap"),
+          std::pair(mistake::slices, "get of a box on window 0 whose slices of 8 B begin 4 B apart: they overlap"),
+          std::pair(mistake::box_beyond, "put_notify of 20 B at offset 4 exceeds window 0 of rank"),
+          std::pair(mistake::box_wraps, "put of -1 B at offset 0 exceeds window 0 of rank"),
           std::pair(mistake::get_into_own, "which is one thread's own")}) {
         end_job();
         try {

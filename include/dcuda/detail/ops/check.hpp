@@ -14,6 +14,7 @@ namespace dcuda::detail {
 struct get_request;        // one_sided/get.hpp
 struct update_request;     // one_sided/atomics.hpp
 struct accumulate_request; // one_sided/accumulate.hpp
+struct box_request;        // one_sided/box.hpp
 } // namespace dcuda::detail
 
 namespace dcuda::detail::check {
@@ -54,6 +55,8 @@ void put_notify(rank_state& state, window win, int target, std::size_t offset, s
 void get(rank_state& state, const get_request& request);
 // An atomic operation; the bits that the element held before.
 std::uint64_t update(rank_state& state, const update_request& request);
+// Puts and gets of boxes.
+void box(rank_state& state, const box_request& request);
 // accumulate, accumulate_notify.
 void accumulate(rank_state& state, const accumulate_request& request);
 // `kind`: notify or notify_relaxed.

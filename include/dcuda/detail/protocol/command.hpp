@@ -48,6 +48,7 @@ enum class fault : std::uint32_t {
     none,
     bounds,
     alignment, // offset, bytes: of an element
+    pitch,     // of a box; offset: that it has, bytes: that it needs, limit: 1 of slices, 0 of rows
     rank,
     tag,
     tag_range,   // offset: how many tags, from `target` on

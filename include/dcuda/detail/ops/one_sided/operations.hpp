@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Gets, atomic operations and accumulates, as ops/operations.hpp performs them.
+// Gets, atomic operations, accumulates and boxes, as ops/operations.hpp performs them.
 #pragma once
 
 #include "dcuda/detail/ops/check.hpp"
 #include "dcuda/detail/ops/one_sided/accumulate.hpp"
 #include "dcuda/detail/ops/one_sided/atomics.hpp"
+#include "dcuda/detail/ops/one_sided/box.hpp"
 #include "dcuda/detail/ops/one_sided/get.hpp"
 #include "dcuda/detail/ops/profile.hpp"
 #include "dcuda/operators.hpp"
@@ -137,6 +138,41 @@ private:
                  static_cast<std::uint32_t>(tag)},
                 reinterpret_cast<const std::byte*>(source),
                 update_code({action_with<Operator>, type_of<T>(), 0, 0})};
+    }
+};
+
+// Puts and gets of boxes. `Byte` is const in puts.
+template <operation Kind, class Byte>
+struct box_operation {
+    static constexpr operation kind = Kind;
+    template <class... Tag>
+    DCUDA_DEVICE static event_fields event(window win, int target, std::size_t, pitch, box shape, Byte*, pitch,
+                                           Tag... tag) {
+        return {.tag = (0 + ... + tag), .peer = target, .window = win.id, .bytes = payload_of(shape)};
+    }
+    template <class... Tag>
+    DCUDA_DEVICE static void run(rank_state& state, window win, int target, std::size_t offset, pitch at_target,
+                                 box shape, Byte* memory, pitch here, Tag... tag) {
+        exec::far(move_box)(state, request(win, target, offset, at_target, shape, memory, here, tag...));
+    }
+#if DCUDA_BACKEND_CPU
+    template <class... Tag>
+    static void check(rank_state& state, window win, int target, std::size_t offset, pitch at_target, box shape,
+                      Byte* memory, pitch here, Tag... tag) {
+        check::box(state, request(win, target, offset, at_target, shape, memory, here, tag...));
+    }
+#endif
+
+private:
+    DCUDA_DEVICE static box_request request(window win, int target, std::size_t offset, pitch at_target, box shape,
+                                            Byte* memory, pitch here, int tag = static_cast<int>(no_tag)) {
+        return {{win.id, static_cast<std::uint32_t>(target), offset, span_of(shape, at_target), kind,
+                 static_cast<std::uint32_t>(tag)},
+                shape,
+                at_target,
+                here,
+                const_cast<std::byte*>(static_cast<const std::byte*>(memory)),
+                kind == operation::get || kind == operation::get_notify ? 1u : 0u};
     }
 };
 

@@ -20,8 +20,8 @@ struct box_request {
 // Loads and stores of `Unit`, to which all rows at both ends are aligned. PERF: neighbouring threads take neighbouring
 // units, of rows as of a column; places are counted on, as divisions are slow.
 template <class Unit>
-DCUDA_DEVICE void copy_box_by(const exec::rank_group& team, std::byte* target, const pitch& at_target,
-                              const std::byte* source, const pitch& at_source, const box& shape) {
+DCUDA_COLD void copy_box_by(const exec::rank_group team, std::byte* target, const pitch& at_target,
+                            const std::byte* source, const pitch& at_source, const box& shape) {
     const std::size_t columns = shape.width_bytes / sizeof(Unit), step = team.threads();
     const std::size_t step_columns = step % columns, step_rows = step / columns % shape.height,
                       step_slices = step / columns / shape.height;
@@ -65,33 +65,40 @@ DCUDA_COLD void copy_box(shared_state shared, std::byte* target, const pitch at_
     copy_box_by<std::uint8_t>(team, target, at_target, source, at_source, shape);
 }
 
+// One row of it. All threads of the rank.
+DCUDA_COLD void send_row_far_away(shared_state shared, const posted_put& place, const box_request& request,
+                                  std::size_t row, std::size_t slice) {
+    posted_put part = place;
+    part.home += place_in(request.at_target, row, slice);
+    send_through_host(shared.get(), part, request.memory + place_in(request.here, row, slice),
+                      request.shape.width_bytes, no_tag);
+}
+
 // A command for each row. All threads of the rank. PERF: rows could be gathered into one command, and scattered there.
-DCUDA_COLD void send_box_far_away(shared_state shared, const posted_put place, const box_request request) {
+// The request stays in memory, as the registers of this loop are every kernel's.
+DCUDA_COLD void send_box_far_away(shared_state shared, const posted_put& place, const box_request& request) {
     for (std::size_t slice = 0; slice < request.shape.depth; ++slice)
-        for (std::size_t row = 0; row < request.shape.height; ++row) {
-            posted_put part = place;
-            part.home += place_in(request.at_target, row, slice);
-            send_through_host(shared.get(), part, request.memory + place_in(request.here, row, slice),
-                              request.shape.width_bytes, no_tag);
-        }
+        for (std::size_t row = 0; row < request.shape.height; ++row)
+            send_row_far_away(shared, place, request, row, slice);
 }
 
 // A command for each row, the last one with the notification, which comes after all that the target's host has read.
 // The leader. If the run ends, who waits next sees it.
-DCUDA_COLD void get_box_from_far_away(lone_thread leader, shared_state shared, const posted_put place,
-                                      const box_request request) {
-    const box& shape = request.shape;
+DCUDA_COLD bool get_row_from_far_away(lone_thread leader, shared_state shared, const posted_put& place,
+                                      const box_request& request, std::size_t row, std::size_t slice) {
+    const bool is_last = slice + 1 == request.shape.depth && row + 1 == request.shape.height;
     accessed_range range = request.range;
-    range.bytes = shape.width_bytes;
-    for (std::size_t slice = 0; slice < shape.depth; ++slice)
-        for (std::size_t row = 0; row < shape.height; ++row) {
-            const bool is_last = slice + 1 == shape.depth && row + 1 == shape.height;
-            range.tag = is_last ? request.range.tag : no_tag;
-            posted_put part = place;
-            part.home += place_in(request.at_target, row, slice);
-            if (!get_from_far_away(leader, shared, part, range, request.memory + place_in(request.here, row, slice)))
-                return;
-        }
+    range.bytes = request.shape.width_bytes;
+    if (!is_last) range.tag = no_tag;
+    posted_put part = place;
+    part.home += place_in(request.at_target, row, slice);
+    return get_from_far_away(leader, shared, part, range, request.memory + place_in(request.here, row, slice));
+}
+DCUDA_COLD void get_box_from_far_away(lone_thread leader, shared_state shared, const posted_put& place,
+                                      const box_request& request) {
+    for (std::size_t slice = 0; slice < request.shape.depth; ++slice)
+        for (std::size_t row = 0; row < request.shape.height; ++row)
+            if (!get_row_from_far_away(leader, shared, place, request, row, slice)) return;
 }
 
 // If rows of a box overlap all threads of the rank leave the kernel.
@@ -115,8 +122,9 @@ DCUDA_DEVICE void check_box(rank_state& state, const box_request& request) {
     if (request.is_get != 0 && !is_empty(request.shape)) check_destination(state, {request.range, request.memory});
 }
 
-// All threads of the rank. When a thread returns, others may still be reading the source of a put.
-DCUDA_COLD void move_box(shared_state shared, const box_request request) {
+// All threads of the rank. When a thread returns, others may still be reading the source of a put. PERF: the request is
+// passed in memory: by value it would be in 28 registers of every kernel that calls this.
+DCUDA_COLD void move_box(shared_state shared, const box_request& request) {
     rank_state& state = shared.get();
     check_box(state, request);
     const unsigned begun = exec::far(begin_straight)(shared, {request.range, 1, request.is_get});

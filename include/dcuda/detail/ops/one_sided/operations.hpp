@@ -153,7 +153,8 @@ struct box_operation {
     template <class... Tag>
     DCUDA_DEVICE static void run(rank_state& state, window win, int target, std::size_t offset, pitch at_target,
                                  box shape, Byte* memory, pitch here, Tag... tag) {
-        exec::far(move_box)(state, request(win, target, offset, at_target, shape, memory, here, tag...));
+        const box_request asked = request(win, target, offset, at_target, shape, memory, here, tag...);
+        exec::far(move_box)(state, asked);
     }
 #if DCUDA_BACKEND_CPU
     template <class... Tag>

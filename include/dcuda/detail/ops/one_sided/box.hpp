@@ -82,8 +82,8 @@ DCUDA_COLD void send_box_far_away(shared_state shared, const posted_put& place, 
             send_row_far_away(shared, place, request, row, slice);
 }
 
-// A command for each row, the last one with the notification, which comes after all that the target's host has read.
-// The leader. If the run ends, who waits next sees it.
+// One row of it; the last one with the notification, which comes after all that the target's host has read. False if
+// the run ended. The leader.
 DCUDA_COLD bool get_row_from_far_away(lone_thread leader, shared_state shared, const posted_put& place,
                                       const box_request& request, std::size_t row, std::size_t slice) {
     const bool is_last = slice + 1 == request.shape.depth && row + 1 == request.shape.height;
@@ -94,6 +94,8 @@ DCUDA_COLD bool get_row_from_far_away(lone_thread leader, shared_state shared, c
     part.home += place_in(request.at_target, row, slice);
     return get_from_far_away(leader, shared, part, range, request.memory + place_in(request.here, row, slice));
 }
+
+// A command for each row. The leader. If the run ends, who waits next sees it.
 DCUDA_COLD void get_box_from_far_away(lone_thread leader, shared_state shared, const posted_put& place,
                                       const box_request& request) {
     for (std::size_t slice = 0; slice < request.shape.depth; ++slice)

@@ -48,58 +48,56 @@ void checked_rank::put(window win, const device_window& opened, std::uint32_t ta
     if (sent.bytes != 0 || sent.notice != none) turns_.send(to, std::move(sent));
 }
 
-// What the rank has put there before is in its place. The bytes come at once, though nobody may rely on that.
+// Where a range lies, when what the rank has put there before is in its place.
+checked_rank::reached_range checked_rank::reach(const device_window& opened, const accessed_range& range) {
+    const window_entry& entry = opened.entries[range.rank];
+    const std::uint32_t target = world_rank_of(state_, static_cast<communicator>(opened.comm), range.rank);
+    ++m_.head().progress;
+    turns_.place_all(target);
+    return {target, place_of(m_.rank(target).process, entry.home + range.offset), entry.base + range.offset};
+}
+
+void checked_rank::notify_reached(const accessed_range& range, const reached_range& reached) {
+    if (range.tag != no_tag && !ended()) notify(range.where, reached.target, wire_tag(state_, range.tag));
+}
+
+// The bytes come at once, though nobody may rely on that.
 void checked_rank::get(const device_window& opened, const get_request& request) {
     if (!going(turns_.next())) return;
     const accessed_range& range = request.range;
-    const window_entry& entry = opened.entries[range.rank];
-    const std::uint32_t from = world_rank_of(state_, static_cast<communicator>(opened.comm), range.rank);
-    ++m_.head().progress;
-    turns_.place_all(from);
+    const reached_range from = reach(opened, range);
     if (range.bytes != 0) {
-        const std::byte* const source = entry.base + range.offset;
-        run_.happened.load_or_store(rank_, place_of(m_.rank(from).process, entry.home + range.offset), range.bytes,
-                                    access_kind::load, mine().site, true);
+        run_.happened.load_or_store(rank_, from.place, range.bytes, access_kind::load, mine().site, true);
         run_.happened.load_or_store(rank_, place_of(all_.process(), request.destination), range.bytes,
                                     access_kind::store, mine().site);
-        if (source != request.destination) std::memmove(request.destination, source, range.bytes);
+        if (from.memory != request.destination) std::memmove(request.destination, from.memory, range.bytes);
     }
-    if (range.tag == no_tag || ended()) return;
-    notify(range.where, from, wire_tag(state_, range.tag));
+    notify_reached(range, from);
 }
 
 std::uint64_t checked_rank::update(const device_window& opened, const update_request& request) {
     if (!going(turns_.next())) return 0;
     const accessed_range& range = request.range;
-    const window_entry& entry = opened.entries[range.rank];
-    const std::uint32_t of = world_rank_of(state_, static_cast<communicator>(opened.comm), range.rank);
-    const address place = place_of(m_.rank(of).process, entry.home + range.offset);
-    ++m_.head().progress;
-    turns_.place_all(of);
-    run_.happened.load_or_store(rank_, place, range.bytes, access_kind::atomic, mine().site, true);
-    run_.happened.synchronize(rank_, m_.atomic_clock(place));
-    return update_element(entry.base + range.offset, request.update);
+    const reached_range element = reach(opened, range);
+    run_.happened.load_or_store(rank_, element.place, range.bytes, access_kind::atomic, mine().site, true);
+    run_.happened.synchronize(rank_, m_.atomic_clock(element.place));
+    return update_element(element.memory, request.update);
 }
 
 // Elements are atomic, but order nothing.
 void checked_rank::accumulate(const device_window& opened, const accumulate_request& request) {
     if (!going(turns_.next())) return;
     const accessed_range& range = request.range;
-    const window_entry& entry = opened.entries[range.rank];
-    const std::uint32_t of = world_rank_of(state_, static_cast<communicator>(opened.comm), range.rank);
-    ++m_.head().progress;
-    turns_.place_all(of);
+    const reached_range elements = reach(opened, range);
     if (range.bytes != 0) {
-        run_.happened.load_or_store(rank_, place_of(m_.rank(of).process, entry.home + range.offset), range.bytes,
-                                    access_kind::atomic, mine().site, true);
+        run_.happened.load_or_store(rank_, elements.place, range.bytes, access_kind::atomic, mine().site, true);
         if (!exec::cpu::is_on_own_stack(request.source))
             run_.happened.load_or_store(rank_, place_of(all_.process(), request.source), range.bytes, access_kind::load,
                                         mine().site);
         for (std::size_t i = 0; i < request.count(); ++i)
-            update_element(entry.base + range.offset + i * request.element_bytes(), request.update(i));
+            update_element(elements.memory + i * request.element_bytes(), request.update(i));
     }
-    if (range.tag == no_tag || ended()) return;
-    notify(range.where, of, wire_tag(state_, range.tag));
+    notify_reached(range, elements);
 }
 
 } // namespace dcuda::detail::check

@@ -180,6 +180,16 @@ public:
     std::uint64_t result64 = 0;
 
 private:
+    // A range of another rank's window.
+    struct reached_range {
+        std::uint32_t target; // world rank
+        address place;
+        std::byte* memory; // as mapped here
+    };
+    reached_range reach(const device_window& opened, const accessed_range& range);
+    // If the operation has a tag.
+    void notify_reached(const accessed_range& range, const reached_range& reached);
+
     // Of these tags those with which a notification has arrived.
     std::vector<std::uint32_t> pending(std::uint32_t first, std::uint32_t tags) const;
     // Gives the turn away and gets it back. The rank waits meanwhile, or tests, for so many notifications with one of

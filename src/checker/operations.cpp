@@ -222,6 +222,13 @@ device_window find_range(rank_state& state, const accessed_range& range) {
     return find_range(state, range.where, window{range.window}, range.rank, range.offset, range.bytes);
 }
 
+device_window find_elements(rank_state& state, const accessed_range& range, std::size_t element_bytes) {
+    const device_window opened = find_range(state, range);
+    if (number(opened.entries[range.rank].home + range.offset) % element_bytes != 0)
+        fail(state, fault::alignment, range.where, range.window, range.rank, range.offset, range.bytes, 0);
+    return opened;
+}
+
 void put_in_order(rank_state& state, operation where, window win, int target, std::size_t offset, std::size_t bytes,
                   const void* source, std::uint32_t tag) {
     const auto rank = static_cast<std::uint32_t>(target);
@@ -263,7 +270,7 @@ void box(rank_state& state, const box_request& request) {
     find_range(state, all);
     const bool notifies = all.tag != no_tag;
     const auto move = [&](std::size_t offset, std::byte* memory, std::size_t bytes, bool is_last) {
-        if (request.is_get != 0) {
+        if (all.is_got()) {
             accessed_range range = all;
             range.offset = offset;
             range.bytes = bytes;
@@ -286,9 +293,7 @@ void box(rank_state& state, const box_request& request) {
 
 std::uint64_t update(rank_state& state, const update_request& request) {
     const accessed_range& range = request.range;
-    const device_window opened = find_range(state, range);
-    if (number(opened.entries[range.rank].home + range.offset) % range.bytes != 0)
-        fail(state, fault::alignment, range.where, range.window, range.rank, range.offset, range.bytes, 0);
+    const device_window opened = find_elements(state, range, range.bytes);
     perform_all({range.where,
                  {range.rank, range.offset, request.update.operand, request.update.expected,
                   std::uint64_t(range.window) << 32 | update_code(request.update)}},
@@ -299,9 +304,7 @@ std::uint64_t update(rank_state& state, const update_request& request) {
 void accumulate(rank_state& state, const accumulate_request& request) {
     const accessed_range& range = request.range;
     if (range.tag != no_tag) check_tag(state, range.where, static_cast<int>(range.tag), range.rank);
-    const device_window opened = find_range(state, range);
-    if (number(opened.entries[range.rank].home + range.offset) % request.element_bytes() != 0)
-        fail(state, fault::alignment, range.where, range.window, range.rank, range.offset, range.bytes, 0);
+    const device_window opened = find_elements(state, range, request.element_bytes());
     const bool is_value = exec::cpu::is_on_own_stack(request.source);
     perform_all({range.where,
                  {range.rank, range.offset, range.bytes, number(is_value ? nullptr : request.source),

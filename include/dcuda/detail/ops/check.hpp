@@ -11,6 +11,7 @@
 #if DCUDA_BACKEND_CPU
 
 namespace dcuda::detail {
+struct accessed_range;     // one_sided/accessed.hpp
 struct get_request;        // one_sided/get.hpp
 struct update_request;     // one_sided/atomics.hpp
 struct accumulate_request; // one_sided/accumulate.hpp

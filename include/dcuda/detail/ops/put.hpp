@@ -148,14 +148,18 @@ DCUDA_COLD void notify_target(lead_warp warp, shared_state shared, std::uint32_t
     if (DCUDA_BACKEND_CPU) ring_doorbell(&to.status->doorbell);
 }
 
+// Notifies the target of this operation after all that the rank's threads have stored and read. All of them.
+DCUDA_DEVICE void arrive_and_notify(rank_state& state, std::uint32_t tag) {
+    exec::decide(
+        state.group(), state.decision, [](const lead_warp&) { return 0u; },
+        [&](const lead_warp& warp, unsigned) { notify_target(warp, state, tag); });
+}
+
 // Stores a put directly, and notifies. All threads of the rank.
 DCUDA_DEVICE void copy_and_notify(rank_state& state, const posted_put& put, route way, const send_request& request) {
     exec::copy(state.group(), state.staging, way == route::direct ? exec::copy_way::threads : exec::copy_way::engine,
                put.target, static_cast<const std::byte*>(request.source), request.bytes);
-    if (!request.notifies()) return;
-    exec::decide(
-        state.group(), state.decision, [](const lead_warp&) { return 0u; },
-        [&](const lead_warp& warp, unsigned) { notify_target(warp, state, request.tag); });
+    if (request.notifies()) arrive_and_notify(state, request.tag);
 }
 
 // Whatever the fast path cannot do. All threads of the rank.

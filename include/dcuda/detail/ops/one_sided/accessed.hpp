@@ -15,6 +15,8 @@ struct accessed_range {
     operation where;
     std::uint32_t tag = no_tag; // that the target is notified with then
 
+    // Whether it is loaded, and not changed.
+    DCUDA_DEVICE bool is_got() const { return where == operation::get || where == operation::get_notify; }
     // To look for it, and to check it.
     DCUDA_DEVICE send_request as_put() const {
         return {window, rank, offset, bytes, nullptr, tag == no_tag ? operation::put : operation::put_notify, tag};

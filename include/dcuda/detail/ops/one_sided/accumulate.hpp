@@ -39,7 +39,7 @@ DCUDA_COLD void accumulate_far_away(lone_thread leader, shared_state shared, con
 // All threads of the rank. When a thread returns, others may still be reading the source.
 DCUDA_COLD void accumulate_in_window(shared_state shared, const accumulate_request request) {
     rank_state& state = shared.get();
-    const unsigned begun = exec::far(begin_straight)(shared, {request.range, request.element_bytes(), 0});
+    const unsigned begun = exec::far(begin_straight)(shared, {request.range, request.element_bytes()});
     const posted_put place = posted(state, begun / post_turn);
     if (route_of(begun) == route::proxied)
         exec::leader_then_sync(state.group(),

@@ -13,8 +13,7 @@ struct box_request {
     accessed_range range; // at the target, from the first byte of the box to its last
     box shape;
     pitch at_target, here;
-    std::byte* memory;    // of this rank
-    std::uint32_t is_get; // 1: from the target, 0: to it
+    std::byte* memory; // of this rank
 };
 
 // Loads and stores of `Unit`, to which all rows at both ends are aligned. PERF: neighbouring threads take neighbouring
@@ -121,7 +120,7 @@ DCUDA_DEVICE void check_pitch(rank_state& state, const box_request& request, con
 DCUDA_DEVICE void check_box(rank_state& state, const box_request& request) {
     check_pitch(state, request, request.at_target);
     check_pitch(state, request, request.here);
-    if (request.is_get != 0 && !is_empty(request.shape)) check_destination(state, {request.range, request.memory});
+    if (request.range.is_got() && !is_empty(request.shape)) check_destination(state, {request.range, request.memory});
 }
 
 // All threads of the rank. When a thread returns, others may still be reading the source of a put. PERF: the request is
@@ -129,15 +128,15 @@ DCUDA_DEVICE void check_box(rank_state& state, const box_request& request) {
 DCUDA_COLD void move_box(shared_state shared, const box_request& request) {
     rank_state& state = shared.get();
     check_box(state, request);
-    const unsigned begun = exec::far(begin_straight)(shared, {request.range, 1, request.is_get});
+    const unsigned begun = exec::far(begin_straight)(shared, {request.range, 1});
     const posted_put place = posted(state, begun / post_turn);
     if (!is_empty(request.shape)) {
-        if (route_of(begun) == route::proxied && request.is_get != 0)
+        if (route_of(begun) == route::proxied && request.range.is_got())
             return exec::leader_then_sync(
                 state.group(), [&](lone_thread leader) { get_box_from_far_away(leader, shared, place, request); });
         if (route_of(begun) == route::proxied)
             send_box_far_away(shared, place, request);
-        else if (request.is_get != 0)
+        else if (request.range.is_got())
             copy_box(shared, request.memory, request.here, place.target, request.at_target, request.shape);
         else
             copy_box(shared, place.target, request.at_target, request.memory, request.here, request.shape);

@@ -88,10 +88,7 @@ DCUDA_COLD void get_from_window(shared_state shared, const get_request request) 
                request.destination, posted(state, decision / post_turn).target, range.bytes);
     // What the rank sends next may overwrite what the engine reads.
     if (state.group().leads()) exec::complete_copies(state.staging);
-    if (!request.notifies()) return;
-    exec::decide(
-        state.group(), state.decision, [](const lead_warp&) { return 0u; },
-        [&](const lead_warp& warp, unsigned) { notify_target(warp, state, range.tag); });
+    if (request.notifies()) arrive_and_notify(state, range.tag);
 }
 
 } // namespace dcuda::detail

@@ -172,8 +172,7 @@ private:
                 shape,
                 at_target,
                 here,
-                const_cast<std::byte*>(static_cast<const std::byte*>(memory)),
-                kind == operation::get || kind == operation::get_notify ? 1u : 0u};
+                const_cast<std::byte*>(static_cast<const std::byte*>(memory))};
     }
 };
 

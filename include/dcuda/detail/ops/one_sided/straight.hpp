@@ -16,10 +16,9 @@ namespace dcuda::detail {
 struct straight_access {
     accessed_range range;
     std::uint32_t element_bytes; // to which the range must be aligned
-    std::uint32_t loads;         // 1: from the target's memory
 
     // Whether a notification or a flush that comes later has something to release.
-    DCUDA_DEVICE bool is_to_release() const { return loads == 0 || range.tag != no_tag; }
+    DCUDA_DEVICE bool is_to_release() const { return !range.is_got() || range.tag != no_tag; }
 };
 
 // How it is made, and where: posted. The lead warp.
@@ -38,7 +37,7 @@ DCUDA_COLD unsigned choose_straight(lead_warp warp, shared_state shared, const s
     if (!await_own_puts(warp, state, to, range)) return ended;
     if (warp.leads()) {
         exec::complete_copies(state.staging);
-        if (access.loads != 0) {
+        if (range.is_got()) {
             if (own.unreleased != 0) complete_stores(state, own);
             acquire_after<order_tag::notify_observe>(state.job_scope, &state.status->doorbell);
         }
@@ -67,9 +66,7 @@ DCUDA_COLD void end_straight(shared_state shared, const accessed_range range, ro
     rank_state& state = shared.get();
     if (range.tag == no_tag) return;
     if (way == route::proxied) return send_through_host(state, place, nullptr, 0, wire_tag(state, range.tag));
-    exec::decide(
-        state.group(), state.decision, [](const lead_warp&) { return 0u; },
-        [&](const lead_warp& warp, unsigned) { notify_target(warp, state, range.tag); });
+    arrive_and_notify(state, range.tag);
 }
 
 } // namespace dcuda::detail

@@ -37,12 +37,14 @@ function(dcuda_add_test_program name)
 endfunction()
 
 # dcuda_register_test(<name> COMMAND <word>... [PROCESSES <n>...] [RANKS <n>...] [LABELS <label>...]
-#                     [TIMEOUT <seconds>] [LAUNCHER <word>...] [ENVIRONMENT <NAME=value>...] [HOST_ONLY] [ALONE_ON_GPU])
+#                     [TIMEOUT <seconds>] [LAUNCHER <word>...] [ENVIRONMENT <NAME=value>...] [HOST_ONLY] [ALONE_ON_GPU]
+#                     [GPUS <needed> [<most>]])
 #
 # The same for any command, such as an example. LAUNCHER: what starts several processes when ` -n <n>` follows it,
-# instead of dcuda-run. ALONE_ON_GPU: no other test runs beside it where there are GPUs.
+# instead of dcuda-run. ALONE_ON_GPU: no other test runs beside it where there are GPUs. GPUS: how many it needs there, and how
+# many it takes at most; one for each process if not said.
 function(dcuda_register_test name)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "HOST_ONLY;ALONE_ON_GPU" "TIMEOUT" "COMMAND;PROCESSES;RANKS;LABELS;LAUNCHER;ENVIRONMENT")
+    cmake_parse_arguments(PARSE_ARGV 1 arg "HOST_ONLY;ALONE_ON_GPU" "TIMEOUT" "COMMAND;PROCESSES;RANKS;LABELS;LAUNCHER;ENVIRONMENT;GPUS")
     if(NOT arg_LAUNCHER)
         set(arg_LAUNCHER $<TARGET_FILE:dcuda-run>)
     endif()
@@ -76,7 +78,17 @@ function(dcuda_register_test name)
             if(DCUDA_BACKEND STREQUAL "cuda" AND NOT arg_HOST_ONLY)
                 # Kernels of processes that share a GPU take turns, which is no test of anything but patience.
                 string(REPLACE alone 1 gpus ${processes})
-                list(PREPEND launcher "${PROJECT_SOURCE_DIR}/scripts/needs_gpus.sh" ${gpus})
+                if(arg_GPUS)
+                    set(gpus ${arg_GPUS})
+                endif()
+                list(GET gpus 0 needed_gpus)
+                list(GET gpus -1 most_gpus)
+                list(PREPEND launcher "${PROJECT_SOURCE_DIR}/scripts/needs_gpus.sh" ${needed_gpus})
+                # Shares of GPUs, of which each has eight: so many there are on any machine.
+                if(most_gpus GREATER 8)
+                    set(most_gpus 8)
+                endif()
+                list(APPEND properties RESOURCE_GROUPS "${most_gpus},gpus:1")
                 if(arg_ALONE_ON_GPU)
                     list(APPEND properties RUN_SERIAL TRUE)
                 endif()

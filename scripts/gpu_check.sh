@@ -10,7 +10,7 @@
 # --no-build     run what build/cuda (and build/cuda-delays) hold
 # --phases LIST  only these, with commas: tests, delays, programs, network, memcheck, synccheck, racecheck, benchmarks,
 #                applications. Without it all: where a command may not last that long, call the script once for some
-# --test-jobs N  tests at a time (default 2: they share the GPUs)
+# --test-jobs N  tests at a time (default: 2, or as many as there are GPUs; CTest spreads them over the GPUs)
 #
 # Logs, records and the summary go to ${OUT:-build/gpu_check}. Ends with 0 if nothing failed.
 set -uo pipefail
@@ -18,7 +18,7 @@ cd "$(dirname "$0")/.." || exit
 
 build=yes
 runs=yes
-test_jobs=2
+test_jobs=
 phases=tests,delays,programs,network,memcheck,synccheck,racecheck,benchmarks,applications
 while [ $# -gt 0 ]; do
     case "$1" in
@@ -52,6 +52,7 @@ delayed_tests=(test_occupancy test_delivery test_put_notify test_notification te
 bin=$PWD/$dir/bin
 mapfile -t gpu_names < <(scripts/gpus.sh)
 gpus=${#gpu_names[@]}
+[ -n "$test_jobs" ] || test_jobs=$((gpus > 2 ? gpus : 2))
 # Tests, examples and the memory checker must not depend on what the caller's shell says; nothing may use multicast.
 unset DCUDA_RANKS_PER_DEVICE DCUDA_TAGS DCUDA_MAX_WINDOWS DCUDA_WAIT_TIMEOUT
 export NVSHMEM_DISABLE_NVLS=1 NCCL_NVLS_ENABLE=0
@@ -176,11 +177,21 @@ delays() {
     done
 }
 
+# What CTest may give to tests (scripts/needs_gpus.sh): eight shares of each GPU, under its place in gpu_names. Prints the file.
+gpu_shares() {
+    python3 -c '
+import json, sys
+gpus = [{"id": str(place), "slots": 8} for place in range(int(sys.argv[1]))]
+json.dump({"version": {"major": 1, "minor": 0}, "local": [{"gpus": gpus}]}, open(sys.argv[2], "w"))' "$gpus" "$out/gpus.json"
+    echo "$out/gpus.json"
+}
+
 tests() {
     [ -e "$dir/CTestTestfile.cmake" ] || { fail "tests: $dir has none"; return; }
     local counts_line code=0
     # The second --parallel wins over the script's own. CI runs what needs no GPU.
-    limited 2400 tests.log scripts/run_tests.sh "$dir" --parallel "$test_jobs" --label-exclude 'package|slow|model' || code=$?
+    limited 2400 tests.log scripts/run_tests.sh "$dir" --parallel "$test_jobs" --label-exclude 'package|slow|model' \
+        --resource-spec-file "$(gpu_shares)" || code=$?
     counts_line=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$out/tests.log" | tail -n 1)
     if [ -z "$counts_line" ]; then
         fail "tests: no result, exit status $code; see tests.log"

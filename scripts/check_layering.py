@@ -25,7 +25,7 @@ PARTS = [
     (r"include/dcuda/detail/ops/", "ops"),
     (r"include/dcuda/detail/", "detail"),
     (r"include/dcuda/host\.hpp", "host"),
-    (r"include/dcuda/device\.hpp", "device"),
+    (r"include/dcuda/(device|windows|collectives)\.hpp", "device"),
     (r"include/", "umbrella"),
     (r"src/support/", "support"),
     (r"src/cpu/", "cpu"),

@@ -45,6 +45,11 @@ constexpr entry goals[] = {
     // A command to the host and an answer: at most 1.2 us each way.
     {"host", "host / host", "flag round trip", 0, no_limit, any, any, any, at_most(2.4)},
     {"host", "host / host", "queue round trip", 0, no_limit, any, any, any, at_most(2.4)},
+    {"one_sided", "peer", "get and flush", 8, 8, any, any, any, at_most(1.8)},
+    {"one_sided", "peer", "fetch_add", 4, 4, any, any, any, at_most(1.6)},
+    {"one_sided", "peer", "compare_swap", 4, 4, any, any, any, at_most(1.6)},
+    {"one_sided", "peer", "accumulate_notify", 4 * kib, 4 * kib, any, any, any, at_most(2.5)},
+    {"one_sided", "peer", "put_notify of a column", 4 * kib, 4 * kib, any, any, any, at_most(2.4)},
     {"flush", "peer", "put and flush", kib, kib, any, any, any, at_most(1.4)},
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// NVSHMEM beside dcuda-bench: the same ping-pong, puts, flushes, barriers and collective operations.
+// NVSHMEM beside dcuda-bench: the same ping-pong, puts, flushes, gets, atomic operations, barriers and collective
+// operations.
 //
 //     dcuda-run -n 2 bench_nvshmem --json nvshmem.json
 //     dcuda-run -n 2 dcuda-bench all --rival nvshmem.json
@@ -11,6 +12,7 @@
 
 #include "common/ping_pong.hpp"
 #include "common/samples.hpp"
+#include "common/turns.hpp"
 #include "rivals/rival.hpp"
 
 namespace {
@@ -150,6 +152,103 @@ __global__ void flushes(unsigned char* landing, unsigned char* source, std::size
         nvshmemx_barrier_all_block();
         if (pe == 1) compare(wrong, landing, bytes, batch, 0);
     }
+}
+
+// --- Gets, atomic operations, strided puts ---------------------------------------------------------------------------
+
+enum class access : int { get, fetch_add, compare_swap, add };
+
+// PE 0, or each block of all PEs, works on the memory of PE `target`: a word, and bytes to get. What a word held is
+// told to all threads of the block, as dCUDA's operations do.
+__global__ void accesses(access operation, bool by_all, std::uint32_t* word, unsigned char* data, unsigned char* copy,
+                         std::size_t bytes, int rounds, int batches, interval* stamps, mistake* wrong) {
+    __shared__ std::uint32_t before;
+    const cooperative_groups::grid_group grid = cooperative_groups::this_grid();
+    const int pe = nvshmem_my_pe(), target = by_all ? 0 : 1;
+    const bool is_leader = threadIdx.x == 0, is_source = by_all || pe == 0;
+    if (blockIdx.x == 0) fill(data, bytes, 0, 0);
+    if (blockIdx.x == 0 && is_leader) *word = 0;
+    std::uint32_t sum = 0;
+    for (int batch = -1; batch < batches; ++batch) {
+        meet(grid);
+        const std::uint64_t start = now_ns();
+        for (int round = 0; is_source && round < rounds; ++round) {
+            if (operation == access::get) {
+                nvshmemx_getmem_block(copy, data, bytes, target);
+                continue;
+            }
+            if (operation == access::add) {
+                if (is_leader) nvshmem_uint32_atomic_add(word, 1, target);
+                continue;
+            }
+            if (is_leader)
+                before = operation == access::fetch_add
+                             ? nvshmem_uint32_atomic_fetch_add(word, 1, target)
+                             : nvshmem_uint32_atomic_compare_swap(word, sum, sum + 1, target);
+            __syncthreads();
+            sum += before;
+            __syncthreads();
+        }
+        if (operation == access::add && is_leader) nvshmem_quiet();
+        __syncthreads();
+        const std::uint64_t stop = now_ns();
+        if (batch >= 0 && is_leader)
+            stamps[batch * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x)] = {start, stop};
+        meet(grid);
+        if (operation == access::get && is_source) compare(wrong, copy, bytes, 0, 0);
+    }
+    const bool counts = operation == access::fetch_add || operation == access::add;
+    const int sources = by_all ? static_cast<int>(gridDim.x) * nvshmem_n_pes() : 1;
+    if (counts && pe == target && blockIdx.x == 0 && is_leader)
+        expect(wrong, batches, no_round, 0, static_cast<std::uint32_t>(sources * rounds * (batches + 1)),
+               load_word(word));
+    meet(grid);
+}
+
+// Sums arrive beside, and the target's threads add them; rows are put by strides, or one by one where they are long.
+struct message_channel : signal_channel {
+    layout of;
+    std::uint32_t* landing;
+    std::uint32_t* beside;
+    const std::uint32_t* source;
+
+    __device__ void send() {
+        ++sent;
+        if (of.is_sum) {
+            nvshmemx_putmem_signal_block(beside, source, of.bytes(), signal, sent, NVSHMEM_SIGNAL_SET, peer);
+            return;
+        }
+        if (of.width == 2)
+            nvshmemx_double_iput_block(reinterpret_cast<double*>(landing), reinterpret_cast<const double*>(source),
+                                       of.pitch / 2, of.pitch / 2, of.rows, peer);
+        else
+            for (std::uint32_t row = threadIdx.x / 32; row < of.rows; row += blockDim.x / 32)
+                nvshmemx_putmem_nbi_warp(landing + row * of.pitch, source + row * of.pitch,
+                                         of.width * sizeof(std::uint32_t), peer);
+        nvshmem_fence();
+        __syncthreads();
+        if (threadIdx.x == 0) nvshmemx_signal_op(signal, sent, NVSHMEM_SIGNAL_SET, peer);
+    }
+    __device__ void wait() {
+        signal_channel::wait();
+        if (!of.is_sum) return;
+        auto* const sums = reinterpret_cast<float*>(landing);
+        const auto* const more = reinterpret_cast<const float*>(beside);
+        for (std::uint32_t i = threadIdx.x; i < of.width; i += blockDim.x) sums[i] += more[i];
+        __syncthreads(); // the next one may come
+    }
+};
+
+__global__ void take_turns_of_pes(turns own, std::uint64_t* signal, std::uint32_t* beside) {
+    if (nvshmem_my_pe() > 1) {
+        for (int batch = -1; batch < own.batches; ++batch)
+            for (int meetings = 0; meetings < 3; ++meetings) nvshmemx_barrier_all_block();
+    } else {
+        message_channel channel{
+            {signal, own.which == side::ping ? 1 : 0, 0, 0}, own.of, own.landing, beside, own.source};
+        take_turns(channel, own);
+    }
+    nvshmemx_barrier_all_block();
 }
 
 // --- Collective operations -------------------------------------------------------------------------------------------
@@ -469,6 +568,78 @@ void measure_flush(std::vector<row>& rows) {
     rows.push_back(what);
 }
 
+void measure_accesses(std::vector<row>& rows) {
+    struct kind {
+        const char *operation, *library;
+        access how;
+        std::size_t bytes;
+        int rounds;
+    };
+    constexpr std::size_t most = 1 << 20;
+    const auto word = allocate<std::uint32_t>(1);
+    const auto data = allocate<unsigned char>(most), copy = allocate<unsigned char>(most);
+    for (const kind& one : {kind{"fetch_add", "uint32_atomic_fetch_add", access::fetch_add, 4, 500},
+                            kind{"compare_swap", "uint32_atomic_compare_swap", access::compare_swap, 4, 500},
+                            kind{"add", "uint32_atomic_add", access::add, 4, 500},
+                            kind{"get and flush", "getmem_block", access::get, 8, 500},
+                            kind{"get and flush", "getmem_block", access::get, 1024, 500},
+                            kind{"get and flush", "getmem_block", access::get, 65536, 500},
+                            kind{"get and flush", "getmem_block", access::get, most, 50}}) {
+        const results measured(batches, 1);
+        row what{"one_sided", "peer", one.operation, one.bytes};
+        what.library = std::string("NVSHMEM ") + one.library;
+        what.value = measure::summarise(scaled(measured.run(accesses, 1, 128, one.how, false, word.get(), data.get(),
+                                                            copy.get(), one.how == access::get ? one.bytes : 0,
+                                                            one.rounds, batches, measured.stamps(), measured.wrong()),
+                                               1.0 / one.rounds));
+        rows.push_back(what);
+    }
+    constexpr int blocks = 132, rounds = 200;
+    for (const kind& one :
+         {kind{"fetch_add by all on one word", "uint32_atomic_fetch_add", access::fetch_add, 4, rounds},
+          kind{"add by all to one word", "uint32_atomic_add", access::add, 4, rounds}}) {
+        const results measured(batches, blocks);
+        row what{"one_sided", "peer", one.operation, one.bytes};
+        what.unit = "M/s";
+        what.library = std::string("NVSHMEM ") + one.library;
+        const std::vector<double> times =
+            measured.run(accesses, blocks, 32, one.how, true, word.get(), data.get(), copy.get(), std::size_t{0},
+                         one.rounds, batches, measured.stamps(), measured.wrong());
+        what.value = measure::summarise(rate(static_cast<double>(rounds) * blocks * nvshmem_n_pes(), times));
+        rows.push_back(what);
+    }
+}
+
+void measure_turns(const rival_job& job, std::vector<row>& rows) {
+    struct kind {
+        const char *operation, *library;
+        layout of;
+    };
+    constexpr int rounds = 500;
+    for (const kind& one : {kind{"accumulate_notify", "putmem_signal_block, and sums by the target", floats_to_add},
+                            kind{"put_notify of a column", "double_iput_block, fence, signal_op", column_of_doubles},
+                            kind{"put_notify of rows", "putmem_nbi_warp, fence, signal_op", rows_of_a_face}}) {
+        const auto landing = allocate<std::uint32_t>(one.of.span() / 4),
+                   source = allocate<std::uint32_t>(one.of.span() / 4);
+        const auto beside = allocate<std::uint32_t>(one.of.bytes() / 4);
+        const auto signal = allocate<std::uint64_t>(1);
+        const results measured(batches, 1);
+        const turns own{static_cast<side>(std::min(job.index, 1)),
+                        one.of,
+                        rounds,
+                        batches,
+                        landing.get(),
+                        source.get(),
+                        measured.stamps(),
+                        measured.wrong()};
+        row what{"one_sided", "peer", one.operation, one.of.bytes()};
+        what.library = std::string("NVSHMEM ") + one.library;
+        what.value = measure::summarise(
+            scaled(measured.run(take_turns_of_pes, 1, 128, own, signal.get(), beside.get()), 0.5 / rounds));
+        rows.push_back(what);
+    }
+}
+
 // So many teams of all PEs, for kernels that use one in each block. Collective.
 class block_teams {
 public:
@@ -568,6 +739,10 @@ void measure_nvshmem(const rival_job& job, const options& chosen, std::vector<ro
     if (chosen.wants("bandwidth")) measure_bandwidth(rows);
     if (chosen.wants("barrier")) measure_barriers(rows);
     if (chosen.wants("flush")) measure_flush(rows);
+    if (chosen.wants("one_sided")) {
+        measure_accesses(rows);
+        measure_turns(job, rows);
+    }
     if (!chosen.wants("collectives")) return;
     measure_world(rows);
     measure_columns(rows);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Gets and atomic operations: how long one takes, and how many atomic operations on one word a device takes from all.
+// Notified accumulates and boxes: there and back.
 #include "common/session.hpp"
+#include "common/turns.hpp"
 #include "dcuda/dcuda.hpp"
 
 namespace benchmark {
@@ -99,6 +101,63 @@ void measure_all(session& with, kind operation, const char* name) {
     with.rows.push_back(what);
 }
 
+// What rank 0 sends to rank 1, and back.
+struct message_channel {
+    static constexpr int tag = 0;
+    dcuda::rank& self;
+    dcuda::window window;
+    layout of;
+    const std::uint32_t* source;
+    int peer;
+
+    DCUDA_DEVICE void send() {
+        const dcuda::pitch distance{of.pitch * sizeof(std::uint32_t)};
+        if (of.is_sum)
+            self.accumulate_notify(window, peer, 0, of.width, reinterpret_cast<const float*>(source), dcuda::sum{},
+                                   tag);
+        else
+            self.put_notify(window, peer, 0, distance, dcuda::box{of.width * sizeof(std::uint32_t), of.rows}, source,
+                            distance, tag);
+    }
+    DCUDA_DEVICE void wait() { self.wait_notifications(tag, 1); }
+    DCUDA_DEVICE void barrier() { self.barrier(dcuda::world); }
+};
+
+// All ranks; those after 0 and 1 watch. The memory of a device holds landing and source of each player that it has.
+__global__ void take_turns_of_ranks(dcuda::context context, layout of, int rounds, int batches, unsigned char* memory,
+                                    interval* stamps, mistake* wrong) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int id = self.id();
+    const bool plays = id < 2;
+    auto* const landing = reinterpret_cast<std::uint32_t*>(memory + 2 * of.span() * blockIdx.x);
+    auto* const source = reinterpret_cast<std::uint32_t*>(memory + 2 * of.span() * blockIdx.x + of.span());
+    const dcuda::window window = self.create_window(dcuda::world, plays ? landing : nullptr, plays ? of.span() : 0);
+    message_channel channel{self, window, of, source, 1 - id};
+    if (plays)
+        take_turns(channel, {static_cast<side>(id), of, rounds, batches, landing, source, stamps, wrong});
+    else
+        for (int batch = -1; batch < batches; ++batch)
+            for (int meetings = 0; meetings < 3; ++meetings) channel.barrier();
+    self.free_window(window);
+}
+
+void measure_turns(session& with, bool peer, const char* name, const layout& of) {
+    constexpr int threads = 128;
+    row what{"one_sided", peer ? with.other_device() : "same device", name, of.bytes(), threads, peer ? 1 : 2};
+    if (peer && with.job.process_count < 2) return with.add_missing(what);
+    // Over a network each element of a sum, and each row, is a message.
+    const bool is_slow = peer && what.path != "peer";
+    const int rounds = with.rounds(is_slow ? 20 : 500, 5), batches = with.batches(12, 4);
+    const auto memory = allocate<unsigned char>(4 * of.span());
+    const results measured(batches, 1);
+    with.run(what, take_turns_of_ranks, shape(threads, what.ranks), of, rounds, batches, memory.get(),
+             measured.stamps(), measured.wrong());
+    measured.require_right(what);
+    what.value = measure::summarise(scaled(measured.microseconds(), 0.5 / rounds));
+    with.rows.push_back(what);
+}
+
 } // namespace
 
 void measure_one_sided(session& with) {
@@ -108,6 +167,9 @@ void measure_one_sided(session& with) {
         measure_one(with, peer, "add", kind::add, 4);
         for (const std::size_t bytes : {std::size_t{8}, std::size_t{1024}, std::size_t{65536}, std::size_t{1} << 20})
             measure_one(with, peer, "get and flush", kind::get, bytes);
+        measure_turns(with, peer, "accumulate_notify", floats_to_add);
+        measure_turns(with, peer, "put_notify of a column", column_of_doubles);
+        measure_turns(with, peer, "put_notify of rows", rows_of_a_face);
     }
     measure_all(with, kind::fetch_add, "fetch_add by all on one word");
     measure_all(with, kind::add, "add by all to one word");

@@ -347,10 +347,11 @@ TEST_F(OneSided, BesidePutsAndNotifications) {
 
 // --- Accumulates -----------------------------------------------------------------------------------------------------
 
-// What a rank brings for an element: sums of it are exact in all types.
-template <class T>
+// What a rank brings for an element: results of it are exact in all types.
+template <class T, class Operator>
 __device__ T brought(int rank, std::size_t element) {
-    return static_cast<T>(1 + (static_cast<std::size_t>(rank) * 7 + element * 3) % 50);
+    constexpr std::size_t values = std::is_same_v<Operator, dcuda::product> ? 2 : 50;
+    return static_cast<T>(1 + (static_cast<std::size_t>(rank) * 7 + element * 3) % values);
 }
 
 // All ranks accumulate into all windows, and each looks at its own.
@@ -361,7 +362,7 @@ __device__ void accumulate_with(dcuda::rank& self, findings* found, const dcuda:
     T* const source = own + count;
     for_each_thread(count, [&](std::size_t i) {
         own[i] = start;
-        source[i] = brought<T>(self.id(), i);
+        source[i] = brought<T, Operator>(self.id(), i);
     });
     self.barrier(dcuda::world);
     for (int target = 0; target < self.size(); ++target) self.accumulate(win, target, 0, count, source, op);
@@ -369,7 +370,7 @@ __device__ void accumulate_with(dcuda::rank& self, findings* found, const dcuda:
     self.barrier(dcuda::world);
     for_each_thread(count, [&](std::size_t i) {
         T expected = start;
-        for (int rank = 0; rank < self.size(); ++rank) expected = op(expected, brought<T>(rank, i));
+        for (int rank = 0; rank < self.size(); ++rank) expected = op(expected, brought<T, Operator>(rank, i));
         EXPECT_SAME(own[i], expected);
     });
     self.barrier(dcuda::world);
@@ -382,6 +383,7 @@ __global__ void accumulate_all(dcuda::context context, findings* found, T* memor
     T* const own = piece_of(memory, 2 * count, self);
     const auto win = self.create_typed_window(dcuda::world, own, count);
     accumulate_with(self, found, win, own, count, dcuda::sum{});
+    accumulate_with(self, found, win, own, count, dcuda::product{});
     accumulate_with(self, found, win, own, count, dcuda::minimum{});
     accumulate_with(self, found, win, own, count, dcuda::maximum{});
     if constexpr (std::is_integral_v<T>) {

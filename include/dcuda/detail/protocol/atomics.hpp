@@ -19,6 +19,7 @@ enum class atomic_action : std::uint32_t {
     bit_xor,
     minimum,
     maximum,
+    multiply, // of accumulates only
     exchange,
     compare_swap, // stores the operand if the element has the expected bits
     count,
@@ -87,11 +88,14 @@ DCUDA_HOST_DEVICE T combine(atomic_action action, T before, T operand) {
     if constexpr (std::is_integral_v<T>) {
         using word = std::make_unsigned_t<T>; // in which additions wrap around
         if (action == atomic_action::add) return static_cast<T>(static_cast<word>(before) + static_cast<word>(operand));
+        if (action == atomic_action::multiply)
+            return static_cast<T>(static_cast<word>(before) * static_cast<word>(operand));
         if (action == atomic_action::bit_and) return before & operand;
         if (action == atomic_action::bit_or) return before | operand;
         if (action == atomic_action::bit_xor) return before ^ operand;
-    } else if (action == atomic_action::add) {
-        return before + operand;
+    } else {
+        if (action == atomic_action::add) return before + operand;
+        if (action == atomic_action::multiply) return before * operand;
     }
     if (action == atomic_action::minimum) return operand < before ? operand : before;
     if (action == atomic_action::maximum) return before < operand ? operand : before;
@@ -123,18 +127,21 @@ __device__ std::uint64_t update_as(std::byte* element, const atomic_update& upda
             return atomicXor_system(bits, value);
         case atomic_action::minimum:
             return bits_of(atomicMin_system(number, operand));
-        default:
+        case atomic_action::maximum:
             return bits_of(atomicMax_system(number, operand));
+        default:
+            break;
         }
-    } else {
-        if (update.action == atomic_action::add) return bits_of(atomicAdd_system(number, operand));
-        word before = *static_cast<volatile word*>(bits);
-        for (;;) {
-            const T after = combine(update.action, value_of<T>(before), operand);
-            const word seen = atomicCAS_system(bits, before, static_cast<word>(bits_of(after)));
-            if (seen == before) return before;
-            before = seen;
-        }
+    } else if (update.action == atomic_action::add) {
+        return bits_of(atomicAdd_system(number, operand));
+    }
+    // Nothing else is an instruction.
+    word before = *static_cast<volatile word*>(bits);
+    for (;;) {
+        const T after = combine(update.action, value_of<T>(before), operand);
+        const word seen = atomicCAS_system(bits, before, static_cast<word>(bits_of(after)));
+        if (seen == before) return before;
+        before = seen;
     }
 }
 

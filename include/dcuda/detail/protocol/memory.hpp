@@ -233,6 +233,16 @@ __device__ __forceinline__ void store_relaxed(std::uint32_t* words, std::uint32_
     asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(words), "r"(a), "r"(b), "r"(c), "r"(d)
                  : "memory");
 }
+// Four floats that follow each other, at a multiple of 16 bytes in global memory; each is added atomically.
+__device__ __forceinline__ void add_relaxed_system(float* floats, const float (&values)[4]) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("red.relaxed.sys.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(floats), "f"(values[0]),
+                 "f"(values[1]), "f"(values[2]), "f"(values[3])
+                 : "memory");
+#else
+    for (int i = 0; i < 4; ++i) atomicAdd_system(floats + i, values[i]);
+#endif
+}
 
 #else
 

@@ -36,7 +36,59 @@ DCUDA_COLD void accumulate_far_away(lone_thread leader, shared_state shared, con
         if (!update_far_away(leader, state, place.rank, home + i * request.element_bytes(), request.update(i))) return;
 }
 
+// Elements that one instruction combines: one of type T, or four, to which floats are added.
+template <class T, atomic_action action>
+struct one_element {
+    T value;
+    DCUDA_DEVICE void combine_with(std::byte* element) const {
+        update_element(element, {action, type_of<T>(), bits_of(value), 0});
+    }
+};
+#if defined(__CUDA_ARCH__)
+struct alignas(16) four_floats {
+    float values[4];
+    __device__ void combine_with(std::byte* elements) const {
+        add_relaxed_system(reinterpret_cast<float*>(elements), values);
+    }
+};
+#endif
+
+// PERF: a thread has several loads of the source under way. Nobody waits for what an element held before, so an action
+// that is an instruction is sent like a store.
+template <class Unit>
+DCUDA_DEVICE void combine_units(const exec::rank_group& team, std::byte* target, const std::byte* source,
+                                std::size_t count) {
+    constexpr std::size_t under_way = 4;
+    const auto* const units = reinterpret_cast<const Unit*>(source);
+    const std::size_t step = team.threads();
+    for (std::size_t first = team.thread(); first < count; first += under_way * step) {
+        Unit some[under_way];
+        for (std::size_t i = 0; i < under_way; ++i)
+            if (first + i * step < count) some[i] = units[first + i * step];
+        for (std::size_t i = 0; i < under_way; ++i)
+            if (first + i * step < count) some[i].combine_with(target + (first + i * step) * sizeof(Unit));
+    }
+}
+
+// All threads of the rank; nobody waits.
+template <class T, atomic_action action>
+DCUDA_COLD void combine_elements(const exec::rank_group team, std::byte* target, const std::byte* source,
+                                 std::size_t count) {
+#if defined(__CUDA_ARCH__)
+    if constexpr (std::is_same_v<T, float> && action == atomic_action::add) {
+        const auto places = reinterpret_cast<std::uintptr_t>(target) | reinterpret_cast<std::uintptr_t>(source);
+        if (places % sizeof(four_floats) == 0) {
+            const std::size_t fours = count / 4;
+            combine_units<four_floats>(team, target, source, fours);
+            target += fours * sizeof(four_floats), source += fours * sizeof(four_floats), count -= fours * 4;
+        }
+    }
+#endif
+    combine_units<one_element<T, action>>(team, target, source, count);
+}
+
 // All threads of the rank. When a thread returns, others may still be reading the source.
+template <class T, atomic_action action>
 DCUDA_COLD void accumulate_in_window(shared_state shared, const accumulate_request request) {
     rank_state& state = shared.get();
     const unsigned begun = exec::far(begin_straight)(shared, {request.range, request.element_bytes()});
@@ -45,8 +97,7 @@ DCUDA_COLD void accumulate_in_window(shared_state shared, const accumulate_reque
         exec::leader_then_sync(state.group(),
                                [&](lone_thread leader) { accumulate_far_away(leader, shared, place, request); });
     else
-        for (std::size_t i = state.group().thread(); i < request.count(); i += state.group().threads())
-            update_element(place.target + i * request.element_bytes(), request.update(i));
+        combine_elements<T, action>(state.group(), place.target, request.source, request.count());
     exec::far(end_straight)(shared, request.range, route_of(begun), place);
 }
 

@@ -97,6 +97,7 @@ private:
 // What an accumulate with this operator does to an element; count: there is none.
 template <class Operator>
 inline constexpr atomic_action action_with = std::is_same_v<Operator, sum>       ? atomic_action::add
+                                             : std::is_same_v<Operator, product> ? atomic_action::multiply
                                              : std::is_same_v<Operator, minimum> ? atomic_action::minimum
                                              : std::is_same_v<Operator, maximum> ? atomic_action::maximum
                                              : std::is_same_v<Operator, bit_and> ? atomic_action::bit_and
@@ -116,7 +117,8 @@ struct accumulate_operation {
     template <class... Tag>
     DCUDA_DEVICE static void run(rank_state& state, window win, int target, std::size_t offset, std::size_t count,
                                  const T* source, Tag... tag) {
-        exec::far(accumulate_in_window)(state, request(win, target, offset, count, source, tag...));
+        exec::far(accumulate_in_window<T, action_with<Operator>>)(state,
+                                                                  request(win, target, offset, count, source, tag...));
     }
 #if DCUDA_BACKEND_CPU
     template <class... Tag>

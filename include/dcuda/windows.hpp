@@ -234,7 +234,8 @@ public:
     /// result by an atomic operation of its own sees what this rank had stored to its own windows, and put into windows
     /// of ranks whose memory is mapped (same GPU, NVLink), but for small notified puts, which their targets place. Use
     /// flush() before where others must see those, too. The target sees the new value by an atomic operation of its own
-    /// (fetch_or of 0, say), or by plain loads after a barrier or a notification.
+    /// (fetch_or of 0, say), or by plain loads after a barrier or a notification. GPUs take floats for zero in sums if
+    /// they are smaller than the smallest normal one.
     ///
     /// The run ends (error_code::device_fault) if there is no such window or member, the element is not within the
     /// window, or its address is no multiple of its size. Do not mix atomic operations with puts to the same element,
@@ -344,8 +345,10 @@ public:
     ///
     /// Order: as of put(). An accumulate is made after the earlier puts of this rank to the elements, and complete when
     /// flush() has returned, or for the target when it has seen a later notification of this rank; then the target's
-    /// threads may read the elements. Unlike fetch_add it orders nothing else. The source may change when all threads
-    /// of the rank have returned. Over a network each element is a message of its own, which is slow.
+    /// threads may read the elements. Unlike fetch_add it orders nothing else. If small notified puts of this rank to
+    /// the elements are on their way, it waits until the target has taken them. The source may change when all threads
+    /// of the rank have returned. Over a network each element is a message of its own, which is slow. GPUs take floats
+    /// for zero in sums if they are smaller than the smallest normal one.
     ///
     /// The run ends (error_code::device_fault) as for fetch_add. Do not mix accumulates with puts to the same elements,
     /// or with plain stores, without a barrier or a notification in between.

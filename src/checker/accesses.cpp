@@ -58,7 +58,7 @@ checked_rank::reached_range checked_rank::reach(const device_window& opened, con
 }
 
 void checked_rank::notify_reached(const accessed_range& range, const reached_range& reached) {
-    if (range.tag != no_tag && !ended()) notify(range.where, reached.target, wire_tag(state_, range.tag));
+    if (range.notifies() && !ended()) notify(range.where, reached.target, wire_tag(state_, range.tag));
 }
 
 // The bytes come at once, though nobody may rely on that.

@@ -254,7 +254,7 @@ void put_notify(rank_state& state, window win, int target, std::size_t offset, s
 
 void get(rank_state& state, const get_request& request) {
     const accessed_range& range = request.range;
-    if (range.tag != no_tag) check_tag(state, range.where, static_cast<int>(range.tag), range.rank);
+    if (range.notifies()) check_tag(state, range.where, static_cast<int>(range.tag), range.rank);
     check_destination(state, request);
     const device_window opened = find_range(state, range);
     perform_all({range.where,
@@ -268,13 +268,13 @@ void box(rank_state& state, const box_request& request) {
     check_box(state, request);
     const accessed_range& all = request.range;
     find_range(state, all);
-    const bool notifies = all.tag != no_tag;
+    const bool notifies = all.notifies();
     const auto move = [&](std::size_t offset, std::byte* memory, std::size_t bytes, bool is_last) {
         if (all.is_got()) {
             accessed_range range = all;
             range.offset = offset;
             range.bytes = bytes;
-            if (!is_last) range.tag = no_tag;
+            if (!is_last) range.where = operation::get;
             get(state, {range, memory});
         } else if (is_last && notifies) {
             put_notify(state, window{all.window}, static_cast<int>(all.rank), offset, bytes, memory,
@@ -303,7 +303,7 @@ std::uint64_t update(rank_state& state, const update_request& request) {
 
 void accumulate(rank_state& state, const accumulate_request& request) {
     const accessed_range& range = request.range;
-    if (range.tag != no_tag) check_tag(state, range.where, static_cast<int>(range.tag), range.rank);
+    if (range.notifies()) check_tag(state, range.where, static_cast<int>(range.tag), range.rank);
     const device_window opened = find_elements(state, range, request.element_bytes());
     const bool is_value = exec::cpu::is_on_own_stack(request.source);
     perform_all({range.where,

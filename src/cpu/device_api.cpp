@@ -220,6 +220,10 @@ cudaError_t cudaDeviceCanAccessPeer(int* can_access, int device, int peer) {
     *can_access = 0; // a device is not its own peer; other processes are reached through cudaIpc
     return cudaSuccess;
 }
+cudaError_t cudaDeviceGetP2PAttribute(int* value, cudaDeviceP2PAttr, int device, int peer) {
+    (void)device, (void)peer; // one and the same, of which CUDA says this, too
+    return report(value != nullptr ? cudaErrorInvalidDevice : cudaErrorInvalidValue);
+}
 cudaError_t cudaDeviceEnablePeerAccess(int, unsigned int) { return report(cudaErrorInvalidDevice); }
 cudaError_t cudaDeviceDisablePeerAccess(int) { return report(cudaErrorInvalidDevice); }
 

@@ -123,7 +123,12 @@ path path_between(int device, int other_device) {
     if (device == other_device) return path::local;
     int can = 0;
     cuda::check(cudaDeviceCanAccessPeer(&can, device, other_device), "asking for peer access");
-    return can != 0 ? path::peer : path::none;
+    if (can == 0) return path::none;
+    // Counters of notifications and elements of windows are added to by both devices.
+    int has_atomics = 0;
+    cuda::check(cudaDeviceGetP2PAttribute(&has_atomics, cudaDevP2PAttrNativeAtomicSupported, device, other_device),
+                "asking for atomic operations on a peer's memory");
+    return has_atomics != 0 ? path::peer : path::none;
 }
 
 } // namespace dcuda::transport

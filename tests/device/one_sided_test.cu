@@ -348,7 +348,7 @@ TEST_F(OneSided, BesidePutsAndNotifications) {
 // --- Accumulates -----------------------------------------------------------------------------------------------------
 
 // What a rank brings for an element: results of it are exact in all types.
-template <class T, class Operator>
+template <class T, class Operator = dcuda::sum>
 __device__ T brought(int rank, std::size_t element) {
     constexpr std::size_t values = std::is_same_v<Operator, dcuda::product> ? 2 : 50;
     return static_cast<T>(1 + (static_cast<std::size_t>(rank) * 7 + element * 3) % values);
@@ -644,6 +644,30 @@ TEST_F(OneSided, AreCounted) {
     }
 }
 
+// A put of a box is a put, which never goes through a mailbox.
+__global__ void count_boxes(dcuda::context context, findings*, int* memory) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    int* const own = piece_of(memory, 8, self);
+    const auto win = self.create_window(dcuda::world, own, 4 * sizeof(int));
+    const int next = (self.id() + 1) % self.size();
+    const dcuda::pitch two_apart{2 * sizeof(int)};
+    for (int i = 0; i < 3; ++i)
+        self.put_notify(win, next, 0, two_apart, dcuda::box{sizeof(int), 2}, own + 4, two_apart, 1);
+    self.wait_notifications(1, 3);
+    self.free_window(win);
+}
+TEST_F(OneSided, BoxesAreCountedAsPuts) {
+    if (DCUDA_PROFILING == 0) return;
+    requested.count = true;
+    const device_vector<int> memory(8 * 2);
+    check(count_boxes, shape(2), memory.get());
+    const dcuda::rank_statistics total = job().statistics().total();
+    EXPECT_EQ(total.local.notified_puts + total.peer.notified_puts + total.network.notified_puts, 2 * 3u);
+    EXPECT_EQ(total.local.bytes + total.peer.bytes + total.network.bytes, 2 * 3 * 2 * sizeof(int));
+    EXPECT_EQ(total.through_mailbox, 0u);
+}
+
 // --- Misuse --------------------------------------------------------------------------------------------------------
 
 enum class mistake {
@@ -658,6 +682,9 @@ enum class mistake {
     sums_beyond,
     sums_misaligned,
     sums_tag,
+    get_no_tag,
+    box_no_tag,
+    sums_no_tag,
     too_many,
     rows,
     slices,
@@ -690,6 +717,9 @@ __global__ void err(dcuda::context context, findings*, int* memory, mistake kind
     if (kind == mistake::sums_beyond) self.accumulate(win, next, 8, 3, own + 4, dcuda::sum{});
     if (kind == mistake::sums_misaligned) self.accumulate(win, next, 2, 3, own + 4, dcuda::bit_or{});
     if (kind == mistake::sums_tag) self.accumulate_notify(win, next, 0, 1, own + 4, dcuda::sum{}, -3);
+    if (kind == mistake::get_no_tag) self.get_notify(win, next, 0, 8, own + 4, -1);
+    if (kind == mistake::box_no_tag) self.put_notify(win, next, 0, pitch{8}, box{4, 2}, own + 4, pitch{4}, -1);
+    if (kind == mistake::sums_no_tag) self.accumulate_notify(win, next, 0, 1, own + 4, dcuda::sum{}, -1);
     if (kind == mistake::too_many) self.accumulate(win, next, 0, (~std::size_t{0} >> 2) + 2, own + 4, dcuda::sum{});
     if (kind == mistake::get_into_own) {
         int local[2] = {self.id(), 0};
@@ -715,6 +745,9 @@ TEST_F(OneSided, MistakesAreNamed) {
           std::pair(mistake::sums_beyond, "accumulate of 12 B at offset 8 exceeds window 0 of rank"),
           std::pair(mistake::sums_misaligned, "accumulate of 12 B at offset 2 of window 0 of rank"),
           std::pair(mistake::sums_tag, "accumulate_notify with tag -3: there are tags"),
+          std::pair(mistake::get_no_tag, "get_notify with tag -1: there are tags"),
+          std::pair(mistake::box_no_tag, "put_notify with tag -1: there are tags"),
+          std::pair(mistake::sums_no_tag, "accumulate_notify with tag -1: there are tags"),
           std::pair(mistake::too_many, "accumulate of -4 B at offset 0 exceeds window 0 of rank"),
           std::pair(mistake::rows, "put of a box on window 0 whose rows of 8 B begin 4 B apart: they overlap"),
           std::pair(mistake::slices, "get of a box on window 0 whose slices of 8 B begin 4 B apart: they overlap"),

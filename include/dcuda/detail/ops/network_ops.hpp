@@ -106,9 +106,12 @@ DCUDA_COLD void send_part_through_host(shared_state shared, const outbound messa
     rank_state& state = shared.get();
     const bool is_behind = !message.through_host && !message.in_packets();
     const std::uint32_t ticket = is_behind ? exec::far(store_behind)(shared, message) : 0;
-    exec::decide(
-        state.group(), state.decision, [](const lead_warp&) { return 0u; },
-        [&](const lead_warp& warp, unsigned) { store_commands(warp, state, message, is_behind, ticket); });
+    const unsigned has_ended = exec::decide(
+        state.group(), state.decision, [&](const lead_warp&) { return load_in_block(&state.ended); },
+        [&](const lead_warp& warp, unsigned ended) {
+            if (ended == 0) store_commands(warp, state, message, is_behind, ticket);
+        });
+    if (has_ended != 0) exec::exit_thread(); // else who sends many parts would find it out for each
 }
 
 // All threads arrive, then the host is told to send `bytes` bytes at `source` to where `put` says, and a notification

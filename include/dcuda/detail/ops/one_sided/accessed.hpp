@@ -13,13 +13,17 @@ struct accessed_range {
     std::size_t offset;
     std::size_t bytes;
     operation where;
-    std::uint32_t tag = no_tag; // that the target is notified with then
+    std::uint32_t tag = 0; // that the target is notified with then, if `where` notifies
 
     // Whether it is loaded, and not changed.
     DCUDA_DEVICE bool is_got() const { return where == operation::get || where == operation::get_notify; }
+    DCUDA_DEVICE bool notifies() const {
+        return where == operation::get_notify || where == operation::put_notify ||
+               where == operation::accumulate_notify;
+    }
     // To look for it, and to check it.
     DCUDA_DEVICE send_request as_put() const {
-        return {window, rank, offset, bytes, nullptr, tag == no_tag ? operation::put : operation::put_notify, tag};
+        return {window, rank, offset, bytes, nullptr, notifies() ? operation::put_notify : operation::put, tag};
     }
 };
 

@@ -88,7 +88,7 @@ DCUDA_COLD bool get_row_from_far_away(lone_thread leader, shared_state shared, c
     const bool is_last = slice + 1 == request.shape.depth && row + 1 == request.shape.height;
     accessed_range range = request.range;
     range.bytes = request.shape.width_bytes;
-    if (!is_last) range.tag = no_tag;
+    if (!is_last) range.where = operation::get;
     posted_put part = place;
     part.home += place_in(request.at_target, row, slice);
     return get_from_far_away(leader, shared, part, range, request.memory + place_in(request.here, row, slice));

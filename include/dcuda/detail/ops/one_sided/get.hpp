@@ -17,8 +17,6 @@ namespace dcuda::detail {
 struct get_request {
     accessed_range range;
     std::byte* destination;
-
-    DCUDA_DEVICE bool notifies() const { return range.tag != no_tag; }
 };
 
 // How a get is made, and what it reads: posted. The lead warp.
@@ -77,7 +75,7 @@ DCUDA_COLD void get_from_window(shared_state shared, const get_request request) 
         state.group(), state.decision, [&](const lead_warp& warp) { return choose_get(warp, state, request); },
         [&](const lead_warp& warp, unsigned chosen) {
             const route way = route_of(chosen);
-            if (warp.leads() && request.notifies() && (way == route::direct || way == route::direct_by_engine))
+            if (warp.leads() && range.notifies() && (way == route::direct || way == route::direct_by_engine))
                 count_direct_put(state.own.of(warp));
             if (way != route::ended) answer_requests(warp, state, load_requests(state));
         });
@@ -88,7 +86,7 @@ DCUDA_COLD void get_from_window(shared_state shared, const get_request request) 
                request.destination, posted(state, decision / post_turn).target, range.bytes);
     // What the rank sends next may overwrite what the engine reads.
     if (state.group().leads()) exec::complete_copies(state.staging);
-    if (request.notifies()) arrive_and_notify(state, range.tag);
+    if (range.notifies()) arrive_and_notify(state, range.tag);
 }
 
 } // namespace dcuda::detail

@@ -60,7 +60,7 @@ DCUDA_COLD bool get_from_far_away(lone_thread leader, shared_state shared, const
     return send_command(
         leader, state,
         make_command(state.device_rank,
-                     get_fields{place.rank, range.tag == no_tag ? no_tag : wire_tag(state, range.tag), place.home,
+                     get_fields{place.rank, range.notifies() ? wire_tag(state, range.tag) : no_tag, place.home,
                                 range.bytes, reinterpret_cast<std::uintptr_t>(destination)}));
 }
 

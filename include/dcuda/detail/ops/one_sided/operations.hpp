@@ -35,7 +35,7 @@ struct get_operation {
 
 private:
     DCUDA_DEVICE static get_request request(window win, int target, std::size_t offset, std::size_t bytes,
-                                            void* destination, int tag = static_cast<int>(no_tag)) {
+                                            void* destination, int tag = 0) {
         return {{win.id, static_cast<std::uint32_t>(target), offset, bytes, kind, static_cast<std::uint32_t>(tag)},
                 static_cast<std::byte*>(destination)};
     }
@@ -135,7 +135,7 @@ private:
         return (count < most ? count : most) * sizeof(T);
     }
     DCUDA_DEVICE static accumulate_request request(window win, int target, std::size_t offset, std::size_t count,
-                                                   const T* source, int tag = static_cast<int>(no_tag)) {
+                                                   const T* source, int tag = 0) {
         return {{win.id, static_cast<std::uint32_t>(target), offset, bytes_of(count), kind,
                  static_cast<std::uint32_t>(tag)},
                 reinterpret_cast<const std::byte*>(source),
@@ -168,7 +168,7 @@ struct box_operation {
 
 private:
     DCUDA_DEVICE static box_request request(window win, int target, std::size_t offset, pitch at_target, box shape,
-                                            Byte* memory, pitch here, int tag = static_cast<int>(no_tag)) {
+                                            Byte* memory, pitch here, int tag = 0) {
         return {{win.id, static_cast<std::uint32_t>(target), offset, span_of(shape, at_target), kind,
                  static_cast<std::uint32_t>(tag)},
                 shape,

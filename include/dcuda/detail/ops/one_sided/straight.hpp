@@ -18,7 +18,7 @@ struct straight_access {
     std::uint32_t element_bytes; // to which the range must be aligned
 
     // Whether a notification or a flush that comes later has something to release.
-    DCUDA_DEVICE bool is_to_release() const { return !range.is_got() || range.tag != no_tag; }
+    DCUDA_DEVICE bool is_to_release() const { return !range.is_got() || range.notifies(); }
 };
 
 // How it is made, and where: posted. The lead warp.
@@ -53,18 +53,20 @@ DCUDA_COLD unsigned begin_straight(shared_state shared, const straight_access ac
     const unsigned decision = exec::decide(
         state.group(), state.decision, [&](const lead_warp& warp) { return choose_straight(warp, state, access); },
         [&](const lead_warp& warp, unsigned chosen) {
-            if (warp.leads() && route_of(chosen) == route::direct && access.is_to_release())
-                count_direct_put(state.own.of(warp));
+            if (warp.leads() && route_of(chosen) == route::direct) {
+                state.own.of(warp).doing.is_direct = 1;
+                if (access.is_to_release()) count_direct_put(state.own.of(warp));
+            }
             if (route_of(chosen) != route::ended) answer_requests(warp, state, load_requests(state));
         });
     if (route_of(decision) == route::ended) exec::exit_thread();
     return decision;
 }
 
-// Notifies the target after all that the threads have accessed, if the operation has a tag. All threads of the rank.
+// Notifies the target after all that the threads have accessed, if the operation notifies. All threads of the rank.
 DCUDA_COLD void end_straight(shared_state shared, const accessed_range range, route way, const posted_put place) {
     rank_state& state = shared.get();
-    if (range.tag == no_tag) return;
+    if (!range.notifies()) return;
     if (way == route::proxied) return send_through_host(state, place, nullptr, 0, wire_tag(state, range.tag));
     arrive_and_notify(state, range.tag);
 }

@@ -16,6 +16,12 @@ namespace detail {
 template <class Element>
 inline constexpr bool is_plain = std::is_trivially_copyable_v<Element> && !std::is_const_v<Element>;
 
+// So many elements in bytes; more than there can be are the largest number, which exceeds every window.
+template <class Element>
+DCUDA_DEVICE constexpr std::size_t array_bytes(std::size_t elements) {
+    return multiply_bounded(elements, sizeof(Element));
+}
+
 // A value that every thread of the rank has for itself, in words as messages are read.
 template <class Element>
 struct alignas(alignof(Element) > 4 ? alignof(Element) : 4) value_to_put {
@@ -89,7 +95,7 @@ public:
     DCUDA_DEVICE typed_window<Element> create_typed_window(communicator comm, Element* base, std::size_t count,
                                                            window_kind kind = window_kind::usual) {
         static_assert(detail::is_plain<Element>, "elements of a window must be trivially copyable, and not const");
-        return {create_window(comm, base, count * sizeof(Element), kind)};
+        return {create_window(comm, base, detail::array_bytes<Element>(count), kind)};
     }
     /// free_window of a typed window.
     template <class Element>
@@ -102,14 +108,15 @@ public:
     template <class Element>
     DCUDA_DEVICE void put(typed_window<Element> win, int target, std::size_t index, std::size_t count,
                           const std::type_identity_t<Element>* source) {
-        put(win.bytes, target, index * sizeof(Element), count * sizeof(Element), source);
+        put(win.bytes, target, detail::array_bytes<Element>(index), detail::array_bytes<Element>(count), source);
     }
     /// put_notify of `count` elements at `source` to those of the target's window from number `index` on. What
     /// put_notify guarantees holds; errors are told in bytes.
     template <class Element>
     DCUDA_DEVICE void put_notify(typed_window<Element> win, int target, std::size_t index, std::size_t count,
                                  const std::type_identity_t<Element>* source, int tag) {
-        put_notify(win.bytes, target, index * sizeof(Element), count * sizeof(Element), source, tag);
+        put_notify(win.bytes, target, detail::array_bytes<Element>(index), detail::array_bytes<Element>(count), source,
+                   tag);
     }
     /// put_notify of one value to element `index` of the target's window. All threads of the rank call it, with the
     /// same value. The value has been read on return and needs no memory, so the next call needs no flush before it.
@@ -166,13 +173,14 @@ public:
     template <class Element>
     DCUDA_DEVICE void get(typed_window<Element> win, int target, std::size_t index, std::size_t count,
                           std::type_identity_t<Element>* destination) {
-        get(win.bytes, target, index * sizeof(Element), count * sizeof(Element), destination);
+        get(win.bytes, target, detail::array_bytes<Element>(index), detail::array_bytes<Element>(count), destination);
     }
     /// get_notify of `count` elements, likewise.
     template <class Element>
     DCUDA_DEVICE void get_notify(typed_window<Element> win, int target, std::size_t index, std::size_t count,
                                  std::type_identity_t<Element>* destination, int tag) {
-        get_notify(win.bytes, target, index * sizeof(Element), count * sizeof(Element), destination, tag);
+        get_notify(win.bytes, target, detail::array_bytes<Element>(index), detail::array_bytes<Element>(count),
+                   destination, tag);
     }
 
     // --- Boxes -------------------------------------------------------------------------------------------------------
@@ -247,7 +255,7 @@ public:
     /// The same of the element with number `index` in a typed window.
     template <class T>
     DCUDA_DEVICE T fetch_add(typed_window<T> win, int target, std::size_t index, std::type_identity_t<T> value) {
-        return fetch_add<T>(win.bytes, target, index * sizeof(T), value);
+        return fetch_add<T>(win.bytes, target, detail::array_bytes<T>(index), value);
     }
     /// fetch_add with the bits of integers: the element keeps those bits that are set in `value`, too. Otherwise as
     /// fetch_add.
@@ -258,7 +266,7 @@ public:
     /// The same of the element with number `index` in a typed window.
     template <class T>
     DCUDA_DEVICE T fetch_and(typed_window<T> win, int target, std::size_t index, std::type_identity_t<T> value) {
-        return fetch_and<T>(win.bytes, target, index * sizeof(T), value);
+        return fetch_and<T>(win.bytes, target, detail::array_bytes<T>(index), value);
     }
     /// fetch_add with the bits of integers: sets those that are set in `value`. Otherwise as fetch_add.
     template <class T>
@@ -268,7 +276,7 @@ public:
     /// The same of the element with number `index` in a typed window.
     template <class T>
     DCUDA_DEVICE T fetch_or(typed_window<T> win, int target, std::size_t index, std::type_identity_t<T> value) {
-        return fetch_or<T>(win.bytes, target, index * sizeof(T), value);
+        return fetch_or<T>(win.bytes, target, detail::array_bytes<T>(index), value);
     }
     /// fetch_add with the bits of integers: changes those that are set in `value`. Otherwise as fetch_add.
     template <class T>
@@ -278,7 +286,7 @@ public:
     /// The same of the element with number `index` in a typed window.
     template <class T>
     DCUDA_DEVICE T fetch_xor(typed_window<T> win, int target, std::size_t index, std::type_identity_t<T> value) {
-        return fetch_xor<T>(win.bytes, target, index * sizeof(T), value);
+        return fetch_xor<T>(win.bytes, target, detail::array_bytes<T>(index), value);
     }
     /// The element becomes `value` if that is smaller. Otherwise as fetch_add.
     template <class T>
@@ -288,7 +296,7 @@ public:
     /// The same of the element with number `index` in a typed window.
     template <class T>
     DCUDA_DEVICE T fetch_min(typed_window<T> win, int target, std::size_t index, std::type_identity_t<T> value) {
-        return fetch_min<T>(win.bytes, target, index * sizeof(T), value);
+        return fetch_min<T>(win.bytes, target, detail::array_bytes<T>(index), value);
     }
     /// The element becomes `value` if that is larger. Otherwise as fetch_add.
     template <class T>
@@ -298,7 +306,7 @@ public:
     /// The same of the element with number `index` in a typed window.
     template <class T>
     DCUDA_DEVICE T fetch_max(typed_window<T> win, int target, std::size_t index, std::type_identity_t<T> value) {
-        return fetch_max<T>(win.bytes, target, index * sizeof(T), value);
+        return fetch_max<T>(win.bytes, target, detail::array_bytes<T>(index), value);
     }
     /// The element becomes `value`. Otherwise as fetch_add.
     template <class T>
@@ -308,7 +316,7 @@ public:
     /// The same of the element with number `index` in a typed window.
     template <class T>
     DCUDA_DEVICE T exchange(typed_window<T> win, int target, std::size_t index, std::type_identity_t<T> value) {
-        return exchange<T>(win.bytes, target, index * sizeof(T), value);
+        return exchange<T>(win.bytes, target, detail::array_bytes<T>(index), value);
     }
     /// The element becomes `desired` if it holds `expected`, bit for bit; the result is `expected` then. Otherwise as
     /// fetch_add.
@@ -320,7 +328,7 @@ public:
     template <class T>
     DCUDA_DEVICE T compare_swap(typed_window<T> win, int target, std::size_t index, std::type_identity_t<T> expected,
                                 std::type_identity_t<T> desired) {
-        return compare_swap<T>(win.bytes, target, index * sizeof(T), expected, desired);
+        return compare_swap<T>(win.bytes, target, detail::array_bytes<T>(index), expected, desired);
     }
     /// fetch_add without a result, which waits for nothing: over a network the element may change later; flush() waits
     /// until it has. Otherwise as fetch_add.
@@ -331,7 +339,7 @@ public:
     /// The same of the element with number `index` in a typed window.
     template <class T>
     DCUDA_DEVICE void add(typed_window<T> win, int target, std::size_t index, std::type_identity_t<T> value) {
-        add<T>(win.bytes, target, index * sizeof(T), value);
+        add<T>(win.bytes, target, detail::array_bytes<T>(index), value);
     }
 
     /// Combines `count` elements of another rank's window (or its own), from byte `offset` on, with those at `source`:
@@ -371,13 +379,13 @@ public:
     template <class T, class Operator>
     DCUDA_DEVICE void accumulate(typed_window<T> win, int target, std::size_t index, std::size_t count,
                                  const std::type_identity_t<T>* source, Operator op) {
-        accumulate(win.bytes, target, index * sizeof(T), count, source, op);
+        accumulate(win.bytes, target, detail::array_bytes<T>(index), count, source, op);
     }
     /// accumulate_notify, likewise.
     template <class T, class Operator>
     DCUDA_DEVICE void accumulate_notify(typed_window<T> win, int target, std::size_t index, std::size_t count,
                                         const std::type_identity_t<T>* source, Operator op, int tag) {
-        accumulate_notify(win.bytes, target, index * sizeof(T), count, source, op, tag);
+        accumulate_notify(win.bytes, target, detail::array_bytes<T>(index), count, source, op, tag);
     }
 
     /// @cond

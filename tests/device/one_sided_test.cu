@@ -686,6 +686,7 @@ enum class mistake {
     box_no_tag,
     sums_no_tag,
     too_many,
+    index_wraps,
     rows,
     slices,
     box_beyond,
@@ -721,6 +722,8 @@ __global__ void err(dcuda::context context, findings*, int* memory, mistake kind
     if (kind == mistake::box_no_tag) self.put_notify(win, next, 0, pitch{8}, box{4, 2}, own + 4, pitch{4}, -1);
     if (kind == mistake::sums_no_tag) self.accumulate_notify(win, next, 0, 1, own + 4, dcuda::sum{}, -1);
     if (kind == mistake::too_many) self.accumulate(win, next, 0, (~std::size_t{0} >> 2) + 2, own + 4, dcuda::sum{});
+    const dcuda::typed_window<int> ints{win};
+    if (kind == mistake::index_wraps) self.fetch_add(ints, next, (std::size_t{1} << 62) + 1, 1);
     if (kind == mistake::get_into_own) {
         int local[2] = {self.id(), 0};
         self.get(win, next, 0, 8, local);
@@ -748,7 +751,8 @@ TEST_F(OneSided, MistakesAreNamed) {
           std::pair(mistake::get_no_tag, "get_notify with tag -1: there are tags"),
           std::pair(mistake::box_no_tag, "put_notify with tag -1: there are tags"),
           std::pair(mistake::sums_no_tag, "accumulate_notify with tag -1: there are tags"),
-          std::pair(mistake::too_many, "accumulate of -4 B at offset 0 exceeds window 0 of rank"),
+          std::pair(mistake::too_many, "accumulate of -1 B at offset 0 exceeds window 0 of rank"),
+          std::pair(mistake::index_wraps, "fetch_add of 4 B at offset -1 exceeds window 0 of rank"),
           std::pair(mistake::rows, "put of a box on window 0 whose rows of 8 B begin 4 B apart: they overlap"),
           std::pair(mistake::slices, "get of a box on window 0 whose slices of 8 B begin 4 B apart: they overlap"),
           std::pair(mistake::box_beyond, "put_notify of 20 B at offset 4 exceeds window 0 of rank"),

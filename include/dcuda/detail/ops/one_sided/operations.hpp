@@ -112,7 +112,7 @@ struct accumulate_operation {
     template <class... Tag>
     DCUDA_DEVICE static event_fields event(window win, int target, std::size_t, std::size_t count, const T*,
                                            Tag... tag) {
-        return {.tag = (0 + ... + tag), .peer = target, .window = win.id, .bytes = bytes_of(count)};
+        return {.tag = (0 + ... + tag), .peer = target, .window = win.id, .bytes = multiply_bounded(count, sizeof(T))};
     }
     template <class... Tag>
     DCUDA_DEVICE static void run(rank_state& state, window win, int target, std::size_t offset, std::size_t count,
@@ -129,14 +129,9 @@ struct accumulate_operation {
 #endif
 
 private:
-    // More than there can be exceeds every window.
-    DCUDA_DEVICE static constexpr std::size_t bytes_of(std::size_t count) {
-        constexpr std::size_t most = ~std::size_t{0} / sizeof(T);
-        return (count < most ? count : most) * sizeof(T);
-    }
     DCUDA_DEVICE static accumulate_request request(window win, int target, std::size_t offset, std::size_t count,
                                                    const T* source, int tag = 0) {
-        return {{win.id, static_cast<std::uint32_t>(target), offset, bytes_of(count), kind,
+        return {{win.id, static_cast<std::uint32_t>(target), offset, multiply_bounded(count, sizeof(T)), kind,
                  static_cast<std::uint32_t>(tag)},
                 reinterpret_cast<const std::byte*>(source),
                 update_code({action_with<Operator>, type_of<T>(), 0, 0})};

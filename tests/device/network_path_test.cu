@@ -344,6 +344,52 @@ TEST_F(Network, AFlushCompletesPuts) {
     }
 }
 
+// A barrier of the device completes what its ranks have put and got: another one of them reads it there, and overwrites
+// it.
+__global__ void meet_on_device(dcuda::context context, findings* found, unsigned char* memory, std::size_t bytes,
+                               int rounds) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int ranks = self.size(dcuda::device), next_device = (self.id() + ranks) % self.size();
+    const int target = next_device - next_device % ranks; // its first rank
+    const bool is_first = self.id(dcuda::device) == 0;
+    unsigned char* const inbox = piece_of(memory, 2 * bytes, self);
+    unsigned char* const outbox = inbox + bytes;
+    const dcuda::window win = self.create_window(dcuda::world, inbox, bytes);
+    for (int round = 0; round < rounds; ++round) {
+        if (is_first) {
+            for_each_thread(bytes, [&](std::size_t i) { outbox[i] = pattern(i, round); });
+            self.put(win, target, 0, bytes, outbox);
+        }
+        self.barrier(dcuda::device);
+        if (!is_first) {
+            self.get(win, target, bytes - 8, 8, outbox);
+            self.flush(win);
+            for_each_thread(8, [&](std::size_t i) { EXPECT_SAME(outbox[i], pattern(bytes - 8 + i, round)); });
+        }
+        self.barrier(dcuda::device);
+        if (is_first) self.get(win, target, 0, bytes, outbox);
+        self.barrier(dcuda::device);
+        if (!is_first && self.id(dcuda::device) == 1) {
+            for_each_thread(8, [&](std::size_t i) { outbox[i] = untouched; });
+            self.put(win, target, bytes - 8, 8, outbox);
+        }
+        if (is_first) for_each_thread(bytes, [&](std::size_t i) { EXPECT_SAME(outbox[i], pattern(i, round)); });
+        self.barrier(dcuda::world);
+        if (is_first) for_each_thread(8, [&](std::size_t i) { EXPECT_SAME(inbox[bytes - 8 + i], untouched); });
+        self.barrier(dcuda::world);
+    }
+    self.free_window(win);
+}
+
+TEST_F(Network, ABarrierOfTheDeviceCompletesPutsAndGets) {
+    for (const std::size_t bytes : {36u, 5000u, 20'000u, 1'000'000u}) {
+        SCOPED_TRACE(bytes);
+        const device_vector<unsigned char> memory(3 * 2 * bytes);
+        check(meet_on_device, shape(3), memory.get(), bytes, 6);
+    }
+}
+
 // ---- windows --------------------------------------------------------------------------------------------------------
 
 // Several at a time, over pieces of one memory and on both communicators; some are closed and opened anew elsewhere.

@@ -183,6 +183,9 @@ DCUDA_DEVICE void arrive(rank_state& state, endpoint& own, scope reach, std::uin
 // A barrier of the device. True if any rank's messages were unread, and then for all ranks; or if the run has ended.
 // The leader, after the block's barrier.
 //
+// What this rank has put and got over a network is complete before it arrives: the host sends large puts behind others,
+// and what another rank of the device sends after the barrier would overtake them.
+//
 // PERF: what a far function calls saves registers, too, for all that call it: 0.3 us. So each kind of caller has an
 // instance.
 template <bool Seldom>
@@ -190,6 +193,7 @@ DCUDA_COLD bool device_round(lone_thread leader, shared_state shared, std::uint3
     rank_state& state = shared.get();
     endpoint& own = state.own.of(leader);
     exec::complete_copies(state.staging);
+    if (own.networked != 0 && !flush_network(leader, shared)) return true;
     const std::uint32_t epoch = own.epoch[meeting] + 1;
     const std::uint32_t fill = next_fill(own, meeting, epoch);
     auto& seen = own.unread_seen[meeting][epoch % 2];

@@ -49,19 +49,21 @@ std::byte* connection::place(std::byte* ring, std::uint64_t at) const { return r
 
 void connection::send(const message_header& head, const std::byte* payload, std::uint32_t rank) {
     const auto large = in_large_.find(rank);
-    if (large == in_large_.end() && waiting_.empty() && is_open && append(head, payload, 0)) return;
-    queued message{head, rank, {}, nullptr, 0, 0};
+    const bool may_leave = large == in_large_.end() && waiting_.empty() && is_open;
+    if (may_leave && (large_.empty() || since_large_ < part_bytes()) && append(head, payload, 0)) {
+        since_large_ += sizeof head + head.bytes;
+        return;
+    }
+    queued message{head, rank, {}, nullptr, 0, 0, 0};
     if (head.bytes != 0) message.payload.assign(reinterpret_cast<const char*>(payload), head.bytes);
-    queued_bytes_ += sizeof message + head.bytes;
     if (large != in_large_.end()) ++large->second;
-    (large != in_large_.end() ? large_ : waiting_).push_back(std::move(message));
+    enqueue(large != in_large_.end() ? large_ : waiting_, std::move(message));
 }
 
 void connection::send_from_device(const message_header& head, std::uint64_t bytes, const std::byte* source,
                                   std::uint32_t rank) {
-    queued_bytes_ += sizeof(queued);
     ++in_large_[rank];
-    large_.push_back({head, rank, {}, source, bytes, 0});
+    enqueue(large_, {head, rank, {}, source, bytes, 0, 0});
 }
 
 bool connection::flush(std::uint64_t flush, std::uint32_t rank) {
@@ -70,9 +72,20 @@ bool connection::flush(std::uint64_t flush, std::uint32_t rank) {
     const bool behind_large = rank == all_ranks ? !large_.empty() : in_large_.contains(rank);
     if (!behind_large && waiting_.empty() && is_open && append(answer, nullptr, flush)) return true;
     if (behind_large) ++in_large_[rank];
-    queued_bytes_ += sizeof(queued);
-    (behind_large ? large_ : waiting_).push_back({answer, rank, {}, nullptr, 0, flush});
+    enqueue(behind_large ? large_ : waiting_, {answer, rank, {}, nullptr, 0, flush, 0});
     return true;
+}
+
+void connection::enqueue(std::deque<queued>& queue, queued message) {
+    message.number = queued_++;
+    if (message.rank != answers) queued_bytes_ += sizeof message + message.payload.size();
+    queue.push_back(std::move(message));
+}
+
+void connection::dequeue(std::deque<queued>& queue) {
+    const queued& message = queue.front();
+    if (message.rank != answers) queued_bytes_ -= sizeof message + message.payload.size();
+    queue.pop_front();
 }
 
 // Places from `begin` on are free.
@@ -100,7 +113,7 @@ bool connection::append(const message_header& head, const std::byte* payload, st
     fragment* to = !fragments_.empty() && !fragments_.back().is_closed ? &fragments_.back() : nullptr;
     if (to != nullptr) {
         const std::uint64_t units = units_for(to->bytes + bytes), end = to->begin + units;
-        const bool fits = to->bytes + bytes <= ring_bytes_ / 8 &&
+        const bool fits = to->bytes + bytes <= part_bytes() &&
                           to->begin % (ring_bytes_ / ring_unit) + units <= ring_bytes_ / ring_unit &&
                           has_room(to->begin, units, false);
         if (fits) {
@@ -129,7 +142,7 @@ bool connection::append(queued& message) {
 
 // The next part of a message whose payload is on the device, in a fragment of its own. True if that was the last one.
 bool connection::append_chunk(queued& message) {
-    const std::size_t most = ring_bytes_ / 8 - sizeof(fragment_header) - sizeof(message_header);
+    const std::size_t most = part_bytes() - sizeof(fragment_header) - sizeof(message_header);
     const auto bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(message.left, most / 64 * 64));
     close_open();
     fragment* const to = begin_fragment(sizeof(message_header) + padded(bytes), false);
@@ -154,27 +167,39 @@ void connection::close_open() {
     if (!fragments_.empty()) fragments_.back().is_closed = true;
 }
 
-// Turns messages into fragments, large ones in turn with the others.
+// Whether the next part of a large message comes first: what was sent before that message has left, and others have had
+// as much room since the last part.
+bool connection::is_turn_of_large() const {
+    if (large_.empty() || waiting_.empty()) return !large_.empty();
+    return large_.front().number < waiting_.front().number && since_large_ >= part_bytes();
+}
+
+// The next part of a large message, or what follows large ones of its rank. False: no room now.
+bool connection::append_large() {
+    const std::uint64_t left = large_.front().left;
+    const std::uint32_t rank = large_.front().rank;
+    const bool is_last = append(large_.front());
+    if (!is_last && large_.front().left == left) return false;
+    since_large_ = 0;
+    if (!is_last) return true;
+    dequeue(large_);
+    if (const auto count = in_large_.find(rank); count != in_large_.end() && --count->second == 0)
+        in_large_.erase(count);
+    return true;
+}
+
+// Turns messages into fragments, parts of large ones in turn with the others.
 bool connection::fill() {
     bool any = false;
-    const auto leave = [&](std::deque<queued>& queue) {
-        queued_bytes_ -= sizeof(queued) + queue.front().payload.size();
-        queue.pop_front();
-    };
-    while (!waiting_.empty() && append(waiting_.front())) {
-        leave(waiting_);
+    while (!waiting_.empty() || !large_.empty()) {
+        if (is_turn_of_large()) {
+            if (!append_large()) break;
+        } else {
+            if (!append(waiting_.front())) break;
+            since_large_ += sizeof(message_header) + waiting_.front().payload.size();
+            dequeue(waiting_);
+        }
         any = true;
-    }
-    while (!large_.empty() && waiting_.empty()) {
-        const std::uint64_t left = large_.front().left;
-        const std::uint32_t rank = large_.front().rank;
-        const bool done = append(large_.front());
-        any = any || done || large_.front().left != left;
-        if (!done && large_.front().left == left) break; // no room
-        if (!done) continue;
-        leave(large_);
-        if (const auto count = in_large_.find(rank); count != in_large_.end() && --count->second == 0)
-            in_large_.erase(count);
     }
     return any;
 }
@@ -254,23 +279,28 @@ void connection::check(const fragment_header& head, std::uint64_t begin) const {
     if (head.credit > next_) refuse(fmt::format("credit for {} units of {} that were sent", head.credit, next_));
 }
 
-// The next message of a fragment of so many bytes.
-message_header connection::read_message(const std::byte* from, std::uint32_t bytes) const {
-    message_header message;
+// The next message of the fragment that begins there. What is looked at is what is used.
+connection::received connection::read_message(const std::byte* from) {
+    received message{{}, from + message_at_ + sizeof(message_header)};
+    message_header& head = message.head;
+    const std::uint32_t bytes = taken_from_.bytes;
     const std::size_t left = bytes - message_at_;
-    if (left < sizeof message) refuse(fmt::format("more messages than there are in a fragment of {} B", bytes));
-    std::memcpy(&message, from + message_at_, sizeof message);
-    if (padded(message.bytes) > left - sizeof message)
-        refuse(fmt::format("a message of {} B in a fragment of {} B", message.bytes, bytes));
-    if (const std::string fault = handler_.find_fault(peer_, message, from + message_at_ + sizeof message);
-        !fault.empty())
-        refuse(fault);
+    if (left < sizeof head) refuse(fmt::format("more messages than there are in a fragment of {} B", bytes));
+    std::memcpy(&head, from + message_at_, sizeof head);
+    if (padded(head.bytes) > left - sizeof head)
+        refuse(fmt::format("a message of {} B in a fragment of {} B", head.bytes, bytes));
+    if (head.kind == message_kind::get && head.bytes == sizeof asked_for_) {
+        std::memcpy(&asked_for_, message.payload, sizeof asked_for_);
+        message.payload = reinterpret_cast<const std::byte*>(&asked_for_);
+    }
+    if (const std::string fault = handler_.find_fault(peer_, head, message.payload); !fault.empty()) refuse(fault);
     return message;
 }
 
 // False: not now; the message comes again. Copies by the engine and deliveries are made beside each other: of two puts
 // to one place the later wins, so each kind waits for the other.
-bool connection::take(message_header message, const std::byte* payload) {
+bool connection::take(received from) {
+    auto& [message, payload] = from;
     const bool has_bytes = message.kind == message_kind::put || message.kind == message_kind::got;
     if (has_bytes && message.bytes >= delivery_->least_copy_bytes()) {
         if (!is_copy_started_) {
@@ -309,19 +339,20 @@ bool connection::receive() {
             if (!is_next()) break;
         }
         std::byte* const source = place(inbound_.get(), begin);
-        const auto head = *reinterpret_cast<const fragment_header*>(source);
-        check(head, begin);
+        fragment_header& head = taken_from_;
         if (message_ == 0) {
+            std::memcpy(&head, source, sizeof head);
+            check(head, begin);
             message_at_ = sizeof head;
             take_credit(head.credit);
         }
         for (; message_ < head.messages; ++message_) {
-            const message_header message = read_message(source, head.bytes);
-            if (message.kind == message_kind::answer)
+            const received message = read_message(source);
+            if (message.head.kind == message_kind::answer)
                 asked_ = begin + units_for(head.bytes);
-            else if (!take(message, source + message_at_ + sizeof message))
+            else if (!take(message))
                 return any;
-            message_at_ += sizeof message + padded(message.bytes);
+            message_at_ += sizeof message.head + padded(message.head.bytes);
         }
         any = true;
         arrived_[begin % ring_units] = false;

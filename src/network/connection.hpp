@@ -67,6 +67,9 @@ public:
     // message_handler::flushed(flush) follows when all that the rank (all_ranks: any) has sent here has been delivered.
     // False: it has been already.
     static constexpr std::uint32_t all_ranks = UINT32_MAX;
+    // In place of a rank: what the other process has asked for. It does not count among the bytes that are queued,
+    // which keep this process' ranks from sending.
+    static constexpr std::uint32_t answers = UINT32_MAX - 1;
     bool flush(std::uint64_t flush, std::uint32_t rank);
 
     // Events of the network. Like progress(), arrived() throws foreign_arrival for what no process of the job sends.
@@ -92,7 +95,12 @@ private:
         std::string payload;
         const std::byte* source; // on the device, if not null; then `left` bytes of it
         std::uint64_t left;
-        std::uint64_t flush; // 0: none
+        std::uint64_t flush;  // 0: none
+        std::uint64_t number; // of the messages that were queued
+    };
+    struct received {
+        message_header head;
+        const std::byte* payload;
     };
     struct fragment {
         std::uint32_t number;
@@ -104,6 +112,8 @@ private:
         std::vector<std::uint64_t> flushes{};
     };
 
+    // Of the ring, that a fragment takes at most.
+    std::size_t part_bytes() const { return ring_bytes_ / 8; }
     transport::shared_memory pinned(transport::shared_memory memory) const;
     std::byte* place(std::byte* ring, std::uint64_t unit) const;
     bool has_traffic() const { return !waiting_.empty() || !large_.empty() || credited_ < data_end_; }
@@ -113,13 +123,17 @@ private:
     bool append(queued& message);
     bool append_chunk(queued& message);
     void close_open();
+    void enqueue(std::deque<queued>& queue, queued message);
+    void dequeue(std::deque<queued>& queue);
+    bool is_turn_of_large() const;
+    bool append_large();
     bool fill();
     bool write();
     bool receive();
     void check(const fragment_header& head, std::uint64_t begin) const;
-    message_header read_message(const std::byte* from, std::uint32_t bytes) const;
+    received read_message(const std::byte* from);
     [[noreturn]] void refuse(const std::string& finding) const;
-    bool take(message_header message, const std::byte* payload);
+    bool take(received message);
     void give_credit(std::uint64_t now_ns);
     void take_credit(std::uint64_t credit);
     void release_fragments();
@@ -138,6 +152,8 @@ private:
     // Sending. A rank with messages in `large_` has all later ones there, too, so that they stay in order.
     std::deque<queued> waiting_, large_;
     std::map<std::uint32_t, unsigned> in_large_; // by rank
+    std::uint64_t queued_ = 0;                   // messages, ever
+    std::size_t since_large_ = 0;                // bytes of others that have left since the last part of a large one
     std::size_t queued_bytes_ = 0;
     std::deque<fragment> fragments_; // from the oldest whose place is not free
     std::uint32_t next_fragment_ = 0;
@@ -154,8 +170,10 @@ private:
     };
     std::vector<bool> arrived_;                       // by place
     std::uint64_t expected_ = 0;                      // where the next fragment begins
+    fragment_header taken_from_{};                    // its header, as it was checked: others write the ring
     std::uint32_t message_ = 0;                       // of it, the next to take,
     std::size_t message_at_ = 0;                      // and where that is
+    get_payload asked_for_{};                         // of that message, as it was checked, if it is a get
     bool is_copy_started_ = false;                    // of its payload
     std::uint64_t last_copy_ = 0, last_delivery_ = 0; // what comes next waits for the one of the other kind
     std::deque<taken> being_delivered_;

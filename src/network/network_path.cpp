@@ -14,8 +14,8 @@ using namespace detail;
 namespace {
 
 constexpr std::uint64_t barrier_flushes = std::uint64_t{1} << 63; // their numbers: this and the collective
-constexpr std::uint32_t answers_to_gets = UINT32_MAX - 1;         // in place of a rank: they are of none here
 constexpr std::size_t most_queued_bytes = 4u << 20;               // of messages, per connection
+constexpr std::size_t most_gets = 4096;                           // of this device's ranks, that are not complete
 
 // Of each direction of a connection: a process that talks to all others has 64 MiB of rings up to 128 processes, and no
 // ring is so small that its parts are slow to send.
@@ -150,8 +150,9 @@ void network_path::receive(int from, const std::string& bytes) {
 // ---- what ranks want ------------------------------------------------------------------------------------------------
 
 bool network_path::has_room() const {
-    return std::all_of(connections_.begin(), connections_.end(),
-                       [](const auto& each) { return each.second->queued_bytes() < most_queued_bytes; });
+    return gets_.size() < most_gets && std::all_of(connections_.begin(), connections_.end(), [](const auto& each) {
+               return each.second->queued_bytes() < most_queued_bytes;
+           });
 }
 
 void network_path::take(const command& cmd, const std::byte* payload) {
@@ -247,6 +248,7 @@ void network_path::send(std::uint32_t rank, const get_fields& get) {
     }
     const std::uint32_t number = next_get_++;
     gets_[number] = {rank, process, target, get.tag};
+    ++gets_of_[rank];
     check_.begin_get(number, process, get.destination, get.bytes);
     const get_payload asked{get.bytes, get.destination, number};
     send_small(rank, get.target, {get.address, sizeof asked, message_kind::get, target, no_tag}, &asked, sizeof asked);
@@ -254,8 +256,7 @@ void network_path::send(std::uint32_t rank, const get_fields& get) {
 
 // Whether gets of the rank, or of any, are not complete.
 bool network_path::gets(std::uint32_t rank) const {
-    return std::any_of(gets_.begin(), gets_.end(),
-                       [&](const auto& each) { return rank == connection::all_ranks || each.second.rank == rank; });
+    return rank == connection::all_ranks ? !gets_.empty() : gets_of_.contains(rank);
 }
 
 void network_path::flushed(std::uint64_t id) {
@@ -318,7 +319,7 @@ bool network_path::take(int from, const message_header& head, const std::byte* p
         std::memcpy(&asked, payload, sizeof asked);
         connect(from).send_from_device({asked.destination, 0, message_kind::got, asked.number, 0}, asked.bytes,
                                        reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(head.place)),
-                                       answers_to_gets);
+                                       connection::answers);
         return true;
     }
     case message_kind::got:
@@ -356,21 +357,20 @@ bool network_path::take_update(int from, const message_header& head, const updat
 bool network_path::take_got(const message_header& head, const std::byte* payload) {
     pending_get& get = gets_.at(head.target);
     if (head.bytes != 0 && !delivery_->put(head.place, payload, head.bytes, get.rank, no_tag)) return false;
-    if (head.tag != no_tag) get.delivery = delivery_->issued();
+    if (head.tag == no_tag || get.has_come) return true;
+    get.has_come = true;
+    got_.emplace_back(head.target, delivery_->issued());
     return true;
 }
 
 // Tells those who wait of gets that are complete.
 bool network_path::end_gets() {
     bool any = false;
-    const std::uint64_t done = gets_.empty() ? 0 : delivery_->done();
-    for (auto each = gets_.begin(); each != gets_.end();) {
-        const auto [number, get] = *each;
-        if (!get.delivery || done < *get.delivery) {
-            ++each;
-            continue;
-        }
-        each = gets_.erase(each);
+    for (const std::uint64_t done = got_.empty() ? 0 : delivery_->done(); !got_.empty() && got_.front().second <= done;
+         got_.pop_front()) {
+        const std::uint32_t number = got_.front().first;
+        const pending_get get = gets_.extract(number).mapped();
+        if (const auto others = gets_of_.find(get.rank); --others->second == 0) gets_of_.erase(others);
         check_.end_get(number);
         if (get.tag != no_tag)
             connect(get.process).send({0, 0, message_kind::put, get.target, get.tag}, nullptr, get.rank);

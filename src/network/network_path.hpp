@@ -81,8 +81,8 @@ private:
     struct pending_get {
         std::uint32_t rank;
         int process;
-        std::uint32_t target, tag;               // of the notification that follows, on the target's device; or no_tag
-        std::optional<std::uint64_t> delivery{}; // by which all of it is there, when all has come
+        std::uint32_t target, tag; // of the notification that follows, on the target's device; or no_tag
+        bool has_come = false;     // all of it, if not yet to its destination
     };
     // An atomic operation for a rank of another process, whose result that process waits for.
     struct pending_result {
@@ -125,6 +125,8 @@ private:
     std::array<process_barrier, detail::collective::barriers> barriers_;
     std::deque<std::pair<std::uint32_t*, std::uint32_t>> replies_; // for which there was no room
     std::map<std::uint32_t, pending_get> gets_;                    // by number
+    std::map<std::uint32_t, unsigned> gets_of_;                    // by rank, how many
+    std::deque<std::pair<std::uint32_t, std::uint64_t>> got_;      // number; delivery by which all of it is there
     std::uint32_t next_get_ = 0;
     std::deque<pending_result> results_; // from the oldest; their places are numbered in turn
     std::uint32_t next_result_ = 0;      // place of the next one

@@ -262,6 +262,44 @@ TEST_P(ConnectionTest, AllArrivesInOrder) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, ConnectionTest, testing::Range(1u, 13u));
 
+// Rank 1 sends more than is taken, without end: a large message of rank 0 arrives all the same.
+TEST(Connection, PartsOfLargeMessagesTakeTurns) {
+    generator random(5);
+    side a(random), b(random);
+    a.other = &b, b.other = &a;
+    a.over.peer = &b.over, b.over.peer = &a.over;
+    a.to.use(b.to.offer());
+    b.to.use(a.to.offer());
+    a.to.is_open = b.to.is_open = true;
+    const auto window_of = [&](std::uint32_t rank) {
+        return reinterpret_cast<std::uintptr_t>(b.memory.data()) + rank * region;
+    };
+    const auto send_small = [&] {
+        a.to.send({window_of(1), 400, message_kind::put, 1, detail::no_tag}, a.kept.data(), 1);
+    };
+    const auto work = [&](std::uint64_t step) {
+        for (side* one : {&a, &b}) {
+            one->over.let_one_arrive();
+            one->deliveries.let_one_happen();
+            one->work(step * 10'000);
+        }
+    };
+    std::uint64_t step = 0;
+    for (; step < 2000; ++step) {
+        for (int i = 0; i < 4; ++i) send_small();
+        work(step);
+    }
+    a.after_message[0].push_back(a.expected[0]);
+    a.to.send_from_device({window_of(0), 0, message_kind::put, 0, 0}, 50'000, a.kept.data(), 0);
+    constexpr int many = 400'000; // to a ring that has room for 300
+    int sent = 0;
+    for (; sent < many && b.seen[0] == 0; ++step) {
+        for (int i = 0; i < 4; ++i, ++sent) send_small();
+        work(step);
+    }
+    EXPECT_LT(sent, many);
+}
+
 // One side of a connection, and a peer that is none: somebody has got the key of the ring and writes what he likes.
 struct victim {
     victim() {
@@ -362,6 +400,29 @@ TEST(ForeignArrivals, Fragments) {
     EXPECT_EQ(one.finding(0), "taken");
     one.write(1, {17, 0, 64, 1}, {nothing});
     expect_finding(one.finding(1), "a fragment in the place of another");
+}
+
+// Deliveries take nine of them, and the others come again; meanwhile somebody writes over what has been looked at.
+TEST(ForeignArrivals, WhatChangesWhileItWaits) {
+    victim one;
+    const message_header put{one.window_of(1), 16, message_kind::put, 1, detail::no_tag};
+    const std::vector<message_header> messages(12, put);
+    const auto bytes = static_cast<std::uint32_t>(sizeof(fragment_header) + messages.size() * 48);
+    one.write(0, {0, 0, bytes, 12}, messages);
+    one.ours.to.arrived(0);
+    for (std::uint64_t step = 0; step < 200; ++step) one.ours.to.progress(step);
+    ASSERT_EQ(one.ours.deliveries.issued(), 9u);
+    std::vector<message_header> longer = messages;
+    longer.back().bytes = 60'000;
+    one.write(0, {0, 0, sizeof(fragment_header), 12}, longer);
+    const auto take_all = [&] {
+        for (std::uint64_t step = 0; step < 1000; ++step) {
+            one.ours.deliveries.let_one_happen();
+            one.ours.to.progress(step);
+        }
+    };
+    EXPECT_THROW(take_all(), foreign_arrival);
+    EXPECT_EQ(one.ours.deliveries.issued(), 11u);
 }
 
 TEST(ForeignArrivals, Messages) {

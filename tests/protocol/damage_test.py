@@ -20,7 +20,7 @@ class DamageTest(unittest.TestCase):
         self.assertIn(": correct", result.stdout)
 
     def test_wrong_bytes_and_counts(self):
-        for damage in ("put", "source", "order", "extra", "stream"):
+        for damage in ("put", "source", "order", "extra", "stream", "sum", "get"):
             with self.subTest(damage=damage):
                 result = self.run_with("--damage", damage)
                 self.assertEqual(result.returncode, 1, result.stdout + result.stderr)

@@ -6,12 +6,13 @@
 // What happens follows from the seed alone, for any number of ranks, without a plan in memory: a rank computes what it
 // sends and, from the same numbers, what it must receive. There are two kinds of rounds. In one, ranks issue `lanes`
 // messages each, wait in any order, and meet in barriers; in the other they send streams to each other without a
-// barrier, held back by credits only. Windows are freed and created again from time to time. An error names seed and
-// round; the same arguments repeat it, as far as timing lets them.
+// barrier, held back by credits only. In the first kind some puts are boxes, some are read back by a get at once, and
+// atomic operations add to sums of the target. Windows are freed and created again from time to time. An error names
+// seed and round; the same arguments repeat it, as far as timing lets them.
 //
 // --damage: one rank does one thing wrong, and the program must find it: put (left out), source (a byte further), order
 // (of two puts to one place), notification (left out: a deadlock), extra (a notification too much), stream (an old
-// message again).
+// message again), sum (an addition left out), get (of other bytes).
 #include "traffic_plan.hpp"
 
 #include <dcuda/dcuda.hpp>
@@ -40,6 +41,7 @@ public:
         inbox_ = about.memory + about.rank_bytes() * std::size_t(device_rank_);
         image_ = inbox_ + about.inbox_bytes();
         pool_ = image_ + about.inbox_bytes();
+        sums_ = reinterpret_cast<std::uint32_t*>(inbox_ + about.sums_begin());
     }
 
     __device__ void run() {
@@ -50,8 +52,7 @@ public:
         for (int i = 0; i < rounds_per_run; ++i) {
             round_ = about_.first_round + std::uint64_t(i);
             if (i != 0 && round_ % rounds_per_window == 0) {
-                for (int each = 0; each < window_count; ++each)
-                    self_.free_window(windows_[(each + round_) % window_count]);
+                free_windows();
                 create_windows();
             }
             const bool is_stream = round_ != damaged_round && dice(about_.seed, round_, 5, 0).below(4) == 0;
@@ -60,14 +61,17 @@ public:
             else
                 run_lanes();
             barrier();
-            if (!is_stream) check_lanes(true);
+            if (!is_stream) {
+                check_lanes(true);
+                check_sums();
+            }
             for (int tag = int(round_ % 2); tag < tag_count; tag += 2)
                 expect(test(tag, 1) ? 1 : 0, 0, __LINE__, tag, 0);
             if (round_ % rounds_per_look == 0 || round_ == damaged_round)
                 check(0, about_.inbox_bytes(), __LINE__, -1, -1);
             barrier();
         }
-        for (dcuda::window each : windows_) self_.free_window(each);
+        free_windows();
         tell_end();
         if (threadIdx.x == 0) about_.counted[device_rank_] = counted_;
     }
@@ -97,8 +101,74 @@ private:
             if (about_.wrong == damage::source) ++one.source;
             if (about_.wrong == damage::extra) self_.notify(target, dcuda::world, plan.tag);
         }
-        issue(one.action, plan.window, target, of_device, one.place, one.bytes, pool_ + one.source, plan.tag);
+        issue(one.action, plan.window, target, of_device, one.place, one.bytes, pool_ + one.source, plan.tag, one.rows);
+        if (one.reads != reading::none) read_back(one, plan, target, of_device);
+        const bool is_left_out = is_wrong() && about_.wrong == damage::sum;
+        if (one.adds != adding::none && !is_left_out) add(one, lane, world_rank(target, of_device), plan.tag);
         if (one.flushes) flush(plan.window);
+    }
+
+    // What this rank has put there before is what it gets.
+    DCUDA_COLD void read_back(const message& one, const lane_plan& plan, int target, bool of_device) {
+        std::size_t offset = one.place - window_begin(plan.window, world_rank(target, of_device));
+        if (is_wrong() && about_.wrong == damage::get) ++offset;
+        unsigned char* const copy = pool_ + about_.pool_bytes();
+        const dcuda::window window = windows_[plan.window];
+        const bool notifies = one.reads == reading::get_notify;
+        if (one.rows == 0) {
+            if (notifies)
+                self_.get_notify(window, target, offset, one.bytes, copy, plan.tag);
+            else
+                self_.get(window, target, offset, one.bytes, copy);
+        } else {
+            const dcuda::pitch between{2 * one.row_bytes(), one.row_bytes()};
+            const dcuda::box rows{one.row_bytes(), one.rows, 2};
+            if (notifies)
+                self_.get_notify(window, target, offset, between, rows, copy, between, plan.tag);
+            else
+                self_.get(window, target, offset, between, rows, copy, between);
+        }
+        ++counted_.operations;
+        counted_.messages += notifies ? 1 : 0;
+        flush(plan.window);
+        const std::uint32_t salt = salt_of(rank_);
+        for_each(one.bytes, [&](std::uint32_t i) {
+            expect(copy[i], content(salt, one.source + i), __LINE__, int(round_), target, one.place + i);
+        });
+    }
+
+    // Single operations add to the first sum of the lane, accumulates to all.
+    DCUDA_COLD void add(const message& one, int lane, int target, int tag) {
+        const std::size_t first = std::size_t(lane) * sums_of_lane;
+        // At the end of the second pool, each lane has its own: others may still be reading it.
+        auto* const source =
+            reinterpret_cast<std::uint32_t*>(pool_ + 2 * about_.pool_bytes() - about_.sum_bytes()) + first;
+        if (one.adds == adding::accumulate || one.adds == adding::accumulate_notify)
+            for_each(sums_of_lane, [&](std::uint32_t i) { source[i] = one.addend; });
+        if (one.adds == adding::fetch_add) self_.fetch_add(sum_window_, target, first, one.addend);
+        if (one.adds == adding::add) self_.add(sum_window_, target, first, one.addend);
+        if (one.adds == adding::accumulate)
+            self_.accumulate(sum_window_, target, first, sums_of_lane, source, dcuda::sum{});
+        if (one.adds == adding::accumulate_notify)
+            self_.accumulate_notify(sum_window_, target, first, sums_of_lane, source, dcuda::sum{}, tag);
+        ++counted_.operations;
+        counted_.messages += one.adds == adding::accumulate_notify ? 1 : 0;
+    }
+
+    // After the barrier all that was added is there. A thread for each sum.
+    DCUDA_COLD void check_sums() {
+        std::uint32_t* const expected = sums_ + lanes * sums_of_lane;
+        for_each(lanes * sums_of_lane, [&](std::uint32_t i) {
+            const int lane = int(i) / sums_of_lane;
+            const lane_plan plan = plan_lane(about_, round_, lane);
+            const senders from = senders_of(plan);
+            for (int k = 0; k < from.number; ++k) {
+                const message one = message_from(lane, plan, from, k);
+                const bool is_of_all = one.adds == adding::accumulate || one.adds == adding::accumulate_notify;
+                if (one.adds != adding::none && (is_of_all || i % sums_of_lane == 0)) expected[i] += one.addend;
+            }
+            expect(sums_[i], expected[i], __LINE__, lane, -1, i);
+        });
     }
 
     // The ranks that send to this one in a lane: from `first`, `number` of them, with the world's number of the first.
@@ -121,8 +191,7 @@ private:
         const senders from = senders_of(plan);
         int sum = 0;
         for (int i = 0; i < from.number; ++i) {
-            const kind action = message_from(lane, plan, from, i).action;
-            sum += action == kind::nothing || action == kind::put ? 0 : 1;
+            sum += message_from(lane, plan, from, i).notifications();
         }
         return sum;
     }
@@ -302,15 +371,34 @@ private:
                                                  about_.inbox_bytes() - begin - window_begin(each, ~rank_));
             if (!windows_[each]) expect(0, 1, __LINE__, each, 0);
         }
+        for_each(2 * lanes * sums_of_lane, [&](std::uint32_t i) { sums_[i] = 0; });
+        sum_window_ = self_.create_typed_window(dcuda::world, sums_, lanes * sums_of_lane);
+    }
+    DCUDA_COLD void free_windows() {
+        for (int each = 0; each < window_count; ++each) self_.free_window(windows_[(each + round_) % window_count]);
+        self_.free_window(sum_window_);
+    }
+    __device__ int world_rank(int target, bool of_device) const {
+        return of_device ? target + rank_ - device_rank_ : target;
     }
 
     DCUDA_COLD void issue(kind action, int window, int target, bool of_device, std::uint32_t place, std::uint32_t bytes,
-                          const unsigned char* source, int tag) {
+                          const unsigned char* source, int tag, std::uint32_t rows = 0) {
         if (action == kind::nothing) return;
-        const int world_target = of_device ? target + rank_ - device_rank_ : target;
-        const std::size_t offset = place - window_begin(window, world_target);
-        if (action == kind::put) self_.put(windows_[window], target, offset, bytes, source);
-        if (action == kind::put_notify) self_.put_notify(windows_[window], target, offset, bytes, source, tag);
+        const std::size_t offset = place - window_begin(window, world_rank(target, of_device));
+        if (rows != 0) {
+            const std::size_t row_bytes = bytes / 2 / rows;
+            const dcuda::pitch between{2 * row_bytes, row_bytes};
+            const dcuda::box shape{row_bytes, rows, 2};
+            if (action == kind::put)
+                self_.put(windows_[window], target, offset, between, shape, source, between);
+            else if (action == kind::put_notify)
+                self_.put_notify(windows_[window], target, offset, between, shape, source, between, tag);
+        } else if (action == kind::put) {
+            self_.put(windows_[window], target, offset, bytes, source);
+        } else if (action == kind::put_notify) {
+            self_.put_notify(windows_[window], target, offset, bytes, source, tag);
+        }
         if (action == kind::notify) self_.notify(target, of_device ? dcuda::device : dcuda::world, tag);
         if (action == kind::notify_relaxed) self_.notify_relaxed(target, of_device ? dcuda::device : dcuda::world, tag);
         ++counted_.messages;
@@ -399,7 +487,9 @@ private:
     dcuda::rank& self_;
     int rank_, ranks_, device_rank_, device_ranks_;
     unsigned char *inbox_, *image_, *pool_;
+    std::uint32_t* sums_;
     dcuda::window windows_[window_count];
+    dcuda::typed_window<std::uint32_t> sum_window_;
     std::uint64_t round_ = about_.first_round, generation_ = 0;
     counts counted_{};
 };
@@ -445,7 +535,7 @@ struct wishes {
     throw dcuda::error(
         dcuda::error_code::invalid_argument,
         argument + ": expected --seed N, --operations N, --seconds S, --threads N (1 to 1024), --largest BYTES (8 to "
-                   "1048576) or --damage put|source|order|notification|extra|stream");
+                   "1048576) or --damage put|source|order|notification|extra|stream|sum|get");
 }
 
 wishes read_arguments(int argc, char** argv) {

@@ -16,12 +16,17 @@ constexpr int rounds_per_run = 128, rounds_per_window = 32, rounds_per_look = 16
 constexpr int damaged_round = 5;
 constexpr std::uint32_t margin = 64; // before and behind the places of messages, where windows begin and end
 
-enum class damage : int { none, put, source, order, notification, extra, stream };
-constexpr const char* damage_names[] = {"none", "put", "source", "order", "notification", "extra", "stream"};
+constexpr int sums_of_lane = 4; // words to which atomic operations of a lane add
+
+enum class damage : int { none, put, source, order, notification, extra, stream, sum, get };
+constexpr const char* damage_names[] = {"none",  "put",    "source", "order", "notification",
+                                        "extra", "stream", "sum",    "get"};
 
 // --- What happens ----------------------------------------------------------------------------------------------------
 
 enum class kind : int { nothing, put, put_notify, notify, notify_relaxed };
+enum class adding : int { none, fetch_add, add, accumulate, accumulate_notify };
+enum class reading : int { none, get, get_notify };
 enum class mapping : int { shift, device_shift, to_one };
 
 struct findings {
@@ -39,7 +44,7 @@ struct setup {
     std::uint32_t largest; // message
     int stops;             // process 0: this run is the last
     damage wrong;
-    unsigned char* memory; // of each rank: inbox, image of what the inbox must hold, two pools of sources
+    unsigned char* memory; // of each rank: inbox, image of what the inbox must hold, two pools of sources, sums
     findings* found;
     counts* counted; // of each rank
     int* stopped;    // told by process 0
@@ -47,8 +52,13 @@ struct setup {
     __host__ __device__ std::uint32_t slot_bytes() const { return largest + 192; }
     __host__ __device__ std::uint32_t inbox_bytes() const { return lanes * slot_bytes() + 2 * margin; }
     __host__ __device__ std::uint32_t pool_bytes() const { return 2 * largest + 4096; } // and as much for streams
-    __host__ __device__ std::size_t rank_bytes() const {
+    __host__ __device__ static std::uint32_t sum_bytes() { return lanes * sums_of_lane * sizeof(std::uint32_t); }
+    // Sums, and what they must be.
+    __host__ __device__ std::size_t sums_begin() const {
         return (std::size_t(2) * (inbox_bytes() + pool_bytes()) + 255) / 256 * 256;
+    }
+    __host__ __device__ std::size_t rank_bytes() const {
+        return (sums_begin() + std::size_t(2) * sum_bytes() + 255) / 256 * 256;
     }
 };
 
@@ -121,6 +131,16 @@ struct message {
     kind action;
     bool flushes;
     std::uint32_t bytes, place, source; // in the target's inbox, in the source's pool
+    std::uint32_t rows;                 // of a box with two slices, whose rows lie between each other; 0: no box
+    reading reads;                      // what it has put, at once
+    adding adds;
+    std::uint32_t addend;
+
+    __host__ __device__ int notifications() const {
+        return (action != kind::nothing && action != kind::put ? 1 : 0) + (reads == reading::get_notify ? 1 : 0) +
+               (adds == adding::accumulate_notify ? 1 : 0);
+    }
+    __host__ __device__ std::size_t row_bytes() const { return bytes / 2 / rows; }
 };
 
 // What a rank, `source` in the world and `index` of `count` in the communicator, sends in that lane.
@@ -153,7 +173,19 @@ DCUDA_COLD message plan_message(const setup& about, std::uint64_t round, int lan
         one.place = slot + 40;
     }
     if (one.action != kind::put && one.action != kind::put_notify) one.bytes = 0;
+    if (round != damaged_round && chance.below(8) == 0) {
+        const std::uint32_t rows = 1 + chance.below(8);
+        if (one.bytes >= 2 * rows) {
+            one.rows = rows;
+            one.bytes -= one.bytes % (2 * rows);
+        }
+    }
     one.source = chance.below(about.pool_bytes() - one.bytes - 1);
+    if (one.bytes != 0 && chance.below(16) == 0 && round != damaged_round) one.reads = reading(1 + chance.below(2));
+    if (chance.below(8) == 0 && round != damaged_round) one.adds = adding(1 + chance.below(4));
+    if (round == damaged_round && lane == 0) one.reads = reading::get;
+    if (round == damaged_round && lane == 2) one.adds = adding::fetch_add;
+    one.addend = 1 + chance.below(1000);
     return one;
 }
 

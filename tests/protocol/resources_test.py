@@ -51,6 +51,13 @@ COLLECTIVE_REGISTERS = {
     "start_and_finish_array": 144,
     "move_data": 106,
 }
+# The same of gets, atomic operations, accumulates and boxes.
+ONE_SIDED_REGISTERS = {
+    "get": 66,
+    "fetch_add": 66,
+    "accumulate": 66,
+    "move_boxes": 66,
+}
 # The delivery kernel takes a rank's place, so it is smaller than any: no stack, and few registers.
 DELIVERY_KERNEL_REGISTERS = 72
 # Kernels that would take more than so many registers and are held to them (1024 threads need that) spill at most so many
@@ -165,9 +172,11 @@ def main():
             ptx = translate(nvcc, include, directory / "collectives.cu", architecture, f"-DPART={part}")
             return measure(nvcc, ptx, architecture)
 
-        collectives = list(pool.map(measure_part, (1, 2, 3, 4)))
+        one_sided = pool.submit(
+            lambda: measure(nvcc, translate(nvcc, include, directory / "one_sided.cu", architecture), architecture))
+        others = [one_sided.result(), *pool.map(measure_part, (1, 2, 3, 4))]
         found, held = as_liked.result(), as_held.result()
-    for part in collectives:
+    for part in others:
         found |= part
     problems = []
     source = Path(include).parent / "src" / "device" / "delivery_kernel.cu"
@@ -178,7 +187,7 @@ def main():
         print(f"delivery kernel: {registers} registers, at most {DELIVERY_KERNEL_REGISTERS}; {stack} B of stack, {shared} B of shared memory")
         if registers > DELIVERY_KERNEL_REGISTERS or stack > 0 or shared > 1024:
             problems.append("the delivery kernel takes more than a rank may leave it")
-    bounds = REGISTERS | COLLECTIVE_REGISTERS
+    bounds = REGISTERS | COLLECTIVE_REGISTERS | ONE_SIDED_REGISTERS
     problems += [f"{name}: no bound" for name in found.keys() - bounds.keys()]
     problems += [f"{name}: not compiled" for name in bounds.keys() - found.keys()]
     print(f"{architecture:24}  registers  at most  stack B  spilled B  shared B  spilled B with {FEW_REGISTERS} registers")

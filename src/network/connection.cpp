@@ -50,7 +50,7 @@ std::byte* connection::place(std::byte* ring, std::uint64_t at) const { return r
 void connection::send(const message_header& head, const std::byte* payload, std::uint32_t rank) {
     const auto large = in_large_.find(rank);
     const bool may_leave = large == in_large_.end() && waiting_.empty() && is_open;
-    if (may_leave && (large_.empty() || since_large_ < part_bytes()) && append(head, payload, 0)) {
+    if (may_leave && (large_.empty() || since_large_ < next_large_bytes()) && append(head, payload, 0)) {
         since_large_ += sizeof head + head.bytes;
         return;
     }
@@ -167,11 +167,17 @@ void connection::close_open() {
     if (!fragments_.empty()) fragments_.back().is_closed = true;
 }
 
-// Whether the next part of a large message comes first: what was sent before that message has left, and others have had
-// as much room since the last part.
+// What the next part of a large message takes, or what follows large ones of its rank.
+std::size_t connection::next_large_bytes() const {
+    const queued& next = large_.front();
+    const std::uint64_t payload = next.source != nullptr ? next.left : next.payload.size();
+    return static_cast<std::size_t>(std::min<std::uint64_t>(part_bytes(), sizeof next.head + payload));
+}
+
+// Whether that comes first: what was sent before it has left, and others have had as much room since the last part.
 bool connection::is_turn_of_large() const {
     if (large_.empty() || waiting_.empty()) return !large_.empty();
-    return large_.front().number < waiting_.front().number && since_large_ >= part_bytes();
+    return large_.front().number < waiting_.front().number && since_large_ >= next_large_bytes();
 }
 
 // The next part of a large message, or what follows large ones of its rank. False: no room now.

@@ -125,6 +125,7 @@ private:
     void close_open();
     void enqueue(std::deque<queued>& queue, queued message);
     void dequeue(std::deque<queued>& queue);
+    std::size_t next_large_bytes() const;
     bool is_turn_of_large() const;
     bool append_large();
     bool fill();

@@ -46,9 +46,11 @@ network_path::network_path(bootstrap::control& control, device_access& link, con
         networks_.push_back(transport::open_network(
             name.substr(0, colon), {control.index(), control.count(), provider, local_address, control.lost_after()}));
     };
-    bool any_near = false, any_far = false;
-    for (std::size_t i = 0; i < is_remote.size(); ++i)
-        if (is_remote[i]) (is_near[i] ? any_near : any_far) = true;
+    bool any_near = false, any_far = false; // near: whether or not there is peer access
+    for (std::size_t i = 0; i < is_remote.size(); ++i) {
+        any_near = any_near || (is_near[i] && static_cast<int>(i) != control.index());
+        any_far = any_far || (is_remote[i] && !is_near[i]);
+    }
     if (wanted != "auto") {
         support::require(
             !any_far || (wanted != "shm" && wanted != "ofi:shm"), error_code::no_path,
@@ -62,7 +64,7 @@ network_path::network_path(bootstrap::control& control, device_access& link, con
             const auto has = [](const char* name) { return transport::has_network(name); };
             open(has("ofi") ? "ofi" : has("verbs") ? "verbs" : "mpi");
         }
-        // Who is remote to nobody takes part in the barriers of the others.
+        // Who is remote to nobody takes part in the barriers of the others, peers in those of peers.
         if (any_near || networks_.empty()) open("shm");
         for (std::size_t i = 0; i < is_remote.size(); ++i)
             if (is_near[i]) network_of_[i] = static_cast<std::uint8_t>(networks_.size() - 1);
@@ -71,7 +73,16 @@ network_path::network_path(bootstrap::control& control, device_access& link, con
     for (process_barrier& barrier : barriers_) barrier.arrivals.resize(static_cast<std::size_t>(rounds));
 }
 
-network_path::~network_path() = default;
+network_path::~network_path() {
+    bool all_closed = true;
+    for (const auto& each : networks_) all_closed = each->close() && all_closed;
+    if (all_closed) return;
+    for (auto& [process, each] : connections_) static_cast<void>(each.release()); // a library may still write there
+}
+
+void network_path::abandon() {
+    for (const auto& each : networks_) each->abandon();
+}
 
 std::string network_path::describe() const {
     std::string text;
@@ -108,8 +119,13 @@ void network_path::end() {
 connection& network_path::connect(int process) {
     if (const auto known = connections_.find(process); known != connections_.end()) return *known->second;
     transport::network& over = *networks_[network_of_[static_cast<std::size_t>(process)]];
-    const auto first_number =
-        static_cast<std::uint32_t>(by_ring_.size() * (ring_bytes_ / transport::network::unit_bytes));
+    const std::uint64_t ring_units = ring_bytes_ / transport::network::unit_bytes;
+    const std::uint64_t first = by_ring_.size() * ring_units;
+    support::require(first + ring_units <= std::uint64_t{1} << 31, error_code::out_of_resources,
+                     "connection {} of this process has no numbers for its arrivals: rings of {} B "
+                     "(DCUDA_NETWORK_RING_BYTES) serve {} connections",
+                     by_ring_.size() + 1, ring_bytes_, (std::uint64_t{1} << 31) / ring_units);
+    const auto first_number = static_cast<std::uint32_t>(first);
     // Known only when it is complete: who serves the others meanwhile must not find a part of it.
     auto made = std::make_unique<connection>(process, over, delivery_, link_, static_cast<message_handler&>(*this),
                                              ring_bytes_, first_number);

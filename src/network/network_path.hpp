@@ -50,6 +50,9 @@ public:
     // Does what can be done. True if there was something. Throws foreign_arrival for what no process of the job sends.
     bool progress();
 
+    // A run has failed: nobody is waited for at the end.
+    void abandon();
+
     // Nothing is on its way: what ranks wait for does not depend on what we do.
     bool is_quiet() const;
 
@@ -134,7 +137,7 @@ private:
     device_state* state_ = nullptr;
     delivery* delivery_ = nullptr;
     host_track* track_ = nullptr; // null unless it is on
-    // Last, so closed first: what closes may still send from the connections' memory.
+    // Last, so closed first: what closes may still use the connections' memory.
     std::vector<std::unique_ptr<transport::network>> networks_;
 };
 

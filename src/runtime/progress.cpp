@@ -293,7 +293,8 @@ void progress::serve(const event& what) {
     case event::kind::lost:
         failure_is_agreed_ = true;
         profiler_.note_lost(what.process);
-        if (!failure_) report_lost(what.message);
+        failure_.reset(); // what we have found may follow from it
+        report_lost(what.message);
         break;
     }
 }

@@ -277,6 +277,7 @@ private:
         } catch (const error& problem) {
             active_.reset();
             failed_ = true;
+            if (network_) network_->abandon();
             control_.abort(static_cast<int>(problem.code()), problem.what());
             if (state_) profiler_->end_run(*state_, *link_, 0, problem.what()); // else nothing has begun
             throw;

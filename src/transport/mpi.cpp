@@ -13,6 +13,7 @@
 #include <exception>
 #include <map>
 #include <mpi.h>
+#include <thread>
 #include <vector>
 #if __has_include(<mpi-ext.h>)
 #include <mpi-ext.h>
@@ -27,8 +28,8 @@ constexpr std::size_t max_receives = 256;
 constexpr int probe_batch = 16;
 constexpr auto patience_at_end = std::chrono::seconds(1);
 
-// MPI that we have initialised ends with the process, for it cannot be initialised twice; but not after a failure:
-// MPI_Finalize would wait for the others.
+// MPI that we have initialised ends with the process, for it cannot be initialised twice; but not after a failure
+// (abandon(), or an exception of the program): MPI_Finalize would wait for the others.
 bool all_closed_in_order = true;
 void finalize() {
     int is_finalized = 0;
@@ -75,6 +76,7 @@ public:
             "the transport mpi has no providers, but was asked for {}; MPI's own settings say what it uses",
             request.provider);
         initialize();
+        check_thread();
         version_ = library_version();
         check_rank(request);
         // Nobody else's messages come here.
@@ -82,15 +84,20 @@ public:
         check(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     }
 
-    ~mpi() override {
+    // The communicator stays. What is still on the way to it, such as credit that nobody waits for, would come to the
+    // next one otherwise, which Open MPI gives the number of one that was freed.
+    ~mpi() override = default;
+
+    void abandon() override { all_closed_in_order = false; }
+
+    bool close() override {
         const auto deadline = std::chrono::steady_clock::now() + patience_at_end;
         try {
             while (!requests_.empty() && std::chrono::steady_clock::now() < deadline) test();
         } catch (const error&) {
         }
-        if (!requests_.empty() || std::uncaught_exceptions() > 0) all_closed_in_order = false;
-        // The communicator stays. What is still on the way to it, such as credit that nobody waits for, would come to
-        // the next one otherwise, which Open MPI gives the number of one that was freed.
+        if (!requests_.empty() || std::uncaught_exceptions() > 0) abandon();
+        return requests_.empty();
     }
 
     std::string name() const override {
@@ -136,6 +143,7 @@ public:
 
     bool poll(network_event& event) override {
         if (events_.empty()) {
+            if (std::this_thread::get_id() != user_) check_thread();
             receive();
             test();
             if (events_.empty()) return false;
@@ -157,20 +165,26 @@ private:
     };
 
     static void initialize() {
-        int is_initialized = 0, is_finalized = 0, level = 0, is_main = 0;
+        int is_initialized = 0, is_finalized = 0, level = 0;
         MPI_Initialized(&is_initialized);
         MPI_Finalized(&is_finalized);
         support::require(is_finalized == 0, error_code::no_path,
                          "the program has finalized MPI: call MPI_Finalize after the end of the dCUDA runtime");
         if (is_initialized == 0) {
-            check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread");
+            check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level), "MPI_Init_thread");
             std::atexit(finalize);
         }
+    }
+
+    // Whether the calling thread may use MPI: the one that makes the runtime, and the one of an asynchronous run.
+    void check_thread() {
+        int level = 0, is_main = 0;
         MPI_Query_thread(&level);
         MPI_Is_thread_main(&is_main);
         support::require(is_main != 0 || level >= MPI_THREAD_SERIALIZED, error_code::no_path,
                          "MPI was initialized by another thread for that one alone: make the dCUDA runtime in the same "
-                         "thread, or ask MPI_Init_thread for MPI_THREAD_SERIALIZED");
+                         "thread and call run instead of run_async, or ask MPI_Init_thread for MPI_THREAD_SERIALIZED");
+        user_ = std::this_thread::get_id();
     }
 
     void check_rank(const network_request& request) const {
@@ -251,6 +265,7 @@ private:
     }
 
     MPI_Comm communicator_ = MPI_COMM_NULL;
+    std::thread::id user_; // the thread that used MPI last
     std::string version_;
     std::map<std::uint32_t, memory> exposed_; // by first number
     std::vector<MPI_Request> requests_;

@@ -81,6 +81,13 @@ public:
 
     // Lets the library work. The next event, if there is one.
     virtual bool poll(network_event& event) = 0;
+
+    // A run has failed: some processes may be gone, and none is waited for.
+    virtual void abandon() {}
+
+    // The last call before the destructor. False: the library may still access memory that was exposed or added, which
+    // must stay.
+    virtual bool close() { return true; }
 };
 
 // What a module exports. The version must be the library's own.

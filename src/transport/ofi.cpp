@@ -141,7 +141,8 @@ public:
             const auto got = fi_cq_read(completions_.get(), entries_.data(), entries_.size());
             if (got == -FI_EAGAIN) return false;
             if (got == -FI_EAVAIL) report_error();
-            check(got, "reading the completion queue");
+            support::require(got >= 0, error_code::process_lost, "{}: cannot read the completion queue: {}", name(),
+                             fi_strerror(static_cast<int>(-got)));
             next_ = 0;
             count_ = static_cast<std::size_t>(got);
         }
@@ -179,9 +180,10 @@ private:
         void* descriptor;
     };
 
-    // The providers that write with remote completion data: the first of that name, or of any, on the interface with
+    // The provider that writes with remote completion data: the first of that name, or of any; on the interface with
     // that address, or on any.
-    owned_info list(const std::string& provider, const std::string& address, int memory_modes, int* problem = nullptr) {
+    owned_info list(const std::string& provider, const std::string& address, int memory_modes, bool is_far,
+                    int* problem = nullptr) {
         const owned_info hints(fi_allocinfo());
         support::require(hints != nullptr, error_code::out_of_resources, "libfabric: no memory");
         hints->caps = FI_RMA | FI_WRITE | FI_REMOTE_WRITE;
@@ -194,41 +196,54 @@ private:
         hints->domain_attr->cq_data_size = sizeof(std::uint32_t);
         hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
         if (!provider.empty()) hints->fabric_attr->prov_name = strdup(provider.c_str());
-        fi_info* found = nullptr;
+        fi_info* first = nullptr;
         const int result = fi_getinfo(api_version, address.empty() ? nullptr : address.c_str(), nullptr,
-                                      address.empty() ? 0 : FI_SOURCE, hints.get(), &found);
+                                      address.empty() ? 0 : FI_SOURCE, hints.get(), &first);
         if (problem != nullptr) *problem = result;
-        return owned_info(result == 0 ? found : nullptr);
+        if (result != 0) return nullptr;
+        const owned_info all(first);
+        for (const fi_info* each = first; each != nullptr; each = each->next)
+            if (!is_far || !std::string_view(each->fabric_attr->prov_name).starts_with("shm"))
+                return owned_info(fi_dupinfo(each));
+        return nullptr;
     }
 
     void find_provider(const network_request& request) {
-        // Debian's build waits 20 s for PSM hardware that is not there; sockets loses what arrives at a slow target.
+        // Debian's build waits 20 s for PSM hardware that is not there; sockets loses what arrives at a slow target;
+        // cxi has no writes with completion data, though it says so (libfabric 2.1).
         const bool has_psm = access("/dev/hfi1_0", F_OK) == 0 || access("/dev/ipath", F_OK) == 0;
-        setenv("FI_PROVIDER", has_psm ? "^sockets" : "^psm,psm2,sockets", 0);
+        setenv("FI_PROVIDER", has_psm ? "^sockets,cxi" : "^psm,psm2,sockets,cxi", 0);
         // Buffers for messages, of which we send none: with 16 KiB each, the default, 80 MiB per process.
         setenv("FI_OFI_RXM_BUFFER_SIZE", "1024", 0);
         constexpr int modes = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
-        std::string address = request.provider == "shm" ? "" : request.local_address;
+        const bool is_far = !request.local_address.empty();
         int problem = 0;
-        info_ = list(request.provider, address, modes, &problem);
+        // Without an address, which adapters such as EFA do not have.
+        info_ = list(request.provider, "", modes, is_far, &problem);
         support::require(
             info_ != nullptr, error_code::no_path,
             "libfabric has no provider{}{} that writes with remote completion data here ({}); `fi_info` lists "
             "what there is",
             request.provider.empty() ? "" : " ", request.provider, fi_strerror(-problem));
         const auto choose = [&](const std::string& provider, const std::string& source_address, int memory_modes) {
-            owned_info found = list(provider, source_address, memory_modes);
+            owned_info found = list(provider, source_address, memory_modes, is_far);
             if (found == nullptr) return false;
             info_ = std::move(found);
             return true;
         };
+        // Whoever reaches the port may connect, so it is where only this host's processes reach it if these are all.
+        const auto address_of = [&](const std::string& provider) {
+            return !uses_sockets(provider) ? "" : is_far ? request.local_address : loopback;
+        };
+        std::string chosen = info_->fabric_attr->prov_name;
         // tcp under rxm follows a null pointer when a connection ends in the middle of a write with completion data
         // (rxm_handle_comp_error, seen in 1.17). From 1.18 on tcp needs no rxm; until then that provider is called net.
-        if (info_->fabric_attr->prov_name == std::string_view("tcp;ofi_rxm")) choose("net", address, modes);
-        const std::string chosen = info_->fabric_attr->prov_name;
-        // Whoever reaches the port may connect, so it is where only this host's processes reach it if these are all.
-        if (request.local_address.empty() && uses_sockets(chosen) && choose(chosen, loopback, modes))
-            address = loopback;
+        if (chosen == "tcp;ofi_rxm" && choose("net", address_of("net"), modes)) chosen = info_->fabric_attr->prov_name;
+        const std::string address = address_of(chosen);
+        support::require(choose(chosen, address, modes) || !is_far, error_code::no_path,
+                         "libfabric: the provider {} has no interface with the address {}, where the other hosts reach "
+                         "this one",
+                         chosen, address);
         // Keys of the provider's own choice count from 1, or are what a device says: ours are better.
         choose(chosen, address, modes & ~FI_MR_PROV_KEY);
         info_->tx_attr->op_flags = 0;

@@ -271,7 +271,7 @@ public:
     bool poll(network_event& event) override {
         if (next_ == count_) {
             const int got = ibv_poll_cq(completions_.get(), poll_batch, entries_.data());
-            support::require(got >= 0, error_code::no_path, "{}: cannot read the completion queue", name());
+            support::require(got >= 0, error_code::process_lost, "{}: cannot read the completion queue", name());
             next_ = 0;
             count_ = static_cast<std::size_t>(got);
             if (got == 0) return false;

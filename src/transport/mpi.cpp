@@ -82,6 +82,7 @@ public:
         // Nobody else's messages come here.
         check(MPI_Comm_dup(MPI_COMM_WORLD, &communicator_), "MPI_Comm_dup");
         check(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+        all_closed_in_order = true; // all have come here, whatever has failed before
     }
 
     // The communicator stays. What is still on the way to it, such as credit that nobody waits for, would come to the

@@ -119,7 +119,7 @@ TEST_F(TypedWindow, BoundsAreThoseOfElements) {
     for (const auto& [index, count, sentence] :
          {std::tuple(std::size_t{4}, 1, "put_notify of 8 B at offset 32 exceeds"),
           std::tuple(std::size_t{0}, 5, "put_notify of 40 B at offset 0 exceeds"),
-          std::tuple(static_cast<std::size_t>(-1), 1, "put_notify of 8 B at offset -8 exceeds")}) {
+          std::tuple(static_cast<std::size_t>(-1), 1, "put_notify of 8 B at offset -1 exceeds")}) {
         if (job().info().process_count > 1) break; // a failed run ends the whole job
         end_job();
         try {

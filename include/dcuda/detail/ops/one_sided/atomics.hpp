@@ -28,6 +28,7 @@ struct update_request {
 DCUDA_COLD unsigned update_at_target(lead_warp warp, shared_state shared, const update_request request) {
     rank_state& state = shared.get();
     endpoint& own = state.own.of(warp);
+    const std::uint32_t requests = load_requests(state); // PERF: the trip to the L2 cache ends before it is needed
     const unsigned target = exec::far(find_accessed)(warp, state, request.range);
     if (target == cached_targets) return 0;
     const target_entry& to = own.targets[target];
@@ -57,7 +58,7 @@ DCUDA_COLD unsigned update_at_target(lead_warp warp, shared_state shared, const 
         }
     }
     sync(warp);
-    answer_requests(warp, state, load_requests(state));
+    answer_requests(warp, state, requests);
     constexpr std::uint32_t calls_between_looks = 16;
     if (has_ended_while_spinning(warp, state, calls_between_looks)) return 0;
     const value_unit value{{static_cast<std::uint32_t>(before), static_cast<std::uint32_t>(before >> 32)}};

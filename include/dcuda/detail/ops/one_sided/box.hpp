@@ -17,34 +17,44 @@ struct box_request {
 };
 
 // Loads and stores of `Unit`, to which all rows at both ends are aligned. PERF: neighbouring threads take neighbouring
-// units, of rows as of a column; places are counted on, as divisions are slow.
+// units, of rows as of a column; a thread has several loads under way; places are counted on, as divisions are slow.
 template <class Unit>
 DCUDA_COLD void copy_box_by(const exec::rank_group team, std::byte* target, const pitch& at_target,
                             const std::byte* source, const pitch& at_source, const box& shape) {
+    constexpr unsigned under_way = sizeof(Unit) > 8 ? 3 : 4; // as registers allow
     const std::size_t columns = shape.width_bytes / sizeof(Unit), step = team.threads();
     const std::size_t step_columns = step % columns, step_rows = step / columns % shape.height,
                       step_slices = step / columns / shape.height;
     std::size_t column = team.thread() % columns, row = team.thread() / columns % shape.height,
                 slice = team.thread() / columns / shape.height;
     while (slice < shape.depth) {
-        const std::size_t in_row = column * sizeof(Unit);
-        Unit unit;
-        __builtin_memcpy(&unit,
-                         __builtin_assume_aligned(source + place_in(at_source, row, slice) + in_row, sizeof(Unit)),
-                         sizeof(Unit));
-        __builtin_memcpy(__builtin_assume_aligned(target + place_in(at_target, row, slice) + in_row, sizeof(Unit)),
-                         &unit, sizeof(Unit));
-        column += step_columns;
-        row += step_rows;
-        slice += step_slices;
-        if (column >= columns) {
-            column -= columns;
-            ++row;
+        Unit units[under_way];
+        std::byte* places[under_way];
+        DCUDA_UNROLL
+        for (unsigned i = 0; i < under_way; ++i) {
+            places[i] = nullptr;
+            if (slice >= shape.depth) continue;
+            const std::size_t in_row = column * sizeof(Unit);
+            places[i] = target + place_in(at_target, row, slice) + in_row;
+            __builtin_memcpy(&units[i],
+                             __builtin_assume_aligned(source + place_in(at_source, row, slice) + in_row, sizeof(Unit)),
+                             sizeof(Unit));
+            column += step_columns;
+            row += step_rows;
+            slice += step_slices;
+            if (column >= columns) {
+                column -= columns;
+                ++row;
+            }
+            if (row >= shape.height) {
+                row -= shape.height;
+                ++slice;
+            }
         }
-        if (row >= shape.height) {
-            row -= shape.height;
-            ++slice;
-        }
+        DCUDA_UNROLL
+        for (unsigned i = 0; i < under_way; ++i)
+            if (places[i] != nullptr)
+                __builtin_memcpy(__builtin_assume_aligned(places[i], sizeof(Unit)), &units[i], sizeof(Unit));
     }
 }
 

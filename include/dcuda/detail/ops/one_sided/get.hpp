@@ -69,6 +69,7 @@ DCUDA_COLD void get_from_window(shared_state shared, const get_request request) 
     rank_state& state = shared.get();
     const accessed_range& range = request.range;
     check_destination(state, request);
+    const std::uint32_t requests = load_requests(state); // PERF: the trip to the L2 cache ends before it is needed
     exec::prepare_copy(state.group(), range.bytes);
     state.group().sync(); // what all threads have stored before, and read of the destination
     const unsigned decision = exec::decide(
@@ -77,7 +78,7 @@ DCUDA_COLD void get_from_window(shared_state shared, const get_request request) 
             const route way = route_of(chosen);
             if (warp.leads() && range.notifies() && (way == route::direct || way == route::direct_by_engine))
                 count_direct_put(state.own.of(warp));
-            if (way != route::ended) answer_requests(warp, state, load_requests(state));
+            if (way != route::ended) answer_requests(warp, state, requests);
         });
     const route way = route_of(decision);
     if (way == route::ended) exec::exit_thread();

@@ -228,9 +228,11 @@ void device_state::size_exchanges(std::size_t device_bytes) {
     const std::size_t least_block = (least + pool_blocks / 8 - 1) / (pool_blocks / 8);
     memory.block_packets =
         even(std::clamp(2 * each / pool_blocks, least_block, std::max(least_block, most_block_packets)));
-    // Of communicators of all ranks in any order, and of plans.
+    // Of communicators of all ranks in any order; of plans; and of one plan of a rank that is alone on its device, and
+    // serves all others.
     constexpr std::size_t least_list = 4096, plan_words = 80 * sizeof(exchange_target) / sizeof(std::uint32_t);
-    const std::size_t usual_list = 3 * std::size_t(all_ranks) + max_communicators * plan_words;
+    constexpr std::size_t target_words = sizeof(exchange_target) / sizeof(std::uint32_t);
+    const std::size_t usual_list = (3 + target_words) * std::size_t(all_ranks) + max_communicators * plan_words;
     const std::size_t list_bytes = device_bytes / ranks / 256;
     memory.list_words = static_cast<std::uint32_t>(
         std::clamp(list_bytes / sizeof(std::uint32_t), least_list, std::max(least_list, usual_list)) / 2 * 2);

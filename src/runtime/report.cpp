@@ -173,6 +173,11 @@ error describe_fault(const command& fault_command, std::uint32_t first_rank, ran
         return device_fault(
             fmt::format(" on {}: it is always there; free those that split has made", name_of_communicator(at.target)));
     case fault::communicators:
+        if (at.bytes == 0) // no split
+            return device_fault(fmt::format(" on {} of {} ranks: the rank has no room for the list of those that it "
+                                            "sends to, as few ranks of its device are in it, or it is in many "
+                                            "communicators; free those that are not needed",
+                                            name_of_communicator(at.target), at.offset));
         return device_fault(fmt::format(" of {} into a communicator of {} ranks: there is no room for another one of "
                                         "that kind beside the {} that the rank is in; free those that are not needed "
                                         "(a rank may be in {})",

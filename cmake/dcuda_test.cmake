@@ -4,8 +4,8 @@
 #
 # One GoogleTest program, run once for each number of processes (under dcuda-run; default: alone, without it) and each
 # number of ranks per device (default: the program's own). Names: <name>, <name>.p4, <name>.p4.r8. A program that ends
-# with 77 counts as skipped. RANKS arrives as DCUDA_RANKS_PER_DEVICE. HOST_ONLY: it runs nothing on a GPU; without
-# DCUDA_HOST_TESTS it is not built with everything.
+# with 77 counts as skipped. RANKS arrives as DCUDA_RANKS_PER_DEVICE. HOST_ONLY: it runs nothing on a GPU, and has
+# the label host_only; without DCUDA_HOST_TESTS it is not built with everything.
 function(dcuda_add_test name)
     cmake_parse_arguments(PARSE_ARGV 1 arg "HOST_ONLY" "TIMEOUT" "SOURCES;PROCESSES;RANKS;LABELS;LIBRARIES;ARGUMENTS")
     if(arg_UNPARSED_ARGUMENTS OR NOT arg_SOURCES)
@@ -56,6 +56,9 @@ function(dcuda_register_test name)
     elseif(DCUDA_BACKEND STREQUAL "cuda" AND NOT arg_HOST_ONLY)
         # A process takes seconds until it may use its GPU, and some of these tests start a hundred.
         math(EXPR arg_TIMEOUT "${arg_TIMEOUT} * 3")
+    endif()
+    if(arg_HOST_ONLY)
+        list(APPEND arg_LABELS host_only)
     endif()
     if(NOT arg_PROCESSES)
         set(arg_PROCESSES alone)

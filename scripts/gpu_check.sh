@@ -189,8 +189,8 @@ json.dump({"version": {"major": 1, "minor": 0}, "local": [{"gpus": gpus}]}, open
 tests() {
     [ -e "$dir/CTestTestfile.cmake" ] || { fail "tests: $dir has none"; return; }
     local counts_line code=0
-    # The second --parallel wins over the script's own. CI runs what needs no GPU.
-    limited 2400 tests.log scripts/run_tests.sh "$dir" --parallel "$test_jobs" --label-exclude 'package|slow|model' \
+    # The second --parallel wins over the script's own. CI runs what runs nothing on a GPU.
+    limited 2400 tests.log scripts/run_tests.sh "$dir" --parallel "$test_jobs" --label-exclude 'package|slow|model|host_only' \
         --resource-spec-file "$(gpu_shares)" || code=$?
     counts_line=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$out/tests.log" | tail -n 1)
     if [ -z "$counts_line" ]; then

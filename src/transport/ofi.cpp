@@ -240,7 +240,7 @@ private:
         // (rxm_handle_comp_error, seen in 1.17). From 1.18 on tcp needs no rxm; until then that provider is called net.
         if (chosen == "tcp;ofi_rxm" && choose("net", address_of("net"), modes)) chosen = info_->fabric_attr->prov_name;
         const std::string address = address_of(chosen);
-        support::require(choose(chosen, address, modes) || !is_far, error_code::no_path,
+        support::require(address.empty() || choose(chosen, address, modes) || !is_far, error_code::no_path,
                          "libfabric: the provider {} has no interface with the address {}, where the other hosts reach "
                          "this one",
                          chosen, address);

@@ -180,11 +180,16 @@ DCUDA_DEVICE void arrive(rank_state& state, endpoint& own, scope reach, std::uin
     count_as_placed(own, reach);
 }
 
+// Before ranks meet: what the copy engine stores for this rank is complete, and what it has put and got over a network.
+// The host sends large puts behind others, and what another rank sends after the meeting would overtake them. False if
+// the run ended. The leader.
+DCUDA_DEVICE bool complete_own_traffic(lone_thread leader, rank_state& state) {
+    exec::complete_copies(state.staging);
+    return state.own.of(leader).networked == 0 || flush_network(leader, state);
+}
+
 // A barrier of the device. True if any rank's messages were unread, and then for all ranks; or if the run has ended.
 // The leader, after the block's barrier.
-//
-// What this rank has put and got over a network is complete before it arrives: the host sends large puts behind others,
-// and what another rank of the device sends after the barrier would overtake them.
 //
 // PERF: what a far function calls saves registers, too, for all that call it: 0.3 us. So each kind of caller has an
 // instance.
@@ -192,8 +197,7 @@ template <bool Seldom>
 DCUDA_COLD bool device_round(lone_thread leader, shared_state shared, std::uint32_t meeting) {
     rank_state& state = shared.get();
     endpoint& own = state.own.of(leader);
-    exec::complete_copies(state.staging);
-    if (own.networked != 0 && !flush_network(leader, shared)) return true;
+    if (!complete_own_traffic(leader, state)) return true;
     const std::uint32_t epoch = own.epoch[meeting] + 1;
     const std::uint32_t fill = next_fill(own, meeting, epoch);
     auto& seen = own.unread_seen[meeting][epoch % 2];

@@ -20,14 +20,9 @@ struct no_values {
     DCUDA_DEVICE value_unit combine(const value_unit& a, const value_unit&) const { return a; }
 };
 
-// Before members meet: what the copy engine stores for this rank is complete, and what it has put over a network has
-// arrived. Whether the run goes on. The lead warp.
+// complete_own_traffic() for the lead warp. Whether the run goes on.
 DCUDA_DEVICE bool complete_before_meeting(const lead_warp& warp, rank_state& state) {
-    bool going = true;
-    if (warp.leads()) {
-        exec::complete_copies(state.staging);
-        if (state.own.of(warp).networked != 0) going = flush_network(exec::lead_access::alone(), state);
-    }
+    const bool going = !warp.leads() || complete_own_traffic(exec::lead_access::alone(), state);
     sync(warp);
     return any(warp, warp.leads() && going);
 }

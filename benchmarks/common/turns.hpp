@@ -84,4 +84,11 @@ DCUDA_DEVICE void take_turns(Channel& channel, const turns own) {
     }
 }
 
+// All threads of those who only watch, in the same barriers.
+template <class Channel>
+DCUDA_DEVICE void watch_turns(Channel& channel, int batches) {
+    constexpr int barriers_of_batch = 3;
+    for (int i = 0; i < barriers_of_batch * (batches + 1); ++i) channel.barrier();
+}
+
 } // namespace benchmark

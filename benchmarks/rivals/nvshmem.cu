@@ -240,14 +240,11 @@ struct message_channel : signal_channel {
 };
 
 __global__ void take_turns_of_pes(turns own, std::uint64_t* signal, std::uint32_t* beside) {
-    if (nvshmem_my_pe() > 1) {
-        for (int batch = -1; batch < own.batches; ++batch)
-            for (int meetings = 0; meetings < 3; ++meetings) nvshmemx_barrier_all_block();
-    } else {
-        message_channel channel{
-            {signal, own.which == side::ping ? 1 : 0, 0, 0}, own.of, own.landing, beside, own.source};
+    message_channel channel{{signal, own.which == side::ping ? 1 : 0, 0, 0}, own.of, own.landing, beside, own.source};
+    if (nvshmem_my_pe() > 1)
+        watch_turns(channel, own.batches);
+    else
         take_turns(channel, own);
-    }
     nvshmemx_barrier_all_block();
 }
 

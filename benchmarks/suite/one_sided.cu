@@ -137,8 +137,7 @@ __global__ void take_turns_of_ranks(dcuda::context context, layout of, int round
     if (plays)
         take_turns(channel, {static_cast<side>(id), of, rounds, batches, landing, source, stamps, wrong});
     else
-        for (int batch = -1; batch < batches; ++batch)
-            for (int meetings = 0; meetings < 3; ++meetings) channel.barrier();
+        watch_turns(channel, batches);
     self.free_window(window);
 }
 

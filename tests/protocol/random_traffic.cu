@@ -121,12 +121,11 @@ private:
             else
                 self_.get(window, target, offset, one.bytes, copy);
         } else {
-            const dcuda::pitch between{2 * one.row_bytes(), one.row_bytes()};
-            const dcuda::box rows{one.row_bytes(), one.rows, 2};
+            const auto [shape, distance] = interleaved(one.bytes, one.rows);
             if (notifies)
-                self_.get_notify(window, target, offset, between, rows, copy, between, plan.tag);
+                self_.get_notify(window, target, offset, distance, shape, copy, distance, plan.tag);
             else
-                self_.get(window, target, offset, between, rows, copy, between);
+                self_.get(window, target, offset, distance, shape, copy, distance);
         }
         ++counted_.operations;
         counted_.messages += notifies ? 1 : 0;
@@ -143,8 +142,7 @@ private:
         // At the end of the second pool, each lane has its own: others may still be reading it.
         auto* const source =
             reinterpret_cast<std::uint32_t*>(pool_ + 2 * about_.pool_bytes() - about_.sum_bytes()) + first;
-        if (one.adds == adding::accumulate || one.adds == adding::accumulate_notify)
-            for_each(sums_of_lane, [&](std::uint32_t i) { source[i] = one.addend; });
+        if (one.accumulates()) for_each(sums_of_lane, [&](std::uint32_t i) { source[i] = one.addend; });
         if (one.adds == adding::fetch_add) self_.fetch_add(sum_window_, target, first, one.addend);
         if (one.adds == adding::add) self_.add(sum_window_, target, first, one.addend);
         if (one.adds == adding::accumulate)
@@ -164,8 +162,7 @@ private:
             const senders from = senders_of(plan);
             for (int k = 0; k < from.number; ++k) {
                 const message one = message_from(lane, plan, from, k);
-                const bool is_of_all = one.adds == adding::accumulate || one.adds == adding::accumulate_notify;
-                if (one.adds != adding::none && (is_of_all || i % sums_of_lane == 0)) expected[i] += one.addend;
+                if (one.adds != adding::none && (one.accumulates() || i % sums_of_lane == 0)) expected[i] += one.addend;
             }
             expect(sums_[i], expected[i], __LINE__, lane, -1, i);
         });
@@ -387,13 +384,11 @@ private:
         if (action == kind::nothing) return;
         const std::size_t offset = place - window_begin(window, world_rank(target, of_device));
         if (rows != 0) {
-            const std::size_t row_bytes = bytes / 2 / rows;
-            const dcuda::pitch between{2 * row_bytes, row_bytes};
-            const dcuda::box shape{row_bytes, rows, 2};
+            const auto [shape, distance] = interleaved(bytes, rows);
             if (action == kind::put)
-                self_.put(windows_[window], target, offset, between, shape, source, between);
+                self_.put(windows_[window], target, offset, distance, shape, source, distance);
             else if (action == kind::put_notify)
-                self_.put_notify(windows_[window], target, offset, between, shape, source, between, tag);
+                self_.put_notify(windows_[window], target, offset, distance, shape, source, distance, tag);
         } else if (action == kind::put) {
             self_.put(windows_[window], target, offset, bytes, source);
         } else if (action == kind::put_notify) {

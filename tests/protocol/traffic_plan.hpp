@@ -127,6 +127,14 @@ DCUDA_COLD lane_plan plan_lane(const setup& about, std::uint64_t round, int lane
     return plan;
 }
 
+// Rows of two slices, each row of the second between two of the first: they cover what a plain message covers.
+struct interleaved {
+    dcuda::box shape;
+    dcuda::pitch distance;
+    __host__ __device__ interleaved(std::size_t bytes, std::uint32_t rows)
+        : shape{bytes / 2 / rows, rows, 2}, distance{2 * shape.width_bytes, shape.width_bytes} {}
+};
+
 struct message {
     kind action;
     bool flushes;
@@ -140,7 +148,9 @@ struct message {
         return (action != kind::nothing && action != kind::put ? 1 : 0) + (reads == reading::get_notify ? 1 : 0) +
                (adds == adding::accumulate_notify ? 1 : 0);
     }
-    __host__ __device__ std::size_t row_bytes() const { return bytes / 2 / rows; }
+    __host__ __device__ bool accumulates() const {
+        return adds == adding::accumulate || adds == adding::accumulate_notify;
+    }
 };
 
 // What a rank, `source` in the world and `index` of `count` in the communicator, sends in that lane.

@@ -349,7 +349,7 @@ checked_programs() {
         [[ $tool != racecheck || $program != */test_collective* ]] || shards=4
         for ((shard = 0; shard < shards; shard++)); do
             GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard DCUDA_TEST_ROUNDS=2 \
-                checked "$(basename "$program")$([ $shards = 1 ] || echo ", share $((shard + 1)) of $shards")" 240 \
+                checked "$(basename "$program")$([ $shards = 1 ] || echo ", share $((shard + 1)) of $shards")" 480 \
                 "$program" --gtest_brief=1 "${filter[@]}"
         done
     done

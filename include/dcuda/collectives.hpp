@@ -84,7 +84,7 @@ public:
     /// Ends an allreduce that start_allreduce has started: waits for the values of the other members, and returns the
     /// result to all threads of the rank. All threads of the rank call it, with what start_allreduce has returned. Like
     /// allreduce, it may wait until all members have called it. So all members finish several operations in the same
-    /// order, and no member puts off its call until something has happened that this rank does only after its own call.
+    /// order, and no member delays its call until another member has done something after its own call.
     /// A member that has started nothing may call allreduce instead. An operation that was not started, or is finished
     /// already, ends the run (error_code::device_fault).
     template <class T, class Op>

@@ -37,7 +37,7 @@ using state = detail::rank_state;
 class rank : public rank_with_collectives {
 public:
     /// All threads of the rank, all ranks; `from_host` is the kernel's first argument, `shared` lies in the block's
-    /// shared memory. Waits for all ranks of the system.
+    /// shared memory. Waits for all ranks of the job.
     DCUDA_DEVICE rank(context from_host, state& shared)
         : rank_with_collectives(detail::init(from_host, shared), from_host.profiled) {}
 
@@ -46,7 +46,7 @@ public:
     /// rank's number in the world: the first number of the device + block * ranks_per_block + own.index. All threads of
     /// the part call it, on all ranks, and each rank has a state of its own; other threads of the block need not call
     /// it. The call waits for all threads of the part (dcuda-top and `kill -QUIT` show how many are missing), then for
-    /// all ranks of the system. The rank's threads meet at a hardware barrier of their own, or as a warp: no operation
+    /// all ranks of the job. The rank's threads meet at a hardware barrier of their own, or as a warp: no operation
     /// of the rank waits for other threads of the block.
     ///
     /// The run ends (error_code::device_fault) if a part is not made of whole warps, extends past the block or overlaps
@@ -56,7 +56,7 @@ public:
         : rank_with_collectives(detail::init(from_host, shared, own), from_host.profiled) {}
 #endif
 
-    /// All threads of the rank, all ranks. Waits for all ranks of the system: no rank ends while another may still put
+    /// All threads of the rank, all ranks. Waits for all ranks of the job: no rank ends while another may still put
     /// into its windows.
     DCUDA_DEVICE ~rank() noexcept(false) { finish(); }
     rank(const rank&) = delete;

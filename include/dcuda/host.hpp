@@ -40,8 +40,8 @@ struct options {
     int ranks_per_device = 0;      ///< DCUDA_RANKS_PER_DEVICE; 0: as many as are co-resident (CPU backend: 8)
     int tags = 0;                  ///< DCUDA_TAGS; 0: 256; at most 65536
     int max_windows = 0;           ///< DCUDA_MAX_WINDOWS; 0: 64; windows that exist at one time
-    bool windows_may_fail = false; ///< DCUDA_WINDOWS_MAY_FAIL; beyond max_windows, create_window returns a window that
-                                   ///< is false; not: it ends the run
+    bool windows_may_fail = false; ///< DCUDA_WINDOWS_MAY_FAIL; beyond max_windows, create_window returns an empty
+                                   ///< window; if off, the run ends
     std::chrono::milliseconds wait_timeout{0}; ///< DCUDA_WAIT_TIMEOUT, in seconds; 0: a wait may take for ever
     bool count = false;                        ///< DCUDA_STATS; count what ranks do: runtime::statistics
     bool measure_energy = false;               ///< DCUDA_ENERGY; counted and traced runs are measured, too
@@ -108,8 +108,7 @@ public:
     /// The same without arguments of a command line.
     explicit runtime(options requested = {});
 
-    /// Leaves the job. Never throws. Memory of windows must not be freed by the user before the runs that used it
-    /// ended.
+    /// Leaves the job. Never throws. The memory of a window may be freed after all runs that used it have ended.
     ~runtime();
     runtime(const runtime&) = delete;
     runtime& operator=(const runtime&) = delete;

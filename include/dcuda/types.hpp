@@ -50,7 +50,8 @@ enum class window_kind : int {
 };
 
 /// A handle to memory that the ranks of a communicator opened for puts: rank::create_window. A plain value, the same on
-/// all threads of a rank, meaningful to the rank that created it. A default-constructed window is none.
+/// all threads of a rank. One that a kernel creates means something to the rank that created it alone; one of the host
+/// is the same for all ranks of all processes. A default-constructed window is none.
 struct window {
     std::uint32_t id = 0; ///< 0: none. What other numbers mean only the library knows
 
@@ -84,7 +85,7 @@ struct box {
 
 /// How far apart the rows and the slices of a box lie in memory, from the beginning of one to the beginning of the
 /// next. No two rows overlap: either each slice begins behind the rows of the one before, or each row begins behind the
-/// rows with the number before it in all slices. With one way at the target, and the other one here, a put transposes.
+/// rows with the number before it in all slices. If the two ends use different layouts, a put transposes.
 struct pitch {
     std::size_t row_bytes;       ///< of no meaning if a slice has one row
     std::size_t slice_bytes = 0; ///< of no meaning if there is one slice
@@ -116,9 +117,9 @@ struct started_array {
     unsigned start;    ///< number of the start: each is finished once
 };
 
-/// Where the ranks of this process are in the system.
+/// Where the ranks of this process are in the job.
 struct rank_info {
-    int rank_count;       ///< ranks in the system
+    int rank_count;       ///< ranks in the job
     int rank_responsible; ///< ranks on this process's device
     int rank_start;       ///< world rank of the first of them
     int device_count;     ///< devices in use on this node

@@ -68,9 +68,9 @@ public:
     /// after a notification that proves the arrival. Source and target ranges are the same (then nothing is copied), or
     /// do not overlap.
     ///
-    /// The call does not wait for the target, with one exception: a put over bytes of small notified puts that the
+    /// The call does not wait for the target, with two exceptions. A put over bytes of small notified puts that the
     /// target has not taken yet waits for the target if it has 64 KiB or more, or if the queue to the target has no
-    /// room for it. A put over a network also waits while the network has no room. Bounds that the window does not
+    /// room for it. A put over a network waits while the network has no room. Bounds that the window does not
     /// have, a wrong target and a closed window end the run (error_code::device_fault).
     DCUDA_DEVICE void put(window win, int target, std::size_t offset, std::size_t bytes, const void* source) {
         detail::perform<detail::put_operation>(self_, is_profiled(), win, target, offset, bytes, source);
@@ -81,7 +81,7 @@ public:
     /// this rank or free_window() has returned. Data of a small put (DCUDA_SMALL_PUT_BYTES) need not be there earlier,
     /// unless the window is a direct one.
     ///
-    /// The source of a small put may change when the rank's threads have met after the call (sync()); on GPUs this
+    /// The source of a small put may change after the rank's next sync(), or any operation; on GPUs this
     /// holds for any notified put of up to 1152 bytes by a rank of 32 threads or more. For other sources, waits and
     /// errors, see put. Tags count from 0 to options::tags - 1; others end the run (error_code::device_fault).
     DCUDA_DEVICE void put_notify(window win, int target, std::size_t offset, std::size_t bytes, const void* source,
@@ -150,10 +150,10 @@ public:
     /// Copies `bytes` bytes from the window of rank `target`, `offset` bytes behind its base, to `destination` in this
     /// rank's own memory. `target` is the rank's number in the window's communicator; it takes no part. All threads of
     /// the rank call it, with the same arguments, and the destination is the same memory for all of them. The data is
-    /// there when flush() has returned; until then nobody reads or writes the destination. It is what this rank has put
-    /// there before, and what others had put that this rank knows of, by a notification, a barrier or an atomic
-    /// operation; and what the target's own threads had stored there, if the target has called flush() before it
-    /// notified this rank, or has met it in a barrier. Nothing tells whether what others do meanwhile is among it.
+    /// there when flush() or a barrier has returned; until then nobody reads or writes the destination. It is what this
+    /// rank has put there before, and what others had put that this rank knows of, by a notification, a barrier or an
+    /// atomic operation; and what the target's own threads had stored there, if the target has called flush() before it
+    /// notified this rank, or has met it in a barrier. Whether it includes what others write meanwhile is undefined.
     ///
     /// A get waits until this rank's earlier small notified puts to the same bytes are placed. Over a network the
     /// destination must be global memory; elsewhere it may be shared memory, too. Bounds that the window does not have,
@@ -257,8 +257,7 @@ public:
     DCUDA_DEVICE T fetch_add(typed_window<T> win, int target, std::size_t index, std::type_identity_t<T> value) {
         return fetch_add<T>(win.bytes, target, detail::array_bytes<T>(index), value);
     }
-    /// fetch_add with the bits of integers: the element keeps those bits that are set in `value`, too. Otherwise as
-    /// fetch_add.
+    /// As fetch_add, but the element becomes element & value. Integers only.
     template <class T>
     DCUDA_DEVICE T fetch_and(window win, int target, std::size_t offset, T value) {
         return update<detail::operation::fetch_and>(win, target, offset, value, T{});
@@ -268,7 +267,7 @@ public:
     DCUDA_DEVICE T fetch_and(typed_window<T> win, int target, std::size_t index, std::type_identity_t<T> value) {
         return fetch_and<T>(win.bytes, target, detail::array_bytes<T>(index), value);
     }
-    /// fetch_add with the bits of integers: sets those that are set in `value`. Otherwise as fetch_add.
+    /// As fetch_add, but the element becomes element | value. Integers only.
     template <class T>
     DCUDA_DEVICE T fetch_or(window win, int target, std::size_t offset, T value) {
         return update<detail::operation::fetch_or>(win, target, offset, value, T{});
@@ -278,7 +277,7 @@ public:
     DCUDA_DEVICE T fetch_or(typed_window<T> win, int target, std::size_t index, std::type_identity_t<T> value) {
         return fetch_or<T>(win.bytes, target, detail::array_bytes<T>(index), value);
     }
-    /// fetch_add with the bits of integers: changes those that are set in `value`. Otherwise as fetch_add.
+    /// As fetch_add, but the element becomes element ^ value. Integers only.
     template <class T>
     DCUDA_DEVICE T fetch_xor(window win, int target, std::size_t offset, T value) {
         return update<detail::operation::fetch_xor>(win, target, offset, value, T{});

@@ -575,6 +575,44 @@ void Collectives::check_barriers() {
 }
 TEST_P(Collectives, BarriersOfCommunicators) { check_barriers(); }
 
+// Rank 0 of a device puts over bytes of small notified puts of its own, without a notification, and rank 1 comes last
+// to their barrier. Rank 2 sees afterwards what was put last.
+__global__ void __launch_bounds__(threads, 1024 / threads)
+    third_member_looks(dcuda::context context, findings* found, unsigned* flag, unsigned char* inboxes, int rounds) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    constexpr std::size_t bytes = 256;
+    constexpr int earlier = 4;
+    const int number = self.id(dcuda::device);
+    unsigned char* const inbox = piece_of(inboxes, 2 * bytes, self);
+    const dcuda::window win = self.create_window(dcuda::device, inbox, bytes);
+    const dcuda::communicator comm = self.split(dcuda::device, number < 3 ? 0 : -1, 0);
+    for (int round = 1; round <= rounds && number < 3; ++round) {
+        const auto seed = static_cast<unsigned>(round);
+        if (number == 0) {
+            for (int i = 0; i < earlier; ++i) self.put_notify(win, 1, 0, bytes, inbox + bytes, 3);
+            self.sync();
+            for_each_thread(bytes, [&](std::size_t i) { inbox[bytes + i] = pattern(i, seed); });
+            self.put(win, 1, 0, bytes, inbox + bytes);
+            by_one_thread([&] { atomicExch(flag, seed); });
+        } else if (number == 1) {
+            by_one_thread([&] { EXPECT_SAME(spin([&] { return atomicAdd(flag, 0u) == seed; }), true); });
+            self.sync();
+        }
+        self.barrier(comm);
+        if (number == 2)
+            for_each_thread(bytes, [&](std::size_t i) { EXPECT_SAME(inboxes[2 * bytes + i], pattern(i, seed)); });
+        if (number == 1) self.wait_notifications(3, earlier);
+        self.barrier(comm);
+    }
+}
+TEST_P(Collectives, BarriersShowPutsToOtherMembers) {
+    if (GetParam() < 3) return;
+    const device_vector<unsigned> flag(1);
+    const device_vector<unsigned char> inboxes(512 * static_cast<std::size_t>(GetParam()));
+    check(third_member_looks, all_ranks(), flag.get(), inboxes.get(), rounds_of(100, 20));
+}
+
 // Single values and barriers by leaders, of as many members as there are more than one row of.
 class CollectiveLeaders : public CollectiveTypes {
 protected:

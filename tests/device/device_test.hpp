@@ -110,6 +110,17 @@ DCUDA_DEVICE void by_one_thread(const F& f) {
     if (detail::exec::thread_index() == 0) f();
 }
 
+// Until done() says yes, or for ten seconds; then false. One thread.
+template <class Done>
+DCUDA_DEVICE bool spin(const Done& done) {
+    const std::uint64_t begin = dcuda::detail::clock_ns();
+    while (!done()) {
+        if (dcuda::detail::clock_ns() - begin > 10'000'000'000u) return false;
+        dcuda::detail::pause_ns(1000);
+    }
+    return true;
+}
+
 // A rank's own piece of a device array.
 template <class Element>
 DCUDA_DEVICE Element* piece_of(Element* array, std::size_t count, const dcuda::rank& self) {

@@ -675,17 +675,6 @@ TEST_P(Mailbox, BarriersDeliverToEverybody) {
 
 // --- what fast paths must not forget ---
 
-// Until done() says yes, or for ten seconds. One thread.
-template <class Done>
-DCUDA_DEVICE bool spin(const Done& done) {
-    const std::uint64_t begin = dcuda::detail::clock_ns();
-    while (!done()) {
-        if (dcuda::detail::clock_ns() - begin > 10'000'000'000u) return false;
-        dcuda::detail::pause_ns(1000);
-    }
-    return true;
-}
-
 // Rank 2 flushes a message that rank 0 has not taken. All that rank 0 does then is one wait, for a message that is
 // there already: it answers rank 2 all the same.
 __global__ void satisfied_wait(dcuda::context context, findings* found, unsigned* memory, unsigned* flags) {
@@ -726,6 +715,48 @@ __global__ void satisfied_wait(dcuda::context context, findings* found, unsigned
         self.wait_notifications(1, 1);
     }
     self.free_window(win);
+}
+
+// Rank 2 claims a queue at rank 1, and is held up before it tells where that is. Rank 0 claims the next one and sends a
+// message there. A barrier of ranks 0 and 1 waits for what rank 2 has to tell, and delivers the message.
+__global__ void held_up_source(dcuda::context context, findings* found, unsigned* memory, unsigned* flags) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    unsigned* const inbox = piece_of(memory, 2, self);
+    const dcuda::window win = self.create_window(dcuda::device, inbox, sizeof(unsigned));
+    const int rank = self.id(dcuda::device);
+    const dcuda::communicator pair = self.split(dcuda::device, rank < 2 ? 0 : -1, 0);
+    by_one_thread([&] { inbox[0] = inbox[1] = static_cast<unsigned>(rank) + 1; });
+    self.barrier(dcuda::device);
+    if (rank == 2) {
+        by_one_thread([&] {
+            const dcuda::detail::peer_view& peer = state.inbox;
+            const std::uint32_t place = dcuda::detail::fetch_add_relaxed_system(peer.claimed, 1);
+            const std::uint32_t number = dcuda::detail::fetch_add_relaxed_system(&peer.status[1].queues_claimed, 1);
+            atomicExch(flags, 1u);
+            EXPECT_SAME(spin([&] { return atomicAdd(flags + 1, 0u) != 0; }), true);
+            const std::uint64_t begin = dcuda::detail::clock_ns();
+            spin([&] { return dcuda::detail::clock_ns() - begin > 20'000'000; });
+            dcuda::detail::store_relaxed(peer.places + state.device.partner_limit + number, place + 1);
+        });
+    } else if (rank == 0) {
+        by_one_thread([&] { EXPECT_SAME(spin([&] { return atomicAdd(flags, 0u) != 0; }), true); });
+        self.sync();
+        self.put_notify(win, 1, 0, sizeof(unsigned), inbox + 1, 3);
+        by_one_thread([&] { atomicExch(flags + 1, 1u); });
+    }
+    if (rank < 2) self.barrier(pair);
+    if (rank == 1) {
+        EXPECT_SAME(inbox[0], 1);
+        EXPECT_SAME(self.pending_notifications(3), 1);
+        self.wait_notifications(3, 1);
+    }
+}
+
+TEST_P(Mailbox, ASourceThatIsHeldUpHidesNoOther) {
+    if (std::string(GetParam().packets) == "0") return; // there are no queues
+    const device_vector<unsigned> memory(2 * 3), flags(2);
+    check(held_up_source, shape(3), memory.get(), flags.get());
 }
 
 TEST_P(Mailbox, AWaitThatNeedNotWaitAnswers) {

@@ -86,6 +86,26 @@ __global__ void different_counts(dcuda::context context) {
     self.all_gather(dcuda::world, memory, memory + 64, self.id() == 0 ? 3 : 4);
 }
 
+// One member reduces an array of no elements.
+__global__ void different_count_of_none(dcuda::context context) {
+    __shared__ dcuda::state state;
+    __shared__ int memory[5];
+    dcuda::rank self(context, state);
+    self.allreduce(dcuda::world, memory, memory, self.id() == 0 ? 0 : 5, dcuda::sum{});
+}
+
+// One rank meets the others in barriers while these split the world.
+__global__ void barriers_beside_split(dcuda::context context) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    if (self.id() == 1) {
+        self.barrier(dcuda::world);
+        self.barrier(dcuda::world);
+    } else {
+        self.split(dcuda::world, 0, 0);
+    }
+}
+
 // What was finished is finished again, while another one is started.
 __global__ void finished_twice(dcuda::context context) {
     __shared__ dcuda::state state;
@@ -349,6 +369,8 @@ const std::map<std::string, void (*)(dcuda::context)> kernels = {
     {"finished_twice", finished_twice},
     {"different_operators", different_operators},
     {"different_counts", different_counts},
+    {"different_count_of_none", different_count_of_none},
+    {"barriers_beside_split", barriers_beside_split},
     {"unexpected_count", unexpected_count},
     {"started_at_the_end", started_at_the_end},
     {"one_reduces_too_little", one_reduces_too_little},

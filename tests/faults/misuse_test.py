@@ -289,11 +289,19 @@ class MisuseTest(unittest.TestCase):
                               meets.format("(allreduce|broadcast)", "communicator 3", "(allreduce|broadcast)"))
             self.expect_lines(processes, "different_operators", meets.format("allreduce", "world", "a different one"))
             self.expect_lines(processes, "different_counts", meets.format("all_gather", "world", "a different one"))
+            self.expect_lines(processes, "different_count_of_none", meets.format("allreduce", "world", "a different one"))
             self.expect_lines(
                 processes, "unexpected_count", r"device_fault: rank 0 \(.*\): gather on world: rank 1 of it brings 3 elements, "
                 "where 2 are expected from it")
             self.expect_lines(
                 processes, "gather_root", r"device_fault: rank \d \(.*\): gather with root 7: the communicator has ranks 0 to 1")
+
+    def test_barriers_beside_a_split(self):
+        for processes in (1, 2):
+            self.expect_deadlock(
+                processes, "barriers_beside_split", rf"  .* in split on world, for rank 1{AGE}",
+                rf"  rank 1 \(.*\) in barrier\(world\), for .*{AGE}",
+                r"cycle: rank \d waits in split on world for rank 1, which waits in barrier\(world\) for rank \d")
 
     def test_member_that_does_not_come(self):
         for processes in (1, 2):

@@ -403,7 +403,14 @@ DCUDA_COLD void take_batch(Group group, shared_state shared, const batch message
     settle<false>(group, state, messages);
 }
 
-// Learns of queues that sources have claimed since, as far as these have told where they are, without a gap.
+// Where a source's queue is, which has claimed its number. The source stores that in its next statement and waits for
+// nothing before, so this waits for it: messages in queues with higher numbers would be hidden, and a barrier count
+// them as taken. 0 if the run has ended.
+DCUDA_DEVICE std::uint32_t await_place(const rank_state& state, const std::uint32_t* place) {
+    return await_word(place, state.device.aborted);
+}
+
+// Learns of queues that sources have claimed since.
 template <class Group>
 DCUDA_COLD void add_queues(Group group, shared_state shared, std::uint32_t claimed) {
     rank_state& state = shared.get();
@@ -413,7 +420,7 @@ DCUDA_COLD void add_queues(Group group, shared_state shared, std::uint32_t claim
     const std::uint32_t start = state.device.counter_start;
     for (bool more = true; more && own.queues != claimed;) {
         const std::uint32_t number = own.queues + group.index;
-        const std::uint32_t place = number < claimed ? load_relaxed(places + number) : 0;
+        const std::uint32_t place = number < claimed ? await_place(state, places + number) : 0;
         const unsigned missing = vote(group, place == 0);
         const unsigned known = missing == 0 ? group.count : lowest(missing);
         sync(group); // all have read the number of queues

@@ -506,9 +506,17 @@ DCUDA_COLD bool await_all_deliveries(lead_warp warp, shared_state shared, operat
     const bool going =
         visit_undelivered(warp, state, [&](unsigned place) { return await_delivery(warp, state, place, where, true); });
     sync(warp);
-    if (going && warp.leads()) state.own.of(warp).undelivered = 0;
+    if (going && warp.leads()) state.own.of(warp).undelivered = state.own.of(warp).has_sent_quietly = 0;
     sync(warp);
     return going;
+}
+
+// Puts without a notification that have left as messages are in their places. False if the run ended. The lead warp.
+DCUDA_COLD bool complete_quiet_puts(lead_warp warp, shared_state shared, operation where) {
+    rank_state& state = shared.get();
+    if (state.own.of(warp).has_sent_quietly == 0) return true;
+    request_all_credit(warp, state);
+    return await_all_deliveries(warp, state, where);
 }
 
 } // namespace dcuda::detail

@@ -125,6 +125,7 @@ DCUDA_COLD void send_message(lead_warp warp, shared_state shared, const send_req
     if (!by_block)
         store_payload(state, path.queue, path.sent.packets, request.source, content.payload_bytes(), warp.index,
                       warp.count);
+    if (warp.leads() && !request.notifies()) own.has_sent_quietly = 1;
     send_header(warp, state, to.connection, content);
 }
 

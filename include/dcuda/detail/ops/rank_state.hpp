@@ -103,6 +103,7 @@ struct endpoint {
     std::uint32_t near_connections;  // places in use among the connections that are near: the first ones
     std::uint32_t connection_count;  // in the rank's table
     std::uint32_t undelivered;       // 1: payload may be under way on connections that are not near
+    std::uint32_t has_sent_quietly;  // 1: a put without a notification has left as a message since all were delivered
     std::uint32_t forgotten_origins; // bit by tag % 32: the cache has lost an entry that knew one
 
     inbound_queue inbound[near_queues];

@@ -554,6 +554,18 @@ DCUDA_DEVICE bool await_packet(const packet* source, std::uint32_t expected, pac
     return true;
 }
 
+// Waits until a word that its writer is about to store is not 0: that. 0 if the run was aborted.
+DCUDA_DEVICE std::uint32_t await_word(const std::uint32_t* word, const std::uint32_t* aborted) {
+    for (unsigned polls = 1;; ++polls) {
+        const std::uint32_t value = load_relaxed(word);
+        if (value != 0) return value;
+        if (polls % 4096 == 0 && load_relaxed(aborted) != 0) return 0;
+#if !defined(__CUDACC__)
+        if (polls % 32 == 0 && !run_others_of_block()) sched_yield(); // one of them may be the writer
+#endif
+    }
+}
+
 // After this thread has seen a packet's number: what its source released before it is ordered before what the thread
 // does next. On the CPU load_packet has done it.
 template <order_tag Tag>

@@ -403,7 +403,7 @@ DCUDA_COLD void start_rank(lone_thread leader, rank_state& state, context from_h
         own.tag_hints.at[own.tag_hints.slot(hash_of(tag))] = static_cast<std::uint8_t>(tag);
     own.near_connections = 0;
     own.next_target = own.next_connection = own.next_tag = own.connection_count = own.forgotten_origins = 0;
-    own.undelivered = 0;
+    own.undelivered = own.has_sent_quietly = 0;
     DCUDA_NO_UNROLL
     for (inbound_queue& queue : own.inbound) queue = {};
     own.far_taken[0] = start;

@@ -32,6 +32,8 @@ DCUDA_DEVICE bool complete_before_meeting(const lead_warp& warp, rank_state& sta
 DCUDA_COLD bool meet_members(lead_warp warp, shared_state shared, communicator number, operation where) {
     rank_state& state = shared.get();
     if (!prepare_exchange(warp, state, number, where, false)) return false;
+    // Other members than their targets may look for them.
+    if (!complete_quiet_puts(warp, state, where)) return false;
     if (!complete_before_meeting(warp, state)) return false;
     value_unit nothing{};
     const exchange_request request{where, number, exchange_digest(where, 0), false, 1};
@@ -355,7 +357,8 @@ DCUDA_COLD communicator split(shared_state shared, communicator parent, int colo
     leave(exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
         return exec::far(publish_split)(warp, state, parent, color, key) ? 1u : 0u;
     }));
-    exec::far(cross_any)(state, parent, operation::split);
+    // Not the barrier's words: a member's barrier would pass for its split.
+    cross_members(state, parent, operation::split);
     const unsigned made = exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
         return exec::far(make_communicator)(warp, state, parent);
     });

@@ -83,7 +83,8 @@ struct single_value {
     }
 };
 
-// An array of every member. `in` is null where a member brings nothing, `out` where it gets nothing.
+// An array of every member. `in` is null where a member brings nothing, `out` where it gets nothing. An array of no
+// elements is a unit of nothing, so that a member that gives another number of elements is noticed.
 template <class T, class Op>
 struct value_array {
     using element = accumulator_t<T>;
@@ -91,10 +92,12 @@ struct value_array {
     const T* in;
     std::size_t count;
     Op op;
-    DCUDA_DEVICE std::size_t units() const { return (count + unit_elements<element> - 1) / unit_elements<element>; }
+    DCUDA_DEVICE std::size_t units() const {
+        return (count + (count == 0 ? 1 : 0) + unit_elements<element> - 1) / unit_elements<element>;
+    }
     DCUDA_DEVICE value_unit load(std::size_t unit) const {
         value_unit result{};
-        if (in == nullptr) return result;
+        if (in == nullptr || count == 0) return result;
         const std::size_t first = unit * unit_elements<element>, left = count - first;
         // Behind the end stands the last element again: operators get no others than members have brought.
         DCUDA_UNROLL
@@ -103,6 +106,7 @@ struct value_array {
         return result;
     }
     DCUDA_DEVICE value_unit combine(const value_unit& a, const value_unit& b) const {
+        if (count == 0) return a;
         return combine_elements<unit_elements<element>, element>(a, b, op);
     }
     // Leaves out the first units.
@@ -442,8 +446,8 @@ DCUDA_COLD bool finish_array(lead_warp warp, shared_state shared, exchange_reque
                              bool in_packets, unsigned start) {
     rank_state& state = shared.get();
     if (!mark_finished(warp, state, request.comm, start)) return false;
+    if (!in_packets) return true;
     const std::size_t units = request.units;
-    if (!in_packets || units == 0) return true;
     communicator_record& comm = *find_communicator(state, request.comm);
     const exchange_plan& plan = comm.plan_of_array(ByNumber);
     const std::uint32_t sequence = comm.sequence;

@@ -17,7 +17,7 @@ import unittest
 from pathlib import Path
 
 MODEL = Path(__file__).with_name("mailbox.pml")
-PAIR, BOTH_WAYS, TWO_SOURCES, TWO_TARGETS = 0b10, 0b110, 0b100100, 0b110  # CONNECTIONS, of 2, 2, 3 and 3 ranks
+PAIR, BOTH_WAYS, TWO_SOURCES, TWO_TARGETS, SOURCES_APART = 0b10, 0b110, 0b100100, 0b110, 0b10000010  # CONNECTIONS, of 2, 2 and 3 times 3 ranks
 
 # Small, so that all takes two to three minutes with compiling. START: sequence numbers wrap around within a run.
 BASE = dict(RANKS=2, PER_DEVICE=2, CONNECTIONS=PAIR, QUEUES=1, HEADERS=2, RING=2, MODULUS=8, START=6, CREDITS=4, OPERATIONS=2,
@@ -40,6 +40,8 @@ CONFIGURATIONS = {
     # More sources than queues, and as many.
     "one_queue": dict(RANKS=3, PER_DEVICE=3, CONNECTIONS=TWO_SOURCES, DIRECT=0, NOTIFY=0),
     "two_queues": dict(RANKS=3, PER_DEVICE=3, CONNECTIONS=TWO_SOURCES, QUEUES=2, OPERATIONS=1, NOTIFY=0),
+    # The same, and the target meets one of the sources in barriers of their device.
+    "held_up": dict(RANKS=3, CONNECTIONS=SOURCES_APART, QUEUES=2, OPERATIONS=1, NOTIFY=0, BARRIERS=1),
     # One of two queues is far: its messages are announced. Targets wait for them; and some are counted.
     "far": dict(RANKS=3, PER_DEVICE=3, CONNECTIONS=TWO_SOURCES, QUEUES=2, NEAR=1, DIRECT=0, PUTS=0, WAITS=1),
     "far_barrier": dict(RANKS=3, PER_DEVICE=3, CONNECTIONS=TWO_SOURCES, QUEUES=2, NEAR=1, DIRECT=0, NOTIFY=0, OPERATIONS=1),
@@ -83,6 +85,7 @@ MUTATIONS = {
     "NO_COUNTER_RELEASE": ("one_queue", WRONG_DATA),
     "NO_DRAIN": ("both_ways", DEADLOCK),
     "TICKETS_NOT_ATOMIC": ("two_queues", OVERWRITTEN_PACKET),
+    "UNTOLD_QUEUE_HIDES_OTHERS": ("held_up", f"{WRONG_DATA}|{MISSING}"),
     "FAR_IS_NOT_ANNOUNCED": ("far", DEADLOCK),
     "ANNOUNCES_CONNECTION_ONLY": ("far", DEADLOCK),
     "NEAR_COUNTS_AS_FAR": ("far", DEADLOCK),

@@ -233,8 +233,19 @@ inline consume(s) {
     consumed[pair(s, me)]++
 }
 
+/* Queues are learnt of in the order of their numbers. Who looks for messages waits for sources that have claimed a number
+ * and not told yet where the queue is. */
+#define is_told(number) ((number) >= queues_claimed[me] || writer[queue_of(me, number)] != 0)
+#ifdef UNTOLD_QUEUE_HIDES_OTHERS
+#define all_told true
+#define is_hidden(number) (!is_told(0))
+#else
+#define all_told (is_told(0) && is_told(QUEUES - 1))
+#define is_hidden(number) false
+#endif
 #define has_message(number) \
-    ((number) < queues_claimed[me] && header_is_there(queue_of(me, number), received[queue_of(me, number)]))
+    ((number) < queues_claimed[me] && !is_hidden(number) && \
+     header_is_there(queue_of(me, number), received[queue_of(me, number)]))
 /* Far queues are looked at when more has been announced than taken; and wherever all messages are taken: before a counter
  * counts, for a source that has asked, and in waits for other things than notifications. */
 #if NEAR < QUEUES
@@ -343,16 +354,16 @@ inline take_batch() {
     od
 }
 
-#define no_messages (!has_message(0) && !has_message(QUEUES - 1))
+#define no_messages (all_told && !has_message(0) && !has_message(QUEUES - 1))
 #ifdef BARRIER_TAKES_WHAT_IS_ANNOUNCED
-#define none_left (!has_message(0) && !(has_message(QUEUES - 1) && sees(QUEUES - 1)))
+#define none_left (all_told && !has_message(0) && !(has_message(QUEUES - 1) && sees(QUEUES - 1)))
 #else
 #define none_left no_messages
 #endif
 #if defined(COUNTS_BEFORE_MESSAGES)
 #define may_count true
 #elif defined(COUNTS_BEFORE_FAR_MESSAGES)
-#define may_count (is_far(0) || !has_message(0))
+#define may_count (all_told && (is_far(0) || !has_message(0)))
 #else
 #define may_count no_messages
 #endif
@@ -558,6 +569,10 @@ inline find_connection() {
             value = queues_claimed[t];
 #endif
             queues_claimed[t] = value + 1;
+#if QUEUES > 1
+        }
+        d_step { /* the source may be held up before it tells where the queue is */
+#endif
             if
             :: value < QUEUES ->
                 queue[pair(me, t)] = value + 1;

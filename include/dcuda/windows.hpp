@@ -239,11 +239,11 @@ public:
     ///     const int ticket = self.fetch_add(window, 0, 0, 1);
     ///
     /// Order: atomic operations are made after the earlier puts of this rank to the element, and whoever sees the
-    /// result by an atomic operation of its own sees what this rank had stored to its own windows, and put into windows
-    /// of ranks whose memory is mapped (same GPU, NVLink), but for small notified puts, which their targets place. Use
-    /// flush() before where others must see those, too. The target sees the new value by an atomic operation of its own
-    /// (fetch_or of 0, say), or by plain loads after a barrier or a notification. GPUs take floats for zero in sums if
-    /// they are smaller than the smallest normal one.
+    /// result by an atomic operation of its own sees what this rank had put into windows of ranks whose memory is
+    /// mapped (same GPU, NVLink), but for small notified puts, which their targets place. Use flush() before where
+    /// others must see those, too, or what this rank's threads have stored without a put. The target sees the new value
+    /// by an atomic operation of its own (fetch_or of 0, say), or by plain loads after a barrier or a notification.
+    /// GPUs take floats for zero in sums if they are smaller than the smallest normal one.
     ///
     /// The run ends (error_code::device_fault) if there is no such window or member, the element is not within the
     /// window, or its address is no multiple of its size. Do not mix atomic operations with puts to the same element,

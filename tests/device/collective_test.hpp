@@ -10,8 +10,8 @@ namespace dcuda::test {
 inline constexpr int rank_counts[] = {1, 7, 132, 1056, 2112};
 inline constexpr int leader_rank_counts[] = {132, 1056, 2112};
 #else
-inline constexpr int rank_counts[] = {1, 5, few_addresses ? 9 : 40};
-inline constexpr int leader_rank_counts[] = {few_addresses ? 35 : 70};
+inline constexpr int rank_counts[] = {1, 5, few_addresses ? 9 : few_threads ? 20 : 40}; // a row has up to 32
+inline constexpr int leader_rank_counts[] = {few_threads ? 35 : 70};
 #endif
 inline constexpr int threads = 64;
 

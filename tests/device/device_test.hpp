@@ -23,6 +23,13 @@ inline constexpr bool few_addresses = true;
 inline constexpr bool few_addresses = false;
 #endif
 
+// AddressSanitizer makes a kernel of many threads slow, and sees no more in it than in one of some.
+#if defined(__SANITIZE_ADDRESS__)
+inline constexpr bool few_threads = true;
+#else
+inline constexpr bool few_threads = few_addresses;
+#endif
+
 // How often a test repeats something: what DCUDA_TEST_ROUNDS says, or so often on a GPU, and on CPUs.
 inline int rounds_of(int gpu, int cpu, int with_few_addresses = 2) {
     if (const char* text = std::getenv("DCUDA_TEST_ROUNDS")) return std::atoi(text);

@@ -243,6 +243,7 @@ DCUDA_DEVICE void release_stores(rank_state& state, endpoint& own, scope reach) 
     exec::complete_copies(state.staging);
     fence_release<order_tag::message_publish>(reach);
     own.unreleased &= reach == scope::system ? 0 : ~bit_of(reach);
+    if (reach == scope::system) own.has_stored = 0;
 }
 
 // Whether anything was stored at a target that nothing has released.
@@ -276,11 +277,17 @@ DCUDA_DEVICE void store_header(rank_state& state, endpoint& own, const rank_conn
                                              message.header.words[2], message.sequence);
 }
 
-// Something was stored at a target directly: the next message there releases it. The leader.
-DCUDA_DEVICE void count_direct_store(endpoint& own, rank_connection& to) {
+// An atomic operation has changed an element, whose value it has brought back: the next message there releases that.
+// The leader.
+DCUDA_DEVICE void count_update(endpoint& own, rank_connection& to) {
     to.unreleased = 1;
     to.flushes = never_flushed(own);
     own.unreleased |= bit_of(to.reach);
+}
+// Something was stored at a target directly: likewise. The leader.
+DCUDA_DEVICE void count_direct_store(endpoint& own, rank_connection& to) {
+    count_update(own, to);
+    own.has_stored = 1;
 }
 
 // Before a put is stored there by `way`.
@@ -296,7 +303,7 @@ DCUDA_DEVICE void complete_before_words(rank_state& state, exec::copy_way way, c
 DCUDA_DEVICE void complete_stores(rank_state& state, endpoint& own) {
     exec::complete_copies(state.staging);
     complete_writes(state.job_scope);
-    own.unreleased = 0;
+    own.unreleased = own.has_stored = 0;
     ++own.flushes;
 }
 

@@ -408,7 +408,7 @@ DCUDA_COLD void start_rank(lone_thread leader, rank_state& state, context from_h
     for (inbound_queue& queue : own.inbound) queue = {};
     own.far_taken[0] = start;
     own.far_taken[1] = 0;
-    own.queues = own.posted_turn = own.unreleased = 0;
+    own.queues = own.posted_turn = own.unreleased = own.has_stored = 0;
     own.requests_seen = own.flushes = own.network_flushes = own.network_requests = start;
     DCUDA_NO_UNROLL
     for (unsigned reach = 0; reach < 2; ++reach) own.sent[reach] = own.told[reach] = 0;

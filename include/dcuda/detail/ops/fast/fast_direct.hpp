@@ -15,8 +15,11 @@ inline constexpr unsigned direct_is_slow = 0, direct_in_place = 1, direct_posted
 
 // A put to a target that was used lately, and that no message under way can come over. If it is notified, makes the
 // header of its message, which send_prepared() lets leave when the payload is stored. The lead warp, before the block's
-// barrier. If it is slow, nothing has happened. PERF: see fast_message.
-DCUDA_DEVICE unsigned prepare_direct(const full_warp& warp, rank_state& state, const send_request& request) {
+// barrier. If it is slow, nothing has happened. `IsStraight`: of an operation by whose nature all threads access the
+// memory (one_sided/straight.hpp), to a range that must be aligned so. PERF: see fast_message.
+template <bool IsStraight = false>
+DCUDA_DEVICE unsigned prepare_direct(const full_warp& warp, rank_state& state, const send_request& request,
+                                     std::uint32_t alignment = 1) {
     endpoint& own = state.own.of(warp);
     const std::uint64_t key = target_key(request.window, request.rank);
     const std::uint32_t hint = own.target_hints.at[own.target_hints.slot(hash_of(key))];
@@ -24,20 +27,23 @@ DCUDA_DEVICE unsigned prepare_direct(const full_warp& warp, rank_state& state, c
     const std::uint32_t connection = hint >> 8;
     const rank_connection& path = own.connections[connection];
     std::byte* const target = to.base + request.offset;
-    const bool in_place = target == request.source, notifies = request.notifies();
+    const bool in_place = !IsStraight && target == request.source, notifies = request.notifies();
     const bool can_notify = (path.queue != nullptr) & (request.tag < state.device.tags.plain) &
-                            (in_place ? to.small != 0 : request.bytes >= to.small);
+                            (in_place ? to.small != 0 : IsStraight || request.bytes >= to.small);
     const bool can_leave = notifies ? can_notify : !in_place;
     const bool fits =
         (to.key == key) & (to.is_remote == 0) & (request.bytes != 0) & (request.bytes <= to.bytes) &
         (request.offset <= to.bytes - request.bytes) & can_leave &
-        !may_be_under_way(path, reinterpret_cast<std::uintptr_t>(to.home) + request.offset, request.bytes);
+        !may_be_under_way(path, reinterpret_cast<std::uintptr_t>(to.home) + request.offset, request.bytes) &
+        (!IsStraight || reinterpret_cast<std::uintptr_t>(target) % alignment == 0);
     if (!all(warp, fits)) return direct_is_slow;
     if (any(warp, notifies & !queue_has_room(state.device.queues, path, 0))) {
         if (!load_credit(warp, state, connection, 0)) return direct_is_slow;
         exec::order_before_engine(); // what this has acquired
     }
-    const exec::copy_way way = exec::choose_copy(state.group(), state.staging, target, request.source, request.bytes);
+    exec::copy_way way = exec::copy_way::threads;
+    if constexpr (!IsStraight)
+        way = exec::choose_copy(state.group(), state.staging, target, request.source, request.bytes);
     const std::uint32_t turn = own.posted_turn;
     sync(warp); // all have read what now changes
     if (warp.leads()) {

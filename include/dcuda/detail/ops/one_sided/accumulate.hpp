@@ -89,8 +89,16 @@ DCUDA_COLD void combine_elements(const exec::rank_group team, std::byte* target,
 
 // All threads of the rank. When a thread returns, others may still be reading the source.
 template <class T, atomic_action action>
-DCUDA_COLD void accumulate_in_window(shared_state shared, const accumulate_request request) {
-    rank_state& state = shared.get();
+DCUDA_COLD void accumulate_in_window(const caller by, const accumulate_request request) {
+    rank_state& state = by.state();
+#if DCUDA_WARPS
+    if (const unsigned chosen = begin_near(by, {request.range, request.element_bytes()}); chosen != direct_is_slow) {
+        const std::uint32_t requests = load_requests(state); // PERF: on its way while the elements are
+        combine_elements<T, action>(state.group(), posted(state, chosen % 2).target, request.source, request.count());
+        return end_near(by, request.range, requests);
+    }
+#endif
+    const shared_state shared(state);
     const unsigned begun = exec::far(begin_straight)(shared, {request.range, request.element_bytes()});
     const posted_put place = posted(state, begun / post_turn);
     if (route_of(begun) == route::proxied)

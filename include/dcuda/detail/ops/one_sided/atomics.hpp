@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Atomic operations on elements of windows of other ranks. All threads of the rank call them, one thread makes them.
 //
-// ORDER atomic-publish -> atomic-observe: what all threads have written, put or seen comes before the block's barrier,
-// and that before the leader, which completes it (a fence that is cumulative) and then makes the operation. Who sees
-// its result by an atomic operation of its own acquires after that. So whoever has seen the result sees what the source
-// had put straight into windows, or stored there, before. Weaker: who takes a ticket, or a lock, may find old data
-// behind it. Small puts that travel as messages are placed by their target; only those to the element itself are waited
-// for. PERF: the fence is needed even if this rank has put nothing: it may have stored to a window of its own, or pass
-// on what it has learned of others.
+// ORDER atomic-publish -> atomic-observe: what all threads have put comes before the block's barrier, and that before
+// the leader, which completes it (a fence that is cumulative) and then makes the operation. Who sees its result by an
+// atomic operation of its own acquires after that. So whoever has seen the result sees what the source had put straight
+// into windows before. Weaker: who takes a ticket, or a lock, may find old data behind it. Small puts that travel as
+// messages are placed by their target; only those to the element itself are waited for. Stores are no puts: flush()
+// releases them, as before a notification.
+// PERF: a fence takes as long as the operation. So there is none if nothing was put since the last one that covers all
+// ranks. An operation whose result has come back is complete: the next one need not wait for it again.
 #pragma once
 
 #include "dcuda/detail/ops/one_sided/accessed.hpp"
@@ -22,6 +23,65 @@ struct update_request {
     atomic_update update;
     std::uint32_t has_result; // 1: somebody wants the value that the element held before
 };
+
+// A look for the end of the run, and for messages, takes longer than an operation.
+inline constexpr std::uint32_t updates_between_looks = 16;
+
+// An atomic operation was made. The leader.
+DCUDA_DEVICE void settle_update(endpoint& own, rank_connection& to, bool has_result) {
+    if (has_result)
+        count_update(own, to);
+    else
+        count_direct_store(own, to);
+}
+DCUDA_DEVICE value_unit value_of_bits(std::uint64_t bits) {
+    return {{static_cast<std::uint32_t>(bits), static_cast<std::uint32_t>(bits >> 32)}};
+}
+
+// --- Fast path ------------------------------------------------------------------------------------------------------
+
+#if DCUDA_WARPS
+
+// Makes an atomic operation on an element of a target that was used lately, and to which no message is under way.
+// Returns 1 + the turn in which it has posted what the element held before, or 0, and then nothing has happened. The
+// lead warp, after the block's barrier. PERF: see fast_message.
+template <class T, atomic_action action, bool HasResult>
+DCUDA_DEVICE unsigned update_near(const full_warp& warp, rank_state& state, const update_request& request) {
+    endpoint& own = state.own.of(warp);
+    const accessed_range& range = request.range;
+    const std::uint64_t key = target_key(range.window, range.rank);
+    const std::uint32_t hint = own.target_hints.at[own.target_hints.slot(hash_of(key))];
+    const std::uint32_t requests = load_requests(state);
+    const std::uint32_t calls = own.spinning_calls, turn = own.posted_turn;
+    const target_entry to = own.targets[hint & hint_entry];
+    rank_connection& path = own.connections[hint >> 8];
+    std::byte* const element = to.base + range.offset;
+    const bool fits =
+        (to.key == key) & (to.is_remote == 0) & (sizeof(T) <= to.bytes) & (range.offset <= to.bytes - sizeof(T)) &
+        (reinterpret_cast<std::uintptr_t>(element) % sizeof(T) == 0) & (calls % updates_between_looks != 0) &
+        !may_be_under_way(path, reinterpret_cast<std::uintptr_t>(to.home) + range.offset, sizeof(T));
+    if (!all(warp, fits)) return 0;
+    sync(warp); // all have read what now changes
+    if (warp.leads()) {
+        own.spinning_calls = calls + 1;
+        own.doing.target = hint & hint_entry;
+        if (own.has_stored != 0) complete_stores(state, own);
+        const std::uint64_t before =
+            update_element(element, {action, type_of<T>(), request.update.operand, request.update.expected});
+        settle_update(own, path, HasResult);
+        if constexpr (HasResult) {
+            acquire_after<order_tag::atomic_observe>(state.job_scope, reinterpret_cast<std::uint32_t*>(element));
+            state.puts[turn].value = value_of_bits(before);
+            own.posted_turn = 1 - turn;
+        }
+    }
+    if (any(warp, requests != own.requests_seen)) answer_new_requests(warp, state);
+    return 1 + turn;
+}
+
+#endif
+
+// --- Slow path ------------------------------------------------------------------------------------------------------
 
 // Makes an atomic operation. Returns 1 + the turn in which it has posted what the element held before, or 0 if the run
 // has ended. The lead warp, after the block's barrier.
@@ -49,28 +109,35 @@ DCUDA_COLD unsigned update_at_target(lead_warp warp, shared_state shared, const 
     } else {
         if (!await_own_puts(warp, state, to, request.range)) return 0;
         if (warp.leads()) {
-            complete_stores(state, own);
+            if (own.has_stored != 0) complete_stores(state, own);
             std::byte* const element = to.base + request.range.offset;
             before = update_element(element, request.update);
-            count_direct_store(own, own.connections[to.connection]); // a notification releases it
+            settle_update(own, own.connections[to.connection], request.has_result != 0);
             if (request.has_result != 0)
                 acquire_after<order_tag::atomic_observe>(state.job_scope, reinterpret_cast<std::uint32_t*>(element));
         }
     }
     sync(warp);
     answer_requests(warp, state, requests);
-    constexpr std::uint32_t calls_between_looks = 16;
-    if (has_ended_while_spinning(warp, state, calls_between_looks)) return 0;
-    const value_unit value{{static_cast<std::uint32_t>(before), static_cast<std::uint32_t>(before >> 32)}};
-    return 1 + post_value(warp, state, value);
+    if (has_ended_while_spinning(warp, state, updates_between_looks)) return 0;
+    return 1 + post_value(warp, state, value_of_bits(before));
 }
 
-// All threads of the rank: the bits that the element held before, if the request has a result.
-DCUDA_COLD std::uint64_t update_window(shared_state shared, const update_request request) {
-    rank_state& state = shared.get();
-    state.group().sync(); // the stores of all threads are part of what the leader completes
-    const unsigned posted_at = exec::decide(
-        state.group(), state.decision, [&](const lead_warp& warp) { return update_at_target(warp, state, request); });
+// --- The operation --------------------------------------------------------------------------------------------------
+
+// All threads of the rank: the bits that the element held before, if there is a result.
+template <class T, atomic_action action, bool HasResult>
+DCUDA_COLD std::uint64_t update_window(const caller by, const update_request request) {
+    rank_state& state = by.state();
+    by.group().sync(); // what all threads have put is part of what the leader completes
+    unsigned posted_at = 0;
+#if DCUDA_WARPS
+    posted_at = exec::choose(
+        by, [&](const full_warp& warp) { return update_near<T, action, HasResult>(warp, state, request); });
+#endif
+    if (posted_at == 0)
+        posted_at = exec::decide(state.group(), state.decision,
+                                 [&](const lead_warp& warp) { return update_at_target(warp, state, request); });
     if (posted_at == 0) exec::exit_thread();
     const value_unit value = state.puts[posted_at - 1].value;
     return value.words[0] | static_cast<std::uint64_t>(value.words[1]) << 32;

@@ -135,9 +135,18 @@ DCUDA_DEVICE void check_box(rank_state& state, const box_request& request) {
 
 // All threads of the rank. When a thread returns, others may still be reading the source of a put. PERF: the request is
 // passed in memory: by value it would be in 28 registers of every kernel that calls this.
-DCUDA_COLD void move_box(shared_state shared, const box_request& request) {
-    rank_state& state = shared.get();
+DCUDA_COLD void move_box(const caller by, const box_request& request) {
+    rank_state& state = by.state();
+    const shared_state shared(state);
     check_box(state, request);
+#if DCUDA_WARPS
+    if (const unsigned chosen = begin_near(by, {request.range, 1}); chosen != direct_is_slow) {
+        const std::uint32_t requests = load_requests(state); // PERF: on its way while the rows are
+        copy_box(shared, posted(state, chosen % 2).target, request.at_target, request.memory, request.here,
+                 request.shape);
+        return end_near(by, request.range, requests);
+    }
+#endif
     const unsigned begun = exec::far(begin_straight)(shared, {request.range, 1});
     const posted_put place = posted(state, begun / post_turn);
     if (!is_empty(request.shape)) {

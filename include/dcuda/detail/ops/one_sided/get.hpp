@@ -19,6 +19,45 @@ struct get_request {
     std::byte* destination;
 };
 
+// --- Fast path ------------------------------------------------------------------------------------------------------
+
+#if DCUDA_WARPS
+
+// A get, without a notification, from a target that was used lately. No message to the range is under way, and all that
+// the rank has stored anywhere is completed. As prepare_direct(). PERF: see fast_message.
+DCUDA_DEVICE unsigned prepare_get(const full_warp& warp, rank_state& state, const get_request& request) {
+    endpoint& own = state.own.of(warp);
+    const accessed_range& range = request.range;
+    const std::uint64_t key = target_key(range.window, range.rank);
+    const std::uint32_t hint = own.target_hints.at[own.target_hints.slot(hash_of(key))];
+    const target_entry from = own.targets[hint & hint_entry];
+    const std::byte* const source = from.base + range.offset;
+    const bool fits = (from.key == key) & (from.is_remote == 0) & (range.bytes != 0) & (range.bytes <= from.bytes) &
+                      (range.offset <= from.bytes - range.bytes) & !range.notifies() &
+                      ((own.unreleased == 0) | (own.has_stored == 0)) &
+                      !may_be_under_way(own.connections[hint >> 8],
+                                        reinterpret_cast<std::uintptr_t>(from.home) + range.offset, range.bytes);
+    if (!all(warp, fits)) return direct_is_slow;
+    exec::copy_way way = exec::copy_way::threads;
+    if (exec::is_global_memory(request.destination))
+        way = exec::choose_copy(state.group(), state.staging, request.destination, source, range.bytes);
+    const std::uint32_t turn = own.posted_turn;
+    sync(warp); // all have read what now changes
+    if (warp.leads()) {
+        own.doing.target = hint & hint_entry;
+        acquire_after<order_tag::notify_observe>(state.job_scope, &state.status->doorbell);
+        if (way == exec::copy_way::engine) exec::order_before_engine(); // what it has acquired
+        complete_before_words(state, way, request.destination, range.bytes);
+        state.puts[turn].put.target = const_cast<std::byte*>(source);
+        own.posted_turn = 1 - turn;
+    }
+    return (way == exec::copy_way::engine ? direct_posted_for_engine : direct_posted) + turn;
+}
+
+#endif
+
+// --- Slow path ------------------------------------------------------------------------------------------------------
+
 // How a get is made, and what it reads: posted. The lead warp.
 DCUDA_COLD unsigned choose_get(lead_warp warp, shared_state shared, const get_request request) {
     rank_state& state = shared.get();
@@ -65,12 +104,26 @@ DCUDA_DEVICE void check_destination(rank_state& state, const get_request& reques
 // All threads of the rank.
 //
 // ORDER notify-publish: a notification of get_notify comes after all that was read, as if it had been stored there.
-DCUDA_COLD void get_from_window(shared_state shared, const get_request request) {
-    rank_state& state = shared.get();
+DCUDA_COLD void get_from_window(const caller by, const get_request request) {
+    rank_state& state = by.state();
     const accessed_range& range = request.range;
     check_destination(state, request);
     const std::uint32_t requests = load_requests(state); // PERF: the trip to the L2 cache ends before it is needed
     exec::prepare_copy(state.group(), range.bytes);
+#if DCUDA_WARPS
+    if (const unsigned chosen =
+            exec::choose(by, [&](const full_warp& warp) { return prepare_get(warp, state, request); });
+        chosen != direct_is_slow) {
+        exec::copy(state.group(), state.staging,
+                   chosen >= direct_posted_for_engine ? exec::copy_way::engine : exec::copy_way::threads,
+                   request.destination, posted(state, chosen % 2).target, range.bytes);
+        // What the rank sends next may overwrite what the engine reads.
+        return exec::act_alone(by, [&](const full_warp& warp) {
+            if (warp.leads()) exec::complete_copies(state.staging);
+            if (any(warp, requests != state.own.of(warp).requests_seen)) answer_new_requests(warp, state);
+        });
+    }
+#endif
     state.group().sync(); // what all threads have stored before, and read of the destination
     const unsigned decision = exec::decide(
         state.group(), state.decision, [&](const lead_warp& warp) { return choose_get(warp, state, request); },

@@ -21,9 +21,9 @@ struct get_operation {
         return {.tag = (0 + ... + tag), .peer = target, .window = win.id, .bytes = bytes};
     }
     template <class... Tag>
-    DCUDA_DEVICE static void run(rank_state& state, window win, int target, std::size_t offset, std::size_t bytes,
+    DCUDA_DEVICE static void run(const caller& by, window win, int target, std::size_t offset, std::size_t bytes,
                                  void* destination, Tag... tag) {
-        exec::far(get_from_window)(state, request(win, target, offset, bytes, destination, tag...));
+        exec::far(get_from_window)(by, request(win, target, offset, bytes, destination, tag...));
     }
 #if DCUDA_BACKEND_CPU
     template <class... Tag>
@@ -75,8 +75,9 @@ struct atomic_operation {
                                  T expected) {
         end_operation<kind>(state, event(win, target, offset, operand, expected));
     }
-    DCUDA_DEVICE static auto run(rank_state& state, window win, int target, std::size_t offset, T operand, T expected) {
-        const std::uint64_t before = exec::far(update_window)(state, request(win, target, offset, operand, expected));
+    DCUDA_DEVICE static auto run(const caller& by, window win, int target, std::size_t offset, T operand, T expected) {
+        const std::uint64_t before = exec::far(update_window<T, action_of(Kind), has_result>)(
+            by, request(win, target, offset, operand, expected));
         if constexpr (has_result) return value_of<T>(before);
     }
 #if DCUDA_BACKEND_CPU
@@ -115,9 +116,9 @@ struct accumulate_operation {
         return {.tag = (0 + ... + tag), .peer = target, .window = win.id, .bytes = multiply_bounded(count, sizeof(T))};
     }
     template <class... Tag>
-    DCUDA_DEVICE static void run(rank_state& state, window win, int target, std::size_t offset, std::size_t count,
+    DCUDA_DEVICE static void run(const caller& by, window win, int target, std::size_t offset, std::size_t count,
                                  const T* source, Tag... tag) {
-        exec::far(accumulate_in_window<T, action_with<Operator>>)(state,
+        exec::far(accumulate_in_window<T, action_with<Operator>>)(by,
                                                                   request(win, target, offset, count, source, tag...));
     }
 #if DCUDA_BACKEND_CPU
@@ -148,10 +149,10 @@ struct box_operation {
         return {.tag = (0 + ... + tag), .peer = target, .window = win.id, .bytes = payload_of(shape)};
     }
     template <class... Tag>
-    DCUDA_DEVICE static void run(rank_state& state, window win, int target, std::size_t offset, pitch at_target,
+    DCUDA_DEVICE static void run(const caller& by, window win, int target, std::size_t offset, pitch at_target,
                                  box shape, Byte* memory, pitch here, Tag... tag) {
         const box_request asked = request(win, target, offset, at_target, shape, memory, here, tag...);
-        exec::far(move_box)(state, asked);
+        exec::far(move_box)(by, asked);
     }
 #if DCUDA_BACKEND_CPU
     template <class... Tag>

@@ -21,6 +21,35 @@ struct straight_access {
     DCUDA_DEVICE bool is_to_release() const { return !range.is_got() || range.notifies(); }
 };
 
+// --- Fast path: of what is not got ----------------------------------------------------------------------------------
+
+#if DCUDA_WARPS
+
+// What begin_straight() does where the target is near: direct_is_slow, and nothing has happened, or direct_posted with
+// one of two places. All threads of the rank.
+DCUDA_DEVICE unsigned begin_near(const caller& by, const straight_access& access) {
+    return exec::choose(by, [&](const full_warp& warp) {
+        return access.range.is_got()
+                   ? direct_is_slow
+                   : prepare_direct<true>(warp, by.state(), access.range.as_put(), access.element_bytes);
+    });
+}
+
+// And what end_straight() does then. `requests`: what load_requests() has found.
+DCUDA_DEVICE void end_near(const caller& by, const accessed_range& range, std::uint32_t requests) {
+    rank_state& state = by.state();
+    if (range.notifies())
+        exec::meet_and_act(by, [&](const full_warp& warp) { send_prepared(warp, state, requests); });
+    else
+        exec::act_alone(by, [&](const full_warp& warp) {
+            if (any(warp, requests != state.own.of(warp).requests_seen)) answer_new_requests(warp, state);
+        });
+}
+
+#endif
+
+// --- Slow path ------------------------------------------------------------------------------------------------------
+
 // How it is made, and where: posted. The lead warp.
 DCUDA_COLD unsigned choose_straight(lead_warp warp, shared_state shared, const straight_access access) {
     constexpr auto ended = static_cast<unsigned>(route::ended);

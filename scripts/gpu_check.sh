@@ -8,8 +8,8 @@
 #
 # --build-only   build, run nothing; works without a GPU
 # --no-build     run what build/cuda (and build/cuda-delays) hold
-# --phases LIST  only these, with commas: tests, delays, programs, network, memcheck, synccheck, racecheck, benchmarks,
-#                applications. Without it all: where a command may not last that long, call the script once for some
+# --phases LIST  only these, with commas: tests, delays, programs, processes, network, memcheck, synccheck, racecheck,
+#                benchmarks, applications. Without it all: where a command may not last that long, call the script once for some
 # --test-jobs N  tests at a time (default 2), which CTest spreads over the GPUs. Few are quickest: processes that start take
 #                turns in the driver (on a virtual machine with two GPUs 1.4 s alone, 21 s where 14 tests run)
 #
@@ -20,7 +20,7 @@ cd "$(dirname "$0")/.." || exit
 build=yes
 runs=yes
 test_jobs=2
-phases=tests,delays,programs,network,memcheck,synccheck,racecheck,benchmarks,applications
+phases=tests,delays,programs,processes,network,memcheck,synccheck,racecheck,benchmarks,applications
 while [ $# -gt 0 ]; do
     case "$1" in
     --build-only) runs= ;;
@@ -56,7 +56,7 @@ gpus=${#gpu_names[@]}
 # Tests, examples and the memory checker must not depend on what the caller's shell says; nothing may use multicast.
 unset DCUDA_RANKS_PER_DEVICE DCUDA_TAGS DCUDA_MAX_WINDOWS DCUDA_WAIT_TIMEOUT
 export NVSHMEM_DISABLE_NVLS=1 NCCL_NVLS_ENABLE=0
-rm -f "$out"/{build,tests,delays,programs,network,benchmarks,applications}.log "$out"/{memcheck,synccheck,racecheck}{,.*}.log
+rm -f "$out"/{build,tests,delays,programs,processes,network,benchmarks,applications}.log "$out"/{memcheck,synccheck,racecheck}{,.*}.log
 summary=$out/summary.txt
 : >"$summary"
 
@@ -186,24 +186,32 @@ json.dump({"version": {"major": 1, "minor": 0}, "local": [{"gpus": gpus}]}, open
     echo "$out/gpus.json"
 }
 
-tests() {
-    [ -e "$dir/CTestTestfile.cmake" ] || { fail "tests: $dir has none"; return; }
-    local counts_line code=0
-    # The second --parallel wins over the script's own. CI runs what runs nothing on a GPU.
-    limited 2400 tests.log scripts/run_tests.sh "$dir" --parallel "$test_jobs" --label-exclude 'package|slow|model|host_only' \
+# Tests that start hundreds of processes, one after the other, by labels.
+many_processes='apps|misuse|trace|litmus'
+tests() { registered_tests tests "package|slow|model|host_only|$many_processes"; }
+processes() { registered_tests processes 'package|slow|model|host_only' --label-regex "$many_processes"; }
+
+# registered_tests NAME EXCLUDED OPTION...: CTest's tests without some labels; the log is NAME.log. CI runs what runs nothing
+# on a GPU.
+registered_tests() {
+    local name=$1 excluded=$2 counts_line code=0
+    shift 2
+    [ -e "$dir/CTestTestfile.cmake" ] || { fail "$name: $dir has none"; return; }
+    # The second --parallel wins over the script's own.
+    limited 2400 "$name.log" scripts/run_tests.sh "$dir" --parallel "$test_jobs" --label-exclude "$excluded" "$@" \
         --resource-spec-file "$(gpu_shares)" || code=$?
-    counts_line=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$out/tests.log" | tail -n 1)
+    counts_line=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$out/$name.log" | tail -n 1)
     if [ -z "$counts_line" ]; then
-        fail "tests: no result, exit status $code; see tests.log"
-        tail -n 5 "$out/tests.log"
+        fail "$name: no result, exit status $code; see $name.log"
+        tail -n 5 "$out/$name.log"
         return
     fi
     local tests_passed tests_failed tests_skipped
     read -r tests_passed _ tests_failed _ tests_skipped _ <<<"$counts_line"
     passed=$((passed + tests_passed)) failed=$((failed + tests_failed)) skipped=$((skipped + tests_skipped))
-    say "  tests: $counts_line"
-    grep -E '^(failed: |skipped)' "$out/tests.log" | sed 's/^/    /' | tee -a "$summary"
-    [ $code -eq 0 ] || [ "$tests_failed" -gt 0 ] || fail "tests: exit status $code; see tests.log"
+    say "  $name: $counts_line"
+    grep -E '^(failed: |skipped)' "$out/$name.log" | sed 's/^/    /' | tee -a "$summary"
+    [ $code -eq 0 ] || [ "$tests_failed" -gt 0 ] || fail "$name: exit status $code; see $name.log"
 }
 
 programs() {

@@ -13,10 +13,12 @@ class rank_with_collectives : public rank_with_windows {
 public:
     /// Waits until all ranks of the communicator have called it. All threads of all these ranks call it. On return all
     /// of them see what any of them wrote before, and their puts to each other have arrived; a notified put has arrived
-    /// at least as far as its target can see. What any of them has put or got over a network is complete. A
-    /// communicator that does not exist ends the run (error_code::device_fault). So do, in a barrier of `node` or of a
-    /// communicator that split has made, a member that calls something else, and a member outside the first 64
-    /// processes.
+    /// at least as far as its target can see. What any of them has put or got over a network is complete. So is what
+    /// was put without a notification over bytes of small notified puts: a barrier of `device`, `node` or of a
+    /// communicator that split has made may wait for its target, which need not be a member, until that calls the
+    /// library. A communicator that does not exist ends the run (error_code::device_fault). So do, in a barrier of
+    /// `node` or of a communicator that split has made, a member that calls something else, and a member outside the
+    /// first 64 processes.
     DCUDA_DEVICE void barrier(communicator comm) {
         detail::perform<detail::barrier_operation>(self_, is_profiled(), comm);
     }

@@ -673,6 +673,46 @@ TEST_P(Mailbox, BarriersDeliverToEverybody) {
     check(others_look, shape(6), memory.get(), 30);
 }
 
+// Rank 0 puts to a rank of another device over bytes of small notified puts, without a notification; that rank is busy.
+// After a barrier of rank 0's device another rank there gets what was put last.
+__global__ void third_rank_gets(dcuda::context context, findings* found, unsigned char* memory, int rounds) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    constexpr std::size_t bytes = 64;
+    constexpr int earlier = 4;
+    const int rank = self.id(), target = self.size(dcuda::device);
+    unsigned char* const inbox = piece_of(memory, 2 * bytes, self);
+    const dcuda::window win = self.create_window(dcuda::world, inbox, bytes);
+    for (int round = 1; round <= rounds; ++round) {
+        const auto seed = static_cast<unsigned>(round);
+        if (rank == 0) {
+            for (int i = 0; i < earlier; ++i) self.put_notify(win, target, 0, bytes, inbox + bytes, 3);
+            self.sync();
+            for_each_thread(bytes, [&](std::size_t i) { inbox[bytes + i] = pattern(i, seed); });
+            self.put(win, target, 0, bytes, inbox + bytes);
+        }
+        if (rank == target) {
+            const std::uint64_t begin = dcuda::detail::clock_ns();
+            by_one_thread([&] { spin([&] { return dcuda::detail::clock_ns() - begin > 20'000'000; }); });
+            self.sync();
+        }
+        self.barrier(dcuda::device);
+        if (rank == 1) {
+            self.get(win, target, 0, bytes, inbox + bytes);
+            self.flush(win);
+            for_each_thread(bytes, [&](std::size_t i) { EXPECT_SAME(inbox[bytes + i], pattern(i, seed)); });
+        }
+        if (rank == target) self.wait_notifications(3, earlier);
+        self.barrier(dcuda::world);
+    }
+}
+
+TEST_P(Mailbox, BarriersOfADeviceShowPutsToOthers) {
+    if (job().info().process_count == 1) return;
+    const device_vector<unsigned char> memory(128 * 2);
+    check(third_rank_gets, shape(2), memory.get(), 3);
+}
+
 // --- what fast paths must not forget ---
 
 // Rank 2 flushes a message that rank 0 has not taken. All that rank 0 does then is one wait, for a message that is

@@ -243,7 +243,6 @@ DCUDA_DEVICE void release_stores(rank_state& state, endpoint& own, scope reach) 
     exec::complete_copies(state.staging);
     fence_release<order_tag::message_publish>(reach);
     own.unreleased &= reach == scope::system ? 0 : ~bit_of(reach);
-    if (reach == scope::system) own.has_stored = 0;
 }
 
 // Whether anything was stored at a target that nothing has released.

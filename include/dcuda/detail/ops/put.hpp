@@ -99,6 +99,7 @@ DCUDA_COLD unsigned choose_route(lead_warp warp, shared_state shared, const send
             return by_message();
         if (!await_delivery(warp, state, to.connection, request.kind)) return static_cast<unsigned>(route::ended);
     }
+    if (in_place && warp.leads()) own.has_stored = 1; // the message does not release it for all
     if (request.notifies() && in_place && find_room(warp, state, path, 0)) return by_message();
     const exec::copy_way way =
         exec::choose_copy(state.group(), state.staging, place.target, request.source, request.bytes);

@@ -103,7 +103,6 @@ struct endpoint {
     std::uint32_t near_connections;  // places in use among the connections that are near: the first ones
     std::uint32_t connection_count;  // in the rank's table
     std::uint32_t undelivered;       // 1: payload may be under way on connections that are not near
-    std::uint32_t has_sent_quietly;  // 1: a put without a notification has left as a message since all were delivered
     std::uint32_t forgotten_origins; // bit by tag % 32: the cache has lost an entry that knew one
 
     inbound_queue inbound[near_queues];
@@ -113,28 +112,30 @@ struct endpoint {
 
     std::uint32_t posted_turn;                             // of rank_state::puts: the one that is free
     std::uint32_t posted_mask, posted_width, posted_queue; // of rank_state::messages: as in `batch`; the first queue
-    std::uint32_t unreleased; // bit by `scope`: something was stored at such targets that no release has covered
-    std::uint32_t has_stored; // 1: something but the results of atomic operations, that no fence for all has covered
-    std::uint32_t flushes;    // so far: the next message to each target releases what they completed
-    std::uint32_t sent[2];    // messages so far, by `scope` of their targets
-    std::uint32_t told[2];    // of unread_messages, what the last barrier by that scope has counted
-    std::uint32_t spinning_calls;                         // unsuccessful tests, and atomic operations
-    std::uint32_t answer_turn;                            // of rank_state::answers: the one that is free
-    std::uint32_t last_of_any;                            // the tag that wait_any returned last
-    std::uint32_t queue_of_any;                           // that wait_any took a message of last
-    tag_range all_near;                                   // what was there with these tags is near; none: no such tags
-    std::uint32_t quick_waits;                            // of wait_any, since this was so
-    std::uint32_t networked;                              // bits: what has gone over the network since the last flush
-    std::uint32_t network_flushes;                        // so far
-    std::uint32_t network_requests;                       // that were to be answered, so far
-    std::uint64_t ring_head;                              // commands that the host has taken, as last seen, all 64 bits
-    std::uint32_t generation[collective::count];          // of each collective operation
-    std::uint32_t epoch[collective::barriers];            // of each barrier
-    std::uint32_t barrier_fills[collective::barriers][2]; // how often their words were full, by turn
+    std::uint32_t unreleased;       // bit by `scope`: something was stored at such targets that no release has covered
+    std::uint32_t flushes;          // so far: the next message to each target releases what they completed
+    std::uint32_t sent[2];          // messages so far, by `scope` of their targets
+    std::uint32_t told[2];          // of unread_messages, what the last barrier by that scope has counted
+    std::uint32_t spinning_calls;   // unsuccessful tests, and atomic operations
+    std::uint32_t answer_turn;      // of rank_state::answers: the one that is free
+    std::uint32_t last_of_any;      // the tag that wait_any returned last
+    std::uint32_t queue_of_any;     // that wait_any took a message of last
+    tag_range all_near;             // what was there with these tags is near; none: no such tags
+    std::uint32_t quick_waits;      // of wait_any, since this was so
+    std::uint32_t networked;        // bits: what has gone over the network since the last flush
+    std::uint32_t network_flushes;  // so far
+    std::uint32_t network_requests; // that were to be answered, so far
+    std::uint64_t ring_head;        // commands that the host has taken, as last seen, all 64 bits
+    std::uint32_t generation[collective::count];           // of each collective operation
+    std::uint32_t epoch[collective::barriers];             // of each barrier
+    std::uint32_t barrier_fills[collective::barriers][2];  // how often their words were full, by turn
     std::uint32_t unread_seen[collective::barriers][2][3]; // upper halves of these words
     current_wait wait;
     current_operation doing;
-    outgoing_header ready; // leaves after the block's barrier
+    // PERF: behind all that is used more often; further up they cost a loop around an exchange a register.
+    std::uint32_t has_sent_quietly; // 1: a put without a notification has left as a message since all were delivered
+    std::uint32_t has_stored; // 1: something but the results of atomic operations, that no fence for all has covered
+    outgoing_header ready;    // leaves after the block's barrier
 };
 
 // A put that all threads make: posted by the lead warp before a barrier of the block, read by all threads after it.

@@ -330,6 +330,10 @@ DCUDA_COLD bool barrier_round(lead_warp warp, shared_state shared, std::uint32_t
     if (state.device.process_count > 1 &&
         state.device.communicators[static_cast<std::uint32_t>(collective::at(meeting).comm)].processes > 1)
         return exec::far(world_round)(warp, state, meeting);
+    // Messages to other devices are not counted; other ranks of this one may look for what they put.
+    if (state.device.process_count > 1 && state.own.of(warp).has_sent_quietly != 0 &&
+        !exec::far(complete_quiet_puts)(warp, state, collective::at(meeting).kind))
+        return true;
     sync(warp);
     return any(warp, warp.leads() && device_round<Seldom>(exec::lead_access::alone(), state, meeting));
 }

@@ -74,6 +74,7 @@ DCUDA_DEVICE void send_prepared(const full_warp& warp, rank_state& state, std::u
     const bool is_new = requests != own.requests_seen;
     if (warp.leads()) {
         rank_connection& to = own.connections[own.targets[own.doing.target].connection];
+        own.has_stored = 1; // until something releases it for all
         store_header(state, own, to, own.ready);
         count_sent(own, to, 0, true);
     }

@@ -139,6 +139,7 @@ DCUDA_COLD std::uint64_t update_window(const caller by, const update_request req
         posted_at = exec::decide(state.group(), state.decision,
                                  [&](const lead_warp& warp) { return update_at_target(warp, state, request); });
     if (posted_at == 0) exec::exit_thread();
+    if constexpr (!HasResult) return 0; // nothing is posted there
     const value_unit value = state.puts[posted_at - 1].value;
     return value.words[0] | static_cast<std::uint64_t>(value.words[1]) << 32;
 }

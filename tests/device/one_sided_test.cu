@@ -2,6 +2,7 @@
 // Gets, atomic operations, accumulates and boxes.
 #include "device_test.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <random>
 
@@ -551,7 +552,7 @@ TEST_F(OneSided, BoxesMoveTheirBytesAndNoOthers) {
         check(move_boxes, shape(1 + round % 3, dim3(threads)), memory.get(), room, now,
               static_cast<box_way>((round / 3) % 4));
     }
-    EXPECT_GT(moved, rounds / 3);
+    EXPECT_GT(moved, std::min(8, rounds / 2)); // of few rounds a tool asks for
 }
 
 // Of overlapping puts of a rank the later wins, by message or as a box.

@@ -205,12 +205,7 @@ DCUDA_COLD void store_posted(const caller by, const std::byte* source, std::size
     exec::copy(by.group(), state.staging,
                chosen >= direct_posted_for_engine ? exec::copy_way::engine : exec::copy_way::threads,
                posted(state, chosen % 2).target, source, bytes);
-    if (notifies)
-        exec::meet_and_act(by, [&](const full_warp& warp) { send_prepared(warp, state, requests); });
-    else
-        exec::act_alone(by, [&](const full_warp& warp) {
-            if (any(warp, requests != state.own.of(warp).requests_seen)) answer_new_requests(warp, state);
-        });
+    end_direct(by, notifies, requests);
 }
 #endif
 

@@ -3,6 +3,7 @@
 // or it is in place; if it is notified, a message without payload follows. put.hpp has what goes on where it is not so.
 #pragma once
 
+#include "dcuda/detail/ops/fast/caller.hpp"
 #include "dcuda/detail/ops/fast/fast_message.hpp"
 
 namespace dcuda::detail {
@@ -79,6 +80,18 @@ DCUDA_DEVICE void send_prepared(const full_warp& warp, rank_state& state, std::u
         count_sent(own, to, 0, true);
     }
     if (any(warp, is_new)) answer_new_requests(warp, state);
+}
+
+// What comes after the block's threads have stored what prepare_direct() has prepared: the notification, or an answer
+// to those who have asked. `requests`: what load_requests() has found. All threads of the rank.
+DCUDA_DEVICE void end_direct(const caller& by, bool notifies, std::uint32_t requests) {
+    rank_state& state = by.state();
+    if (notifies)
+        exec::meet_and_act(by, [&](const full_warp& warp) { send_prepared(warp, state, requests); });
+    else
+        exec::act_alone(by, [&](const full_warp& warp) {
+            if (any(warp, requests != state.own.of(warp).requests_seen)) answer_new_requests(warp, state);
+        });
 }
 
 // The fast path of flush: no payload is under way as a message, and nothing went over a network. False: it is not so,

@@ -95,7 +95,7 @@ DCUDA_COLD void accumulate_in_window(const caller by, const accumulate_request r
     if (const unsigned chosen = begin_near(by, {request.range, request.element_bytes()}); chosen != direct_is_slow) {
         const std::uint32_t requests = load_requests(state); // PERF: on its way while the elements are
         combine_elements<T, action>(state.group(), posted(state, chosen % 2).target, request.source, request.count());
-        return end_near(by, request.range, requests);
+        return end_direct(by, request.range.notifies(), requests);
     }
 #endif
     const shared_state shared(state);

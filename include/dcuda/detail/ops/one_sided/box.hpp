@@ -144,7 +144,7 @@ DCUDA_COLD void move_box(const caller by, const box_request& request) {
         const std::uint32_t requests = load_requests(state); // PERF: on its way while the rows are
         copy_box(shared, posted(state, chosen % 2).target, request.at_target, request.memory, request.here,
                  request.shape);
-        return end_near(by, request.range, requests);
+        return end_direct(by, request.range.notifies(), requests);
     }
 #endif
     const unsigned begun = exec::far(begin_straight)(shared, {request.range, 1});

@@ -35,17 +35,6 @@ DCUDA_DEVICE unsigned begin_near(const caller& by, const straight_access& access
     });
 }
 
-// And what end_straight() does then. `requests`: what load_requests() has found.
-DCUDA_DEVICE void end_near(const caller& by, const accessed_range& range, std::uint32_t requests) {
-    rank_state& state = by.state();
-    if (range.notifies())
-        exec::meet_and_act(by, [&](const full_warp& warp) { send_prepared(warp, state, requests); });
-    else
-        exec::act_alone(by, [&](const full_warp& warp) {
-            if (any(warp, requests != state.own.of(warp).requests_seen)) answer_new_requests(warp, state);
-        });
-}
-
 #endif
 
 // --- Slow path ------------------------------------------------------------------------------------------------------

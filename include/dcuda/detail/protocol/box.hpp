@@ -12,6 +12,7 @@ DCUDA_HOST_DEVICE constexpr std::size_t add_bounded(std::size_t a, std::size_t b
     return a > most_bytes - b ? most_bytes : a + b;
 }
 DCUDA_HOST_DEVICE constexpr std::size_t multiply_bounded(std::size_t a, std::size_t b) {
+    if (((a | b) >> 32) == 0) return a * b; // PERF: on GPUs a division of 64 bits takes as long as 100 additions
     return b != 0 && a > most_bytes / b ? most_bytes : a * b;
 }
 

@@ -25,7 +25,7 @@ struct update_request {
 };
 
 // A look for the end of the run, and for messages, takes longer than an operation.
-inline constexpr std::uint32_t updates_between_looks = 16;
+inline constexpr std::uint32_t updates_between_looks = 64;
 
 // An atomic operation was made. The leader.
 DCUDA_DEVICE void settle_update(endpoint& own, rank_connection& to, bool has_result) {

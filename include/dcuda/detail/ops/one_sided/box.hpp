@@ -22,11 +22,13 @@ template <class Unit>
 DCUDA_COLD void copy_box_by(const exec::rank_group team, std::byte* target, const pitch& at_target,
                             const std::byte* source, const pitch& at_source, const box& shape) {
     constexpr unsigned under_way = sizeof(Unit) > 8 ? 3 : 4; // as registers allow
-    const std::size_t columns = shape.width_bytes / sizeof(Unit), step = team.threads();
-    const std::size_t step_columns = step % columns, step_rows = step / columns % shape.height,
-                      step_slices = step / columns / shape.height;
-    std::size_t column = team.thread() % columns, row = team.thread() / columns % shape.height,
-                slice = team.thread() / columns / shape.height;
+    const std::size_t columns = shape.width_bytes / sizeof(Unit);
+    // PERF: what is more than all threads of a block gives the same quotients as any larger number, in 32 bits.
+    const auto divisor = [](std::size_t number) { return static_cast<unsigned>(number < 2048 ? number : 2048); };
+    const unsigned wide = divisor(columns), tall = divisor(shape.height);
+    const unsigned step = static_cast<unsigned>(team.threads()), first = static_cast<unsigned>(team.thread());
+    const unsigned step_columns = step % wide, step_rows = step / wide % tall, step_slices = step / wide / tall;
+    std::size_t column = first % wide, row = first / wide % tall, slice = first / wide / tall;
     while (slice < shape.depth) {
         Unit units[under_way];
         std::byte* places[under_way];

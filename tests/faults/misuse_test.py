@@ -18,9 +18,12 @@ from concurrent.futures import ThreadPoolExecutor
 launcher, misuse, unchecked = (os.path.abspath(path) for path in sys.argv[1:4])
 backend = sys.argv[4]
 
-BOUND = 20 * (4 if os.environ.get("TSAN_OPTIONS") else 1)  # seconds until every case must have ended
+# On GPUs a process begins in 1.4 s and takes turns with others in the driver: few run at a time, and where one number of
+# processes shows as much as several it is the only one.
+ON_GPUS = backend == "cuda"
+BOUND = 20 * (4 if os.environ.get("TSAN_OPTIONS") or ON_GPUS else 1)  # seconds until every case must have ended
 
-AT_A_TIME = max(1, min(8, os.cpu_count() // 4))  # runs
+AT_A_TIME = 2 if ON_GPUS else max(1, min(8, os.cpu_count() // 4))  # runs
 
 # What the last rank of the world (R, in process P) does wrong, and the sentence about it. N: ranks, L: the last of them.
 TAGS = "there are tags 0 to 255 (DCUDA_TAGS=256)"
@@ -129,7 +132,7 @@ class MisuseTest(unittest.TestCase):
         return output
 
     def expect_contracts(self, processes, contracts, **variables):
-        """The last rank breaks each of them. Several run at a time: on a GPU they take seconds to begin, and no more."""
+        """The last rank breaks each of them. Several run at a time."""
         ranks = 2 * processes
         who = f"device_fault: rank {ranks - 1} (process {processes - 1}, block 1): "
         with ThreadPoolExecutor(AT_A_TIME) as pool:
@@ -148,11 +151,11 @@ class MisuseTest(unittest.TestCase):
     # ---- contracts of device operations ----
 
     def test_contracts(self):
-        for processes in (1, 2, 3):
+        for processes in (2,) if ON_GPUS else (1, 2, 3):
             self.expect_contracts(processes, CONTRACTS)
 
     def test_tags_that_are_matched_by_source(self):
-        for processes in (1, 2):
+        for processes in (2,) if ON_GPUS else (1, 2):
             self.expect_contracts(processes, MATCHED_CONTRACTS, DCUDA_MATCH_SOURCES=2)
         self.expect(1, "from_plain_tag", "with tag 253: no tags are matched by source; set options::match_sources or "
                                          "DCUDA_MATCH_SOURCES, and use the last tags")

@@ -145,9 +145,7 @@ void measure_turns(session& with, bool peer, const char* name, const layout& of)
     constexpr int threads = 128;
     row what{"one_sided", peer ? with.other_device() : "same device", name, of.bytes(), threads, peer ? 1 : 2};
     if (peer && with.job.process_count < 2) return with.add_missing(what);
-    // Over a network each element of a sum, and each row, is a message.
-    const bool is_slow = peer && what.path != "peer";
-    const int rounds = with.rounds(is_slow ? 20 : 500, 5), batches = with.batches(12, 4);
+    const int rounds = with.rounds(500, 5), batches = with.batches(12, 4);
     const auto memory = allocate<unsigned char>(4 * of.span());
     const results measured(batches, 1);
     with.run(what, take_turns_of_ranks, shape(threads, what.ranks), of, rounds, batches, memory.get(),

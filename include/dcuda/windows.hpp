@@ -195,8 +195,8 @@ public:
     /// All threads of the rank call it, with the same arguments, and share its rows and their elements. It goes
     /// straight into the target's memory, never by way of its mailbox, and is quickest if all rows at both ends begin
     /// at multiples of 16 bytes and are as long. If small notified puts of this rank to anything between the box's
-    /// first and last byte are on their way, it waits until the target has taken them. Over a network each row is a
-    /// message of its own.
+    /// first and last byte are on their way, it waits until the target has taken them. Over a network rows of less
+    /// than 4 KiB travel together; a get asks for each row by itself.
     ///
     /// Order, completion and errors are those of put(); the whole box must lie in the window. Rows that
     /// overlap at either end end the run (error_code::device_fault). A box of no bytes does nothing.

@@ -16,12 +16,16 @@ inline constexpr unsigned commands_of_warp = 32 / packets_per_command; // a pack
 inline constexpr unsigned commands_of_look = 2 * commands_of_warp;
 inline constexpr unsigned most_copies = commands_of_look; // at a time
 
-// A delivery whose payload lies in host memory. Warps copy it in parts, each with as many loads as are under way at
-// once.
+// A delivery whose payload lies in host memory: a copy, rows or elements. Warps take it in parts, each with as many
+// loads as are under way at once.
 struct delivery_copy {
+    delivery_kind kind;
     std::byte* target;
     const std::byte* source;
     std::uint32_t bytes;
+    std::uint32_t width;    // of a row
+    std::uint64_t distance; // from row to row
+    std::uint32_t update;   // update_code of elements
     std::uint32_t* counter; // to notify then, or null
 };
 inline constexpr unsigned delivery_loads = 4; // loads of 16 bytes, per thread
@@ -105,16 +109,28 @@ DCUDA_DEVICE void deliver_small(const delivery_task& task, delivery_state& state
                 const std::uint64_t address = low | std::uint64_t(broadcast(all, got.payload[2], first + 1)) << 32;
                 auto* const place = reinterpret_cast<std::byte*>(address);
                 unsigned commands = 1;
-                if (kind == delivery_kind::copy) {
-                    // Of two puts to one place the later wins: it waits for the next poll.
-                    if (copies == most_copies ||
-                        vote(all, lane < copies && begin < address + bytes && address < end) != 0)
-                        break;
-                    if (lane == copies) begin = address, end = address + bytes;
+                if (kind == delivery_kind::copy || kind == delivery_kind::rows || kind == delivery_kind::combine) {
                     const std::uint64_t source = broadcast(all, got.payload[0], first + 2) |
                                                  std::uint64_t(broadcast(all, got.payload[1], first + 2)) << 32;
+                    const std::uint32_t width = broadcast(all, got.payload[2], first + 2);
+                    const std::uint64_t distance = broadcast(all, got.payload[0], first + 3) |
+                                                   std::uint64_t(broadcast(all, got.payload[1], first + 3)) << 32;
+                    const std::uint32_t update = broadcast(all, got.payload[2], first + 3);
+                    const std::uint64_t span =
+                        kind == delivery_kind::rows ? (bytes / width - 1) * distance + width : bytes;
+                    // Of two puts to one place the later wins: it waits for the next poll.
+                    if (copies == most_copies ||
+                        vote(all, lane < copies && begin < address + span && address < end) != 0)
+                        break;
+                    if (lane == copies) begin = address, end = address + span;
                     if (all.leads())
-                        state.copies[copies] = {place, reinterpret_cast<const std::byte*>(source), bytes,
+                        state.copies[copies] = {kind,
+                                                place,
+                                                reinterpret_cast<const std::byte*>(source),
+                                                bytes,
+                                                width,
+                                                distance,
+                                                update,
                                                 counter_of(task, rank, tag)};
                     ++copies;
                 } else if (copies != 0) {
@@ -200,6 +216,41 @@ DCUDA_DEVICE bool copy_part(std::byte* target, const std::byte* source, std::uin
     return true;
 }
 
+// At most a part of rows, from `at` on. False if rows and what lies between do not consist of such words.
+template <class Word>
+DCUDA_DEVICE bool scatter_part(const delivery_copy& rows, std::uint32_t at, std::uint32_t bytes, unsigned lane) {
+    const std::uint64_t all = reinterpret_cast<std::uintptr_t>(rows.target) |
+                              reinterpret_cast<std::uintptr_t>(rows.source) | rows.width | rows.distance;
+    if (all % sizeof(Word) != 0) return false;
+    for (std::uint32_t place = at + lane * sizeof(Word); place < at + bytes; place += 32 * sizeof(Word)) {
+        const std::uint32_t row = place / rows.width, in_row = place - row * rows.width;
+        *reinterpret_cast<Word*>(rows.target + row * rows.distance + in_row) =
+            *reinterpret_cast<const Word*>(rows.source + place);
+    }
+    return true;
+}
+
+// The same of elements. ORDER: no element is a release (ops/one_sided/accumulate.hpp).
+DCUDA_DEVICE void combine_part(const delivery_copy& elements, std::uint32_t at, std::uint32_t bytes, unsigned lane) {
+    const element_type type = update_of(elements.update, 0, 0).type;
+    const std::uint32_t size = size_of_element(type);
+    for (std::uint32_t place = at + lane * size; place < at + bytes; place += 32 * size)
+        update_element(elements.target + place, update_of(elements.update, bits_at(elements.source + place, type), 0));
+}
+
+// At most a part of a delivery. One warp.
+DCUDA_DEVICE void make_part(const delivery_copy& whole, std::uint32_t at, std::uint32_t bytes, unsigned lane) {
+    if (whole.kind == delivery_kind::combine) return combine_part(whole, at, bytes, lane);
+    if (whole.kind == delivery_kind::rows) {
+        if (!scatter_part<std::uint64_t>(whole, at, bytes, lane) &&
+            !scatter_part<std::uint32_t>(whole, at, bytes, lane))
+            scatter_part<std::byte>(whole, at, bytes, lane);
+    } else if (!copy_part<uint4>(whole.target + at, whole.source + at, bytes, lane) &&
+               !copy_part<std::uint32_t>(whole.target + at, whole.source + at, bytes, lane)) {
+        copy_part<std::byte>(whole.target + at, whole.source + at, bytes, lane);
+    }
+}
+
 // All threads: the warps take the parts of all copies in turn.
 DCUDA_DEVICE void make_copies(const delivery_state& state) {
     // ORDER command-observe: the payload lies in host memory, where other payload may have lain before.
@@ -207,14 +258,11 @@ DCUDA_DEVICE void make_copies(const delivery_state& state) {
     const unsigned lane = threadIdx.x % 32, warps = blockDim.x / 32;
     unsigned part = threadIdx.x / 32; // counted from the begin of copy i
     for (unsigned i = 0; i < state.count; ++i) {
-        const delivery_copy& what = state.copies[i];
-        const unsigned parts = (what.bytes + delivery_part_bytes - 1) / delivery_part_bytes;
+        const delivery_copy& whole = state.copies[i];
+        const unsigned parts = (whole.bytes + delivery_part_bytes - 1) / delivery_part_bytes;
         for (; part < parts; part += warps) {
-            const std::uint32_t at = part * delivery_part_bytes, left = what.bytes - at;
-            const std::uint32_t bytes = left < delivery_part_bytes ? left : delivery_part_bytes;
-            if (!copy_part<uint4>(what.target + at, what.source + at, bytes, lane) &&
-                !copy_part<std::uint32_t>(what.target + at, what.source + at, bytes, lane))
-                copy_part<std::byte>(what.target + at, what.source + at, bytes, lane);
+            const std::uint32_t at = part * delivery_part_bytes, left = whole.bytes - at;
+            make_part(whole, at, left < delivery_part_bytes ? left : delivery_part_bytes, lane);
         }
         part -= parts;
     }

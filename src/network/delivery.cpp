@@ -89,6 +89,34 @@ bool device_delivery::put(std::uint64_t place, const std::byte* payload, std::si
     return true;
 }
 
+// A delivery whose payload stays in host memory.
+bool device_delivery::store_copy(delivery_kind kind, std::uint64_t place, const std::byte* payload, std::size_t bytes,
+                                 std::uint32_t width, std::uint64_t distance, std::uint32_t code) {
+    if (!has_room(1)) return false;
+    std::uint32_t words[command_words] = {static_cast<std::uint32_t>(kind),
+                                          0,
+                                          no_tag,
+                                          static_cast<std::uint32_t>(bytes),
+                                          static_cast<std::uint32_t>(place),
+                                          static_cast<std::uint32_t>(place >> 32)};
+    const auto address = reinterpret_cast<std::uintptr_t>(payload);
+    std::memcpy(words + 6, &address, sizeof address);
+    words[8] = width;
+    std::memcpy(words + 9, &distance, sizeof distance);
+    words[11] = code;
+    store(words, command_words);
+    return true;
+}
+
+bool device_delivery::put_rows(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t width,
+                               std::uint64_t distance) {
+    return store_copy(delivery_kind::rows, place, payload, bytes, width, distance, no_update);
+}
+
+bool device_delivery::combine(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t code) {
+    return store_copy(delivery_kind::combine, place, payload, bytes, static_cast<std::uint32_t>(bytes), 0, code);
+}
+
 bool device_delivery::put_packets(std::uint64_t place, const std::byte* values, std::uint32_t rank,
                                   std::uint32_t word) {
     if (!has_room(1)) return false;
@@ -163,6 +191,23 @@ bool device_delivery::put(std::uint64_t place, const std::byte* payload, std::si
     add_release<order_tag::notify_publish>(
         scope::system, inbox.counters + std::size_t(rank) * state_.fields().tags.wire_count() + tag, 1u);
     ring_doorbell(&inbox.status[rank].doorbell);
+    return true;
+}
+
+bool device_delivery::put_rows(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t width,
+                               std::uint64_t distance) {
+    ++issued_;
+    auto* row = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(place));
+    for (std::size_t i = 0; i < bytes; i += width, row += distance) std::memcpy(row, payload + i, width);
+    return true;
+}
+
+bool device_delivery::combine(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t code) {
+    ++issued_;
+    auto* const elements = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(place));
+    const element_type type = update_of(code, 0, 0).type;
+    for (std::size_t i = 0; i < bytes; i += size_of_element(type))
+        update_element(elements + i, update_of(code, bits_at(payload + i, type), 0));
     return true;
 }
 

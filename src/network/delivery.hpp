@@ -26,6 +26,13 @@ public:
     virtual bool put(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t rank,
                      std::uint32_t tag) = 0;
 
+    // Rows of `width` bytes, which lie one after the other at `payload`, `bytes` bytes in all, to places `distance`
+    // bytes apart, from `place` on. And elements of which `bytes` bytes lie there, each of which the element at its
+    // place is combined with (update_code). Otherwise as put().
+    virtual bool put_rows(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t width,
+                          std::uint64_t distance) = 0;
+    virtual bool combine(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t code) = 0;
+
     // Stores a unit of an exchange (unit_bytes at `values`) in its packets, from `place` on, which this local rank may
     // poll. `word`: the last one of both. False: no room now.
     //
@@ -74,6 +81,9 @@ public:
 
     bool put(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t rank,
              std::uint32_t tag) override;
+    bool put_rows(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t width,
+                  std::uint64_t distance) override;
+    bool combine(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t code) override;
     bool put_packets(std::uint64_t place, const std::byte* values, std::uint32_t rank, std::uint32_t word) override;
     bool update(std::uint64_t place, const detail::atomic_update& update, std::uint32_t number) override;
     std::uint64_t result(std::uint32_t number) const override { return results_[number]; }
@@ -91,6 +101,8 @@ private:
 #if DCUDA_BACKEND_CUDA
     detail::packet* slot(std::uint32_t ticket) const;
     bool has_room(std::uint32_t commands);
+    bool store_copy(detail::delivery_kind kind, std::uint64_t place, const std::byte* payload, std::size_t bytes,
+                    std::uint32_t width, std::uint64_t distance, std::uint32_t code);
     void store(const std::uint32_t* words, std::size_t count);
 
     cuda::stream stream_;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "network/inbound_check.hpp"
 
+#include "dcuda/detail/protocol/box.hpp"
+
 #include <fmt/format.h>
 
 #include <cstring>
@@ -124,6 +126,30 @@ std::string inbound_check::find_fault(int from, const message_header& message, c
             return fmt::format("a result of {} B with number {} for rank {}, which does not wait for it", message.bytes,
                                message.tag, message.target);
         return {};
+    case message_kind::rows: {
+        const std::uint32_t width = message.tag, rows = width == 0 ? 0 : message.bytes / width;
+        if (message.target >= ranks_ || rows == 0 || message.bytes % width != 0)
+            return fmt::format("rows of {} B for rank {} of a device with {} ranks, {} B in all", width, message.target,
+                               ranks_, message.bytes);
+        const std::uint64_t span = span_of({width, rows}, {message.distance});
+        if (!is_in_window(message.target, message.place, span))
+            return fmt::format(
+                "{} rows of {} B, {} B apart, from address {:#x} on, where rank {} of the device has no window", rows,
+                width, message.distance, message.place, message.target);
+        return {};
+    }
+    case message_kind::sums: {
+        const atomic_update update = update_of(message.tag, 0, 0);
+        if (message.target >= ranks_ || !has_action(update.type, update.action))
+            return fmt::format("elements with code {:#x} for rank {} of a device with {} ranks", message.tag,
+                               message.target, ranks_);
+        const std::uint32_t element = size_of_element(update.type);
+        if (message.bytes == 0 || message.bytes % element != 0 || message.place % element != 0 ||
+            !is_in_window(message.target, message.place, message.bytes))
+            return fmt::format("elements of {} B, {} B in all, for address {:#x}, where rank {} of the device has none",
+                               element, message.bytes, message.place, message.target);
+        return {};
+    }
     case message_kind::packets:
         if (message.target >= ranks_)
             return fmt::format("packets for rank {} of a device with {} ranks", message.target, ranks_);

@@ -25,6 +25,8 @@ enum class message_kind : std::uint32_t {
     update,  // update_payload follows, place: of the element, tag: update_code; then comes an answer, if one is wanted
     result,  // what the element held before follows, tag: number of the rank's request
     packets, // a unit of an exchange follows, place: of its packets, tag: their last word
+    rows,    // rows of a box follow, one after the other, tag: bytes of each, distance: from one to the next there
+    sums,    // elements follow that those at `place` are combined with, tag: update_code
 };
 
 struct alignas(16) message_header { // payload behind it lies well for copies
@@ -33,6 +35,7 @@ struct alignas(16) message_header { // payload behind it lies well for copies
     message_kind kind;
     std::uint32_t target; // rank on its device
     std::uint32_t tag;
+    std::uint64_t distance = 0; // of rows
 };
 
 // Of a get.

@@ -179,6 +179,8 @@ void network_path::take(const command& cmd, const std::byte* payload) {
         return send(cmd.rank, fields_of<exchange_fields>(cmd));
     case opcode::update:
         return send(cmd.rank, fields_of<update_fields>(cmd));
+    case opcode::rows:
+        return send(cmd.rank, fields_of<rows_fields>(cmd), payload);
     case opcode::get:
         return send(cmd.rank, fields_of<get_fields>(cmd));
     case opcode::flush:
@@ -254,6 +256,15 @@ void network_path::send(std::uint32_t rank, const update_fields& update) {
                size_of_element(update_of(update.update, 0, 0).type));
 }
 
+void network_path::send(std::uint32_t rank, const rows_fields& rows, const std::byte* payload) {
+    const auto ranks = static_cast<std::uint32_t>(state_->ranks());
+    const bool is_stored = rows.update == no_update;
+    send_small(rank, rows.target,
+               {rows.address, rows.bytes, is_stored ? message_kind::rows : message_kind::sums, rows.target % ranks,
+                is_stored ? rows.width : rows.update, rows.distance},
+               payload, rows.bytes);
+}
+
 void network_path::send(std::uint32_t rank, const get_fields& get) {
     const auto ranks = static_cast<std::uint32_t>(state_->ranks());
     const int process = static_cast<int>(get.target / ranks);
@@ -317,14 +328,15 @@ void network_path::reply(std::uint32_t* word, std::uint32_t value) { replies_.em
 bool network_path::take(int from, const message_header& head, const std::byte* payload) {
     switch (head.kind) {
     case message_kind::put:
+    case message_kind::rows:
+    case message_kind::sums:
     case message_kind::packets: {
         const std::uint64_t begin_ns = track_ != nullptr ? clock_ns() : 0;
-        const bool is_put = head.kind == message_kind::put;
-        const bool is_taken = is_put ? delivery_->put(head.place, payload, head.bytes, head.target, head.tag)
-                                     : delivery_->put_packets(head.place, payload, head.target, head.tag);
+        const bool is_taken = deliver(head, payload);
         if (is_taken && track_ != nullptr)
             track_->record(begin_ns, host_event_kind::delivery, head.target, static_cast<std::uint32_t>(from),
-                           is_put ? named_tag(head.tag, state_->fields().tags) : no_tag, head.bytes);
+                           head.kind == message_kind::put ? named_tag(head.tag, state_->fields().tags) : no_tag,
+                           head.bytes);
         return is_taken;
     }
     case message_kind::barrier:
@@ -357,6 +369,20 @@ bool network_path::take(int from, const message_header& head, const std::byte* p
         break;
     }
     return true;
+}
+
+// What the delivery kernel alone has to do with. False: not now.
+bool network_path::deliver(const message_header& head, const std::byte* payload) {
+    switch (head.kind) {
+    case message_kind::put:
+        return delivery_->put(head.place, payload, head.bytes, head.target, head.tag);
+    case message_kind::rows:
+        return delivery_->put_rows(head.place, payload, head.bytes, head.tag, head.distance);
+    case message_kind::sums:
+        return delivery_->combine(head.place, payload, head.bytes, head.tag);
+    default:
+        return delivery_->put_packets(head.place, payload, head.target, head.tag);
+    }
 }
 
 // False: not now; too many results have not been sent yet, or deliveries are full.

@@ -99,11 +99,13 @@ private:
                     std::uint64_t bytes);
     void send(std::uint32_t rank, const detail::exchange_fields& unit);
     void send(std::uint32_t rank, const detail::update_fields& update);
+    void send(std::uint32_t rank, const detail::rows_fields& rows, const std::byte* payload);
     void send(std::uint32_t rank, const detail::get_fields& get);
     bool take(int from, const message_header& head, const std::byte* payload) override;
     std::string find_fault(int from, const message_header& head, const std::byte* payload) const override {
         return check_.find_fault(from, head, payload);
     }
+    bool deliver(const message_header& head, const std::byte* payload);
     bool take_update(int from, const message_header& head, const update_payload& asked);
     bool send_results();
     bool take_got(const message_header& head, const std::byte* payload);

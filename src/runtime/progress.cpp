@@ -149,25 +149,24 @@ bool progress::serve_commands() {
     while (network_ == nullptr || network_->has_room()) {
         command cmd{};
         if (!take_command(taken_, cmd)) break;
-        const auto sent = cmd.code == opcode::send ? fields_of<send_fields>(cmd) : send_fields{};
-        const std::uint32_t bytes = sent.more_bytes == in_ring ? sent.bytes : 0, commands = commands_for(bytes);
+        const auto [places, has_ring_payload] = extent_of(cmd);
         const auto* payload = reinterpret_cast<const std::byte*>(payload_.data());
-        if (bytes > max_packet_bytes) {
+        if (has_ring_payload) {
             payload = ring.payload(taken_);
-        } else {
+        } else if (cmd.code == opcode::send) {
             // Some in the command, the rest behind it.
-            std::copy_n(sent.payload, 4, payload_.begin());
+            std::copy_n(fields_of<send_fields>(cmd).payload, 4, payload_.begin());
             std::uint32_t behind = 1;
-            while (behind < commands && take_words(taken_ + behind, payload_.data() + 4 + (behind - 1) * command_words))
+            while (behind < places && take_words(taken_ + behind, payload_.data() + 4 + (behind - 1) * command_words))
                 ++behind;
-            if (behind < commands) break;
+            if (behind < places) break;
         }
         try {
             serve(cmd, payload);
         } catch (const std::exception& thrown) {
             fail(as_error(thrown));
         }
-        taken_ += commands;
+        taken_ += places;
         // ORDER slot-free: the slots have been read.
         if (taken_ - reported_ >= report_interval)
             link_.publish_free_slots(state_.fields().ring.head, reported_ = taken_);
@@ -225,6 +224,7 @@ void progress::serve(const command& cmd, const std::byte* payload) {
     case opcode::send:
     case opcode::exchange:
     case opcode::update:
+    case opcode::rows:
     case opcode::get:
     case opcode::flush:
     case opcode::barrier:
@@ -374,10 +374,7 @@ void progress::serve_last_words() {
     for (command cmd{}; taken_ != static_cast<std::uint32_t>(tail); ++taken_) {
         if (!take_command(taken_, cmd)) continue;
         if (cmd.code == opcode::fault || cmd.code == opcode::log) serve(cmd, nullptr);
-        if (cmd.code != opcode::send) continue;
-        // Its payload looks like commands.
-        const auto sent = fields_of<send_fields>(cmd);
-        if (sent.more_bytes == in_ring) taken_ += commands_for(sent.bytes) - 1;
+        taken_ += extent_of(cmd).places - 1; // payload looks like commands
     }
     if (!failure_)
         fail(error(error_code::device_fault, fmt::format("process {}: a rank ended the run and could not tell why: the "

@@ -86,6 +86,8 @@ public:
     bool put_packets(std::uint64_t place, const std::byte* values, std::uint32_t rank, std::uint32_t) override {
         return put(place, values, detail::unit_bytes, rank, detail::no_tag);
     }
+    bool put_rows(std::uint64_t, const std::byte*, std::size_t, std::uint32_t, std::uint64_t) override { return true; }
+    bool combine(std::uint64_t, const std::byte*, std::size_t, std::uint32_t) override { return true; }
     bool update(std::uint64_t, const detail::atomic_update&, std::uint32_t) override { return true; }
     std::uint64_t result(std::uint32_t) const override { return 0; }
     bool reply(std::uint32_t*, std::uint32_t) override { return true; }
@@ -140,6 +142,9 @@ struct side : message_handler {
 
     bool take(int, const message_header& head, const std::byte* payload) override {
         if (head.kind == message_kind::packets) return into->put_packets(head.place, payload, head.target, head.tag);
+        if (head.kind == message_kind::rows)
+            return into->put_rows(head.place, payload, head.bytes, head.tag, head.distance);
+        if (head.kind == message_kind::sums) return into->combine(head.place, payload, head.bytes, head.tag);
         return into->put(head.place, payload, head.bytes, head.target, head.tag);
     }
     std::string find_fault(int from, const message_header& head, const std::byte* payload) const override {
@@ -360,9 +365,13 @@ constexpr message_header nothing{0, 0, message_kind::put, 0, detail::no_tag};
 TEST(ForeignArrivals, WhatAPeerSendsIsTaken) {
     victim one;
     constexpr auto put = message_kind::put, packets = message_kind::packets;
-    one.write(0, {0, 0, 32 + 48 + 32 + 4096 + 3 * 64 + 32, 6},
+    constexpr std::uint32_t sum_of_floats =
+        detail::update_code({detail::atomic_action::add, detail::element_type::float32, 0, 0});
+    one.write(0, {0, 0, 32 + 48 + 32 + 4096 + 5 * 64 + 32, 8},
               {{one.window_of(1) + 8, 16, put, 1, detail::no_tag},
                {one.window_of(2), 4096, put, 2, detail::no_tag},
+               {one.window_of(2) - 8 - 3 * 512, 32, message_kind::rows, 1, 8, 512},
+               {one.window_of(3) + 4, 24, message_kind::sums, 3, sum_of_floats},
                {one.slot(0), 24, packets, 1, 17},
                {one.slot(6), 24, packets, ranks - 1, UINT32_MAX},
                {one.entry(2 * ranks - 1), 32, put, 0, detail::no_tag},
@@ -494,6 +503,39 @@ TEST(ForeignArrivals, Messages) {
             return header{UINT64_MAX - 15, 24, packets, 1, 0};
         },
         "packets of 24 B for address 0xfffffffffffffff0, where no exchange has a place for them");
+    // Rows: four of 8 B in 32 B.
+    constexpr auto rows = message_kind::rows;
+    check([](of one) { return header{one.window_of(1), 32, rows, ranks, 8, 16}; },
+          "rows of 8 B for rank 4 of a device");
+    check([](of one) { return header{one.window_of(1), 32, rows, 1, 0, 16}; }, "rows of 0 B for rank 1 of a device");
+    check([](of one) { return header{one.window_of(1), 0, rows, 1, 8, 16}; }, "rows of 8 B for rank 1 of a device");
+    check([](of one) { return header{one.window_of(1), 32, rows, 1, 7, 16}; }, "rows of 7 B for rank 1 of a device");
+    check([](of one) { return header{one.window_of(1), 32, rows, 1, 33, 16}; }, "rows of 33 B for rank 1 of a device");
+    check([](of one) { return header{one.window_of(1) - 8, 32, rows, 1, 8, 16}; },
+          "4 rows of 8 B, 16 B apart, from address");
+    check([](of one) { return header{one.window_of(2) - 7 - 3 * 512, 32, rows, 1, 8, 512}; },
+          "4 rows of 8 B, 512 B apart");
+    check([](of one) { return header{one.window_of(1), 32, rows, 1, 8, region}; }, "4 rows of 8 B, 65536 B apart");
+    check([](of one) { return header{one.window_of(1), 32, rows, 1, 8, std::uint64_t{1} << 63}; }, "4 rows of 8 B");
+    check([](of one) { return header{one.window_of(1), 32, rows, 1, 8, UINT64_MAX / 3}; }, "4 rows of 8 B");
+    // Elements.
+    constexpr auto sums = message_kind::sums;
+    constexpr auto code_of = [](detail::atomic_action action, detail::element_type type) {
+        return detail::update_code({action, type, 0, 0});
+    };
+    constexpr std::uint32_t add = code_of(detail::atomic_action::add, detail::element_type::float64);
+    check([](of one) { return header{one.window_of(1), 16, sums, ranks, add}; }, "elements with code 0x500 for rank 4");
+    check([](of one) { return header{one.window_of(1), 16, sums, 1, UINT32_MAX}; }, "elements with code 0xffffffff");
+    check(
+        [=](of one) {
+            return header{one.window_of(1), 16, sums, 1,
+                          code_of(detail::atomic_action::bit_or, detail::element_type::float64)};
+        },
+        "elements with code");
+    check([](of one) { return header{one.window_of(1), 0, sums, 1, add}; }, "elements of 8 B, 0 B in all");
+    check([](of one) { return header{one.window_of(1), 12, sums, 1, add}; }, "elements of 8 B, 12 B in all");
+    check([](of one) { return header{one.window_of(1) + 4, 16, sums, 1, add}; }, "elements of 8 B, 16 B in all");
+    check([](of one) { return header{one.window_of(2) - 8, 16, sums, 1, add}; }, "elements of 8 B, 16 B in all");
     constexpr auto barrier = message_kind::barrier, answer = message_kind::answer;
     check(
         [&](const victim&) {

@@ -79,6 +79,20 @@ public:
         ++issued_;
         return true;
     }
+    bool put_rows(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t width,
+                  std::uint64_t distance) override {
+        if (width == 0 || bytes == 0 || bytes % width != 0) std::abort();
+        for (std::size_t row = 0; row < bytes / width; ++row)
+            copy(place + row * distance, payload + row * width, width);
+        ++issued_;
+        return true;
+    }
+    bool combine(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t code) override {
+        const std::uint32_t element = detail::size_of_element(detail::update_of(code, 0, 0).type);
+        if (bytes == 0 || bytes % element != 0 || payload < first || payload + bytes > last) std::abort();
+        for (std::size_t at = 0; at < bytes; at += element) update(place + at, detail::update_of(code, 1, 1), 0);
+        return true;
+    }
     std::uint64_t result(std::uint32_t) const override { return 0; }
     bool reply(std::uint32_t*, std::uint32_t) override { return true; }
     std::uint64_t start_copy(std::uint64_t place, const std::byte* payload, std::size_t bytes) override {
@@ -108,6 +122,8 @@ public:
             if (head.bytes != sizeof(std::uint64_t) || head.tag != awaited || head.target != 1) std::abort();
             return true;
         }
+        if (head.kind == message_kind::rows) return put_rows(head.place, payload, head.bytes, head.tag, head.distance);
+        if (head.kind == message_kind::sums) return combine(head.place, payload, head.bytes, head.tag);
         if (head.kind == message_kind::packets) return put_packets(head.place, payload, head.target, head.tag);
         if (head.kind != message_kind::barrier || head.target >= detail::collective::barriers || head.tag >= rounds)
             std::abort();
@@ -200,9 +216,12 @@ void fragments(std::string_view input) {
             case 2: // a fragment with a message, both as they should be but for what the input adds
             case 3: {
                 const auto size = from.get<std::uint16_t>();
-                const message_header message{target.memory(from.get<unsigned char>()) + from.get<std::int16_t>(), size,
-                                             static_cast<message_kind>(from.get<unsigned char>() % 5),
-                                             from.get<unsigned char>(), from.get<std::uint16_t>()};
+                const message_header message{target.memory(from.get<unsigned char>()) + from.get<std::int16_t>(),
+                                             size,
+                                             static_cast<message_kind>(from.get<unsigned char>() % 11),
+                                             from.get<unsigned char>(),
+                                             from.get<std::uint16_t>(),
+                                             from.get<std::uint16_t>()};
                 fragment_header head{end + from.get<std::int8_t>(), from.get<std::uint16_t>(), 0, 1};
                 head.bytes = static_cast<std::uint32_t>(sizeof head + sizeof message + (size + 15) / 16 * 16 +
                                                         static_cast<std::size_t>(from.get<std::int8_t>()));

@@ -82,6 +82,12 @@ DCUDA_HOST_DEVICE T value_of(std::uint64_t bits) {
     return value;
 }
 
+// Of an element that lies there, aligned.
+DCUDA_HOST_DEVICE std::uint64_t bits_at(const std::byte* element, element_type type) {
+    return size_of_element(type) == 4 ? *reinterpret_cast<const std::uint32_t*>(element)
+                                      : *reinterpret_cast<const std::uint64_t*>(element);
+}
+
 // What the element holds afterwards, if an action is no compare_swap that fails.
 template <class T>
 DCUDA_HOST_DEVICE T combine(atomic_action action, T before, T operand) {

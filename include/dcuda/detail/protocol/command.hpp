@@ -21,6 +21,7 @@ enum class opcode : std::uint32_t {
     send,
     exchange,
     update,
+    rows,
     get,
     flush,
     barrier,
@@ -157,8 +158,11 @@ inline constexpr std::uint32_t max_packet_bytes =
     first_ring_bytes + 15 * command_bytes;              // two for each thread of a warp
 inline constexpr std::uint32_t payload_slot_bytes = 64; // of each command
 inline constexpr std::uint32_t max_ring_bytes = 32768;
+DCUDA_HOST_DEVICE constexpr std::uint32_t slots_for(std::uint32_t ring_bytes) {
+    return (ring_bytes + payload_slot_bytes - 1) / payload_slot_bytes;
+}
 DCUDA_HOST_DEVICE constexpr std::uint32_t commands_for(std::uint32_t ring_bytes) {
-    if (ring_bytes > max_packet_bytes) return (ring_bytes + payload_slot_bytes - 1) / payload_slot_bytes;
+    if (ring_bytes > max_packet_bytes) return slots_for(ring_bytes);
     return ring_bytes <= first_ring_bytes ? 1 : 1 + (ring_bytes - first_ring_bytes + command_bytes - 1) / command_bytes;
 }
 
@@ -183,6 +187,19 @@ struct update_fields {
     std::uint32_t answer;   // number of the answer that the rank waits for, or no_answer
 };
 inline constexpr std::uint32_t no_answer = UINT32_MAX;
+
+// Rows of a box that is put over the network, or elements of an accumulate: `bytes` bytes, which lie one row after the
+// other where the ring's payload has the place of this command and those that follow.
+struct rows_fields {
+    static constexpr opcode code = opcode::rows;
+    std::uint32_t target;   // world rank
+    std::uint32_t update;   // update_code, or no_update: they are stored
+    std::uint64_t address;  // of the first row, as the target addresses it
+    std::uint64_t distance; // from row to row there
+    std::uint32_t width;    // bytes of a row
+    std::uint32_t bytes;
+};
+inline constexpr std::uint32_t no_update = UINT32_MAX;
 
 // A get from a window that is reached over the network.
 struct get_fields {
@@ -235,6 +252,19 @@ Fields fields_of(const command& from) {
     Fields fields;
     __builtin_memcpy(&fields, from.fields, sizeof fields);
     return fields;
+}
+
+// How many places of the ring a command takes, with its payload; and whether that lies in the ring's payload.
+struct command_extent {
+    std::uint32_t places;
+    bool has_ring_payload;
+};
+inline command_extent extent_of(const command& cmd) {
+    if (cmd.code == opcode::rows) return {slots_for(fields_of<rows_fields>(cmd).bytes), true};
+    if (cmd.code != opcode::send) return {1, false};
+    const auto sent = fields_of<send_fields>(cmd);
+    const std::uint32_t bytes = sent.more_bytes == in_ring ? sent.bytes : 0;
+    return {commands_for(bytes), bytes > max_packet_bytes};
 }
 
 } // namespace dcuda::detail

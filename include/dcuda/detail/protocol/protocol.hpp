@@ -274,10 +274,11 @@ struct command_ring {
 
 // What the delivery kernel on a GPU is to do, in the layout of commands: [0] kind, [1] local rank and [2] tag to
 // notify, or no_tag, [3] bytes, [4..5] where; then, for a put, the payload, which goes on in the commands that follow;
-// for a copy [6..7] the payload's address in host memory; for a reply [6] the value; for a unit of an exchange [2] the
-// last word of its packets, [6..11] the others; for an atomic operation [2] update_code, [3] where its result goes
-// (delivery_task::results), [6..7] and [8..9] its values.
-enum class delivery_kind : std::uint32_t { none, put, copy, packets, reply, update, stop };
+// for a copy [6..7] the payload's address in host memory, also for rows ([8] bytes of each, [9..10] from one to the
+// next) and for elements to combine ([8] as [3], [11] update_code); for a reply [6] the value; for a unit of an
+// exchange [2] the last word of its packets, [6..11] the others; for an atomic operation [2] update_code, [3] where its
+// result goes (delivery_task::results), [6..7] and [8..9] its values.
+enum class delivery_kind : std::uint32_t { none, put, copy, rows, combine, packets, reply, update, stop };
 inline constexpr std::uint32_t delivery_results = 1024;  // at a time
 inline constexpr std::uint32_t delivery_capacity = 4096; // commands; a power of two
 inline constexpr std::uint32_t first_delivery_bytes = 24;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Accumulates: all threads of the rank combine elements of the target's memory with the source's; or the delivery
-// kernel of its device does, an element for each command. No element is a release: who wants to know that all are there
+// kernel of its device does. No element is a release: who wants to know that all are there
 // waits for a notification, or a barrier.
 #pragma once
 
-#include "dcuda/detail/ops/one_sided/network_requests.hpp"
+#include "dcuda/detail/ops/one_sided/rows.hpp"
 #include "dcuda/detail/ops/one_sided/straight.hpp"
 
 namespace dcuda::detail {
@@ -18,22 +18,19 @@ struct accumulate_request {
     DCUDA_DEVICE std::size_t count() const { return range.bytes / element_bytes(); }
     // Of the element with this number.
     DCUDA_DEVICE atomic_update update(std::size_t element) const {
-        const std::uint64_t operand = element_bytes() == 4
-                                          ? bits_of(reinterpret_cast<const std::uint32_t*>(source)[element])
-                                          : reinterpret_cast<const std::uint64_t*>(source)[element];
-        return update_of(code, operand, 0);
+        return update_of(code, bits_at(source + element * element_bytes(), update_of(code, 0, 0).type), 0);
     }
 };
 
-// PERF: a command for each element. One with the elements behind it, as puts have, would be quicker. The leader, after
-// the block's barrier. If the run ends, who waits next sees it.
-DCUDA_COLD void accumulate_far_away(lone_thread leader, shared_state shared, const posted_put place,
-                                    const accumulate_request request) {
-    rank_state& state = shared.get();
-    complete_stores(state, state.own.of(leader));
-    auto* const home = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(place.home));
-    for (std::size_t i = 0; i < request.count(); ++i)
-        if (!update_far_away(leader, state, place.rank, home + i * request.element_bytes(), request.update(i))) return;
+// All threads of the rank. When a thread returns, others may still be reading the source.
+DCUDA_COLD void accumulate_far_away(shared_state shared, const posted_put place, const accumulate_request request) {
+    distant_rows part{place.rank, request.code, place.home, 0, request.source, 0, 0, 1};
+    for (std::size_t left = request.range.bytes; left != 0; left -= part.width) {
+        part.width = left < max_ring_bytes ? static_cast<std::uint32_t>(left) : max_ring_bytes;
+        send_rows(shared, part);
+        part.home += part.width;
+        part.source += part.width;
+    }
 }
 
 // Elements that one instruction combines: one of type T, or four, to which floats are added.
@@ -102,8 +99,7 @@ DCUDA_COLD void accumulate_in_window(const caller by, const accumulate_request r
     const unsigned begun = exec::far(begin_straight)(shared, {request.range, request.element_bytes()});
     const posted_put place = posted(state, begun / post_turn);
     if (route_of(begun) == route::proxied)
-        exec::leader_then_sync(state.group(),
-                               [&](lone_thread leader) { accumulate_far_away(leader, shared, place, request); });
+        accumulate_far_away(shared, place, request);
     else
         combine_elements<T, action>(state.group(), place.target, request.source, request.count());
     exec::far(end_straight)(shared, request.range, route_of(begun), place);

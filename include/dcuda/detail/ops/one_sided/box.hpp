@@ -3,9 +3,8 @@
 #pragma once
 
 #include "dcuda/detail/ops/one_sided/get.hpp"
-#include "dcuda/detail/ops/one_sided/network_requests.hpp"
+#include "dcuda/detail/ops/one_sided/rows.hpp"
 #include "dcuda/detail/ops/one_sided/straight.hpp"
-#include "dcuda/detail/protocol/box.hpp"
 
 namespace dcuda::detail {
 
@@ -16,67 +15,10 @@ struct box_request {
     std::byte* memory; // of this rank
 };
 
-// Loads and stores of `Unit`, to which all rows at both ends are aligned. PERF: neighbouring threads take neighbouring
-// units, of rows as of a column; a thread has several loads under way; places are counted on, as divisions are slow.
-template <class Unit>
-DCUDA_COLD void copy_box_by(const exec::rank_group team, std::byte* target, const pitch& at_target,
-                            const std::byte* source, const pitch& at_source, const box& shape) {
-    constexpr unsigned under_way = sizeof(Unit) > 8 ? 3 : 4; // as registers allow
-    const std::size_t columns = shape.width_bytes / sizeof(Unit);
-    // PERF: what is more than all threads of a block gives the same quotients as any larger number, in 32 bits.
-    const auto divisor = [](std::size_t number) { return static_cast<unsigned>(number < 2048 ? number : 2048); };
-    const unsigned wide = divisor(columns), tall = divisor(shape.height);
-    const unsigned step = static_cast<unsigned>(team.threads()), first = static_cast<unsigned>(team.thread());
-    const unsigned step_columns = step % wide, step_rows = step / wide % tall, step_slices = step / wide / tall;
-    std::size_t column = first % wide, row = first / wide % tall, slice = first / wide / tall;
-    while (slice < shape.depth) {
-        Unit units[under_way];
-        std::byte* places[under_way];
-        DCUDA_UNROLL
-        for (unsigned i = 0; i < under_way; ++i) {
-            places[i] = nullptr;
-            if (slice >= shape.depth) continue;
-            const std::size_t in_row = column * sizeof(Unit);
-            places[i] = target + place_in(at_target, row, slice) + in_row;
-            __builtin_memcpy(&units[i],
-                             __builtin_assume_aligned(source + place_in(at_source, row, slice) + in_row, sizeof(Unit)),
-                             sizeof(Unit));
-            column += step_columns;
-            row += step_rows;
-            slice += step_slices;
-            if (column >= columns) {
-                column -= columns;
-                ++row;
-            }
-            if (row >= shape.height) {
-                row -= shape.height;
-                ++slice;
-            }
-        }
-        DCUDA_UNROLL
-        for (unsigned i = 0; i < under_way; ++i)
-            if (places[i] != nullptr)
-                __builtin_memcpy(__builtin_assume_aligned(places[i], sizeof(Unit)), &units[i], sizeof(Unit));
-    }
-}
+// Wide rows travel by themselves; of narrow ones as many in a command as have room. All threads of the rank. The
+// request stays in memory, as the registers of these loops are every kernel's.
+inline constexpr std::size_t wide_row_bytes = 4096;
 
-// All threads of the rank; nobody waits.
-DCUDA_COLD void copy_box(shared_state shared, std::byte* target, const pitch at_target, const std::byte* source,
-                         const pitch at_source, const box shape) {
-    struct alignas(16) quad {
-        std::uint32_t words[4];
-    };
-    const exec::rank_group team = shared.get().group();
-    if (is_empty(shape)) return;
-    const std::size_t aligned_to = reinterpret_cast<std::uintptr_t>(target) | reinterpret_cast<std::uintptr_t>(source) |
-                                   shape.width_bytes | distances(at_target, shape) | distances(at_source, shape);
-    if (aligned_to % 16 == 0) return copy_box_by<quad>(team, target, at_target, source, at_source, shape);
-    if (aligned_to % 8 == 0) return copy_box_by<std::uint64_t>(team, target, at_target, source, at_source, shape);
-    if (aligned_to % 4 == 0) return copy_box_by<std::uint32_t>(team, target, at_target, source, at_source, shape);
-    copy_box_by<std::uint8_t>(team, target, at_target, source, at_source, shape);
-}
-
-// One row of it. All threads of the rank.
 DCUDA_COLD void send_row_far_away(shared_state shared, const posted_put& place, const box_request& request,
                                   std::size_t row, std::size_t slice) {
     posted_put part = place;
@@ -84,13 +26,29 @@ DCUDA_COLD void send_row_far_away(shared_state shared, const posted_put& place, 
     send_through_host(shared.get(), part, request.memory + place_in(request.here, row, slice),
                       request.shape.width_bytes, no_tag);
 }
-
-// A command for each row. All threads of the rank. PERF: rows could be gathered into one command, and scattered there.
-// The request stays in memory, as the registers of this loop are every kernel's.
-DCUDA_COLD void send_box_far_away(shared_state shared, const posted_put& place, const box_request& request) {
+DCUDA_COLD void send_slice_far_away(shared_state shared, const posted_put& place, const box_request& request,
+                                    std::size_t slice) {
+    const auto width = static_cast<std::uint32_t>(request.shape.width_bytes);
+    const std::size_t most = max_ring_bytes / width;
+    for (std::size_t row = 0; row < request.shape.height; row += most) {
+        const std::size_t left = request.shape.height - row;
+        send_rows(shared, {place.rank, no_update, place.home + place_in(request.at_target, row, slice),
+                           request.at_target.row_bytes, request.memory + place_in(request.here, row, slice),
+                           request.here.row_bytes, width, static_cast<std::uint32_t>(left < most ? left : most)});
+    }
+}
+DCUDA_COLD void send_box_far_away(shared_state shared, const posted_put& place, box_request request) {
+    if (request.shape.height == 1) { // slices are its rows
+        request.shape = {request.shape.width_bytes, request.shape.depth};
+        request.at_target.row_bytes = request.at_target.slice_bytes;
+        request.here.row_bytes = request.here.slice_bytes;
+    }
     for (std::size_t slice = 0; slice < request.shape.depth; ++slice)
-        for (std::size_t row = 0; row < request.shape.height; ++row)
-            send_row_far_away(shared, place, request, row, slice);
+        if (request.shape.width_bytes < wide_row_bytes)
+            send_slice_far_away(shared, place, request, slice);
+        else
+            for (std::size_t row = 0; row < request.shape.height; ++row)
+                send_row_far_away(shared, place, request, row, slice);
 }
 
 // One row of it; the last one with the notification, which comes after all that the target's host has read. False if

@@ -354,7 +354,7 @@ public:
     /// flush() has returned, or for the target when it has seen a later notification of this rank; then the target's
     /// threads may read the elements. Unlike fetch_add it orders nothing else. If small notified puts of this rank to
     /// the elements are on their way, it waits until the target has taken them. The source may change when all threads
-    /// of the rank have returned. Over a network each element is a message of its own, which is slow. GPUs take floats
+    /// of the rank have returned. Over a network elements travel together. GPUs take floats
     /// for zero in sums if they are smaller than the smallest normal one.
     ///
     /// The run ends (error_code::device_fault) as for fetch_add. Do not mix accumulates with puts to the same elements,

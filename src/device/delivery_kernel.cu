@@ -67,13 +67,13 @@ DCUDA_DEVICE void deliver_small(const delivery_task& task, delivery_state& state
         packet polled[parts];
         DCUDA_UNROLL
         for (unsigned part = 0; part < parts; ++part) {
-            const std::uint32_t mine = next + part * commands_of_warp + lane / packets_per_command;
-            polled[part].sequence = mine; // not what is expected
+            const std::uint32_t own = next + part * commands_of_warp + lane / packets_per_command;
+            polled[part].sequence = own; // not what is expected
             if (lane < lanes && (part == 0 || lanes == 32))
                 polled[part] = load_packet<order_tag::command_observe>(
-                    task.slots + std::size_t(mine % delivery_capacity) * packets_per_command +
+                    task.slots + std::size_t(own % delivery_capacity) * packets_per_command +
                         lane % packets_per_command,
-                    mine + 1);
+                    own + 1);
         }
         unsigned copies = 0;
         bool has_acquired = false;        // what commands of this look follow
@@ -110,28 +110,35 @@ DCUDA_DEVICE void deliver_small(const delivery_task& task, delivery_state& state
                 auto* const place = reinterpret_cast<std::byte*>(address);
                 unsigned commands = 1;
                 if (kind == delivery_kind::copy || kind == delivery_kind::rows || kind == delivery_kind::combine) {
-                    const std::uint64_t source = broadcast(all, got.payload[0], first + 2) |
-                                                 std::uint64_t(broadcast(all, got.payload[1], first + 2)) << 32;
-                    const std::uint32_t width = broadcast(all, got.payload[2], first + 2);
-                    const std::uint64_t distance = broadcast(all, got.payload[0], first + 3) |
-                                                   std::uint64_t(broadcast(all, got.payload[1], first + 3)) << 32;
-                    const std::uint32_t update = broadcast(all, got.payload[2], first + 3);
-                    const std::uint64_t span =
-                        kind == delivery_kind::rows ? (bytes / width - 1) * distance + width : bytes;
+                    std::uint64_t span = bytes;
+                    if (kind == delivery_kind::rows) {
+                        const std::uint32_t width = broadcast(all, got.payload[2], first + 2);
+                        const std::uint64_t distance = broadcast(all, got.payload[0], first + 3) |
+                                                       std::uint64_t(broadcast(all, got.payload[1], first + 3)) << 32;
+                        span = (bytes / width - 1) * distance + width;
+                    }
                     // Of two puts to one place the later wins: it waits for the next poll.
                     if (copies == most_copies ||
                         vote(all, lane < copies && begin < address + span && address < end) != 0)
                         break;
                     if (lane == copies) begin = address, end = address + span;
-                    if (all.leads())
-                        state.copies[copies] = {kind,
-                                                place,
-                                                reinterpret_cast<const std::byte*>(source),
-                                                bytes,
-                                                width,
-                                                distance,
-                                                update,
-                                                counter_of(task, rank, tag)};
+                    // PERF: each lane writes what it has; registers are scarce here.
+                    delivery_copy& copy = state.copies[copies];
+                    if (all.leads()) {
+                        copy.kind = kind;
+                        copy.target = place;
+                        copy.bytes = bytes;
+                        copy.counter = counter_of(task, rank, tag);
+                    }
+                    const std::uint64_t words = got.payload[0] | std::uint64_t(got.payload[1]) << 32;
+                    if (lane == first + 2) {
+                        copy.source = reinterpret_cast<const std::byte*>(words);
+                        copy.width = got.payload[2];
+                    }
+                    if (lane == first + 3) {
+                        copy.distance = words;
+                        copy.update = got.payload[2];
+                    }
                     ++copies;
                 } else if (copies != 0) {
                     break; // that comes after them

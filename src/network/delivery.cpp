@@ -197,8 +197,9 @@ bool device_delivery::put(std::uint64_t place, const std::byte* payload, std::si
 bool device_delivery::put_rows(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t width,
                                std::uint64_t distance) {
     ++issued_;
-    auto* row = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(place));
-    for (std::size_t i = 0; i < bytes; i += width, row += distance) std::memcpy(row, payload + i, width);
+    auto* const first = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(place));
+    for (std::size_t row = 0; row < bytes / width; ++row)
+        std::memcpy(first + row * distance, payload + row * width, width);
     return true;
 }
 

@@ -28,7 +28,7 @@ public:
 
     // Rows of `width` bytes, which lie one after the other at `payload`, `bytes` bytes in all, to places `distance`
     // bytes apart, from `place` on. And elements of which `bytes` bytes lie there, each of which the element at its
-    // place is combined with (update_code). Otherwise as put().
+    // place is combined with (update_code); there the payload is aligned as they are. Otherwise as put().
     virtual bool put_rows(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t width,
                           std::uint64_t distance) = 0;
     virtual bool combine(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t code) = 0;

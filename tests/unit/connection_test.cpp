@@ -83,11 +83,21 @@ public:
         ++issued_;
         return true;
     }
+    bool put_rows(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t width,
+                  std::uint64_t distance) override {
+        if (!put(place, payload, bytes, 0, detail::no_tag)) return false;
+        puts_.back().width = width;
+        puts_.back().distance = distance;
+        return true;
+    }
+    bool combine(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t code) override {
+        if (!put(place, payload, bytes, 0, detail::no_tag)) return false;
+        puts_.back().update = code;
+        return true;
+    }
     bool put_packets(std::uint64_t place, const std::byte* values, std::uint32_t rank, std::uint32_t) override {
         return put(place, values, detail::unit_bytes, rank, detail::no_tag);
     }
-    bool put_rows(std::uint64_t, const std::byte*, std::size_t, std::uint32_t, std::uint64_t) override { return true; }
-    bool combine(std::uint64_t, const std::byte*, std::size_t, std::uint32_t) override { return true; }
     bool update(std::uint64_t, const detail::atomic_update&, std::uint32_t) override { return true; }
     std::uint64_t result(std::uint32_t) const override { return 0; }
     bool reply(std::uint32_t*, std::uint32_t) override { return true; }
@@ -106,7 +116,18 @@ public:
         if (kind.empty()) return;
         const task now = kind.front();
         kind.pop_front();
-        if (now.bytes != 0) std::memcpy(reinterpret_cast<void*>(now.place), now.payload, now.bytes);
+        auto* const first = reinterpret_cast<std::byte*>(now.place);
+        if (now.update != detail::no_update)
+            for (std::size_t at = 0; at < now.bytes; at += sizeof(std::uint64_t)) {
+                std::uint64_t operand;
+                std::memcpy(&operand, now.payload + at, sizeof operand);
+                detail::update_element(first + at, detail::update_of(now.update, operand, 0));
+            }
+        else if (now.width != 0)
+            for (std::size_t row = 0; row < now.bytes / now.width; ++row)
+                std::memcpy(first + row * now.distance, now.payload + row * now.width, now.width);
+        else if (now.bytes != 0)
+            std::memcpy(first, now.payload, now.bytes);
         if (now.tag != detail::no_tag) notify_(now.rank, now.tag);
     }
 
@@ -116,6 +137,9 @@ private:
         const std::byte* payload;
         std::size_t bytes;
         std::uint32_t rank, tag;
+        std::uint32_t width = 0; // of rows
+        std::uint64_t distance = 0;
+        std::uint32_t update = detail::no_update; // of elements of 8 bytes
     };
     generator& random_;
     std::function<void(std::uint32_t, std::uint32_t)> notify_;
@@ -130,7 +154,7 @@ struct side : message_handler {
     side(generator& rng)
         : random(rng), over(rng),
           deliveries(rng, [this](std::uint32_t rank, std::uint32_t tag) { notified(rank, tag); }), into(&deliveries),
-          to(0, over, into, link, *this, ring_bytes, 0), memory(ranks * region),
+          wire(0, over, into, link, *this, ring_bytes, 0), memory(ranks * region),
           expected(ranks, std::vector<std::byte>(region)), after_message(ranks), seen(ranks, 0), kept(64 << 10) {
         for (std::size_t i = 0; i < kept.size(); ++i) kept[i] = static_cast<std::byte>(rng());
         inbound.begin_run(ranks, 256, 3, slots, entries);
@@ -165,7 +189,36 @@ struct side : message_handler {
         EXPECT_EQ(std::memcmp(now + region - 4096, then.data() + region - 4096, 4096), 0);
     }
 
+    // Rows, or elements to add, into a part of a region that puts go to as well.
+    void send_rows_or_sums() {
+        const std::uint32_t rank = static_cast<std::uint32_t>(random() % ranks);
+        std::byte* const there = other->memory.data() + rank * region;
+        std::uint32_t width = 1 + static_cast<std::uint32_t>(random() % 40);
+        const std::uint32_t rows = 1 + static_cast<std::uint32_t>(random() % 60);
+        const std::uint64_t distance = width + random() % 200;
+        std::size_t place = random() % (region - 4096 - rows * distance);
+        message_header head{0, width * rows, message_kind::rows, rank, width, distance};
+        const std::byte* const payload = kept.data() + random() % 1000 * 8;
+        if (random() % 2 == 0) {
+            place = place / 8 * 8;
+            head = {0, 8 * rows, message_kind::sums, rank,
+                    detail::update_code({detail::atomic_action::add, detail::element_type::uint64, 0, 0})};
+            for (std::uint32_t i = 0; i < rows; ++i) {
+                std::uint64_t sum, more;
+                std::memcpy(&sum, expected[rank].data() + place + 8 * i, 8);
+                std::memcpy(&more, payload + 8 * i, 8);
+                sum += more;
+                std::memcpy(expected[rank].data() + place + 8 * i, &sum, 8);
+            }
+        } else {
+            for (std::uint32_t i = 0; i < rows; ++i)
+                std::memcpy(expected[rank].data() + place + i * distance, payload + i * width, width);
+        }
+        head.place = reinterpret_cast<std::uintptr_t>(there + place);
+        wire.send(head, payload, rank);
+    }
     void send_something() {
+        if (random() % 4 == 0) return send_rows_or_sums();
         const std::uint32_t rank = static_cast<std::uint32_t>(random() % ranks);
         const bool notifies = random() % 2 == 0;
         const std::size_t limits[] = {0, 8, 400, 1999, 4096};
@@ -183,21 +236,21 @@ struct side : message_handler {
             after_message[rank].push_back(expected[rank]);
         }
         if (from_device)
-            to.send_from_device(head, bytes, kept.data() + source, rank);
+            wire.send_from_device(head, bytes, kept.data() + source, rank);
         else
-            to.send(head, kept.data() + source, rank);
+            wire.send(head, kept.data() + source, rank);
     }
     void ask_for_flush() {
         const std::uint32_t rank = static_cast<std::uint32_t>(random() % ranks);
         flushes.push_back({rank, static_cast<std::uint32_t>(after_message[rank].size())});
-        if (!to.flush(flushes.size(), rank)) flushed(flushes.size());
+        if (!wire.flush(flushes.size(), rank)) flushed(flushes.size());
     }
     void work(std::uint64_t now_ns) {
         network_event event{};
         while (over.poll(event))
-            event.type == network_event::kind::sent ? to.sent(static_cast<std::uint32_t>(event.number))
-                                                    : to.arrived(static_cast<std::uint32_t>(event.number));
-        to.progress(now_ns);
+            event.type == network_event::kind::sent ? wire.sent(static_cast<std::uint32_t>(event.number))
+                                                    : wire.arrived(static_cast<std::uint32_t>(event.number));
+        wire.progress(now_ns);
     }
 
     generator& random;
@@ -207,7 +260,7 @@ struct side : message_handler {
     delivery* into;
     device_access link;
     inbound_check inbound;
-    connection to;
+    connection wire;
     std::vector<std::byte> memory;
     std::vector<detail::packet> slots = std::vector<detail::packet>(8);
     std::vector<detail::split_entry> entries = std::vector<detail::split_entry>(2 * ranks);
@@ -229,16 +282,17 @@ TEST_P(ConnectionTest, AllArrivesInOrder) {
     side a(random), b(random);
     a.other = &b, b.other = &a;
     a.over.peer = &b.over, b.over.peer = &a.over;
-    a.to.use(b.to.offer());
-    b.to.use(a.to.offer());
-    a.to.is_open = true;
+    a.wire.use(b.wire.offer());
+    b.wire.use(a.wire.offer());
+    a.wire.is_open = true;
     constexpr int messages = 800, most_steps = 4'000'000;
     int sent = 0, step = 0;
     const auto is_over = [](const side& one) {
-        return one.to.is_quiet() && one.to.is_sent() && one.over.is_idle() && one.flushes_done == one.flushes.size();
+        return one.wire.is_quiet() && one.wire.is_sent() && one.over.is_idle() &&
+               one.flushes_done == one.flushes.size();
     };
     for (; step < most_steps && (sent < messages || !is_over(a) || !is_over(b)); ++step) {
-        if (step == 500) b.to.is_open = true; // what was sent before has waited
+        if (step == 500) b.wire.is_open = true; // what was sent before has waited
         side& one = random() % 2 == 0 ? a : b;
         switch (random() % 5) {
         case 0:
@@ -273,14 +327,14 @@ TEST(Connection, PartsOfLargeMessagesTakeTurns) {
     side a(random), b(random);
     a.other = &b, b.other = &a;
     a.over.peer = &b.over, b.over.peer = &a.over;
-    a.to.use(b.to.offer());
-    b.to.use(a.to.offer());
-    a.to.is_open = b.to.is_open = true;
+    a.wire.use(b.wire.offer());
+    b.wire.use(a.wire.offer());
+    a.wire.is_open = b.wire.is_open = true;
     const auto window_of = [&](std::uint32_t rank) {
         return reinterpret_cast<std::uintptr_t>(b.memory.data()) + rank * region;
     };
     const auto send_small = [&] {
-        a.to.send({window_of(1), 400, message_kind::put, 1, detail::no_tag}, a.kept.data(), 1);
+        a.wire.send({window_of(1), 400, message_kind::put, 1, detail::no_tag}, a.kept.data(), 1);
     };
     const auto work = [&](std::uint64_t step) {
         for (side* one : {&a, &b}) {
@@ -295,7 +349,7 @@ TEST(Connection, PartsOfLargeMessagesTakeTurns) {
         work(step);
     }
     a.after_message[0].push_back(a.expected[0]);
-    a.to.send_from_device({window_of(0), 0, message_kind::put, 0, 0}, 50'000, a.kept.data(), 0);
+    a.wire.send_from_device({window_of(0), 0, message_kind::put, 0, 0}, 50'000, a.kept.data(), 0);
     constexpr int many = 400'000; // to a ring that has room for 300
     int sent = 0;
     for (; sent < many && b.seen[0] == 0; ++step) {
@@ -310,8 +364,8 @@ struct victim {
     victim() {
         ours.other = &theirs, theirs.other = &ours;
         ours.over.peer = &theirs.over, theirs.over.peer = &ours.over;
-        ours.to.use(theirs.to.offer());
-        ours.to.is_open = true;
+        ours.wire.use(theirs.wire.offer());
+        ours.wire.is_open = true;
     }
 
     std::uint64_t window_of(std::size_t rank) const {
@@ -326,7 +380,7 @@ struct victim {
 
     // A fragment with these messages, at a place of the ring.
     void write(std::size_t place, const fragment_header& head, const std::vector<message_header>& messages) {
-        auto* next = reinterpret_cast<std::byte*>(ours.to.offer().memory.address) + place * 64;
+        auto* next = reinterpret_cast<std::byte*>(ours.wire.offer().memory.address) + place * 64;
         std::memcpy(next, &head, sizeof head);
         next += sizeof head;
         for (const message_header& each : messages) { // none but the last has a size that may be wrong
@@ -338,9 +392,9 @@ struct victim {
     // What the connection says of a fragment that has arrived with this number, after a while.
     std::string finding(std::uint32_t number) {
         try {
-            ours.to.arrived(number);
+            ours.wire.arrived(number);
             for (std::uint64_t step = 0; step < 100; ++step) {
-                ours.to.progress(step * 10'000);
+                ours.wire.progress(step * 10'000);
                 ours.deliveries.let_one_happen();
             }
         } catch (const foreign_arrival& refused) {
@@ -418,8 +472,8 @@ TEST(ForeignArrivals, WhatChangesWhileItWaits) {
     const std::vector<message_header> messages(12, put);
     const auto bytes = static_cast<std::uint32_t>(sizeof(fragment_header) + messages.size() * 48);
     one.write(0, {0, 0, bytes, 12}, messages);
-    one.ours.to.arrived(0);
-    for (std::uint64_t step = 0; step < 200; ++step) one.ours.to.progress(step);
+    one.ours.wire.arrived(0);
+    for (std::uint64_t step = 0; step < 200; ++step) one.ours.wire.progress(step);
     ASSERT_EQ(one.ours.deliveries.issued(), 9u);
     std::vector<message_header> longer = messages;
     longer.back().bytes = 60'000;
@@ -427,7 +481,7 @@ TEST(ForeignArrivals, WhatChangesWhileItWaits) {
     const auto take_all = [&] {
         for (std::uint64_t step = 0; step < 1000; ++step) {
             one.ours.deliveries.let_one_happen();
-            one.ours.to.progress(step);
+            one.ours.wire.progress(step);
         }
     };
     EXPECT_THROW(take_all(), foreign_arrival);

@@ -216,16 +216,17 @@ void fragments(std::string_view input) {
             case 2: // a fragment with a message, both as they should be but for what the input adds
             case 3: {
                 const auto size = from.get<std::uint16_t>();
-                const message_header message{target.memory(from.get<unsigned char>()) + from.get<std::int16_t>(),
-                                             size,
-                                             static_cast<message_kind>(from.get<unsigned char>() % 11),
-                                             from.get<unsigned char>(),
-                                             from.get<std::uint16_t>(),
-                                             from.get<std::uint16_t>()};
+                message_header message{target.memory(from.get<unsigned char>()) + from.get<std::int16_t>(), size,
+                                       static_cast<message_kind>(from.get<unsigned char>() % 11),
+                                       from.get<unsigned char>(), from.get<std::uint16_t>()};
+                if (message.kind == message_kind::sums) // an operation that there may be
+                    message.tag = (message.tag & 0xf) | (message.tag >> 4 & 7) << 8;
                 fragment_header head{end + from.get<std::int8_t>(), from.get<std::uint16_t>(), 0, 1};
                 head.bytes = static_cast<std::uint32_t>(sizeof head + sizeof message + (size + 15) / 16 * 16 +
                                                         static_cast<std::size_t>(from.get<std::int8_t>()));
                 head.messages += from.get<unsigned char>() % 3;
+                if (message.kind == message_kind::rows)
+                    message.distance = from.get<std::uint64_t>() >> from.get<unsigned char>() % 64;
                 const std::size_t place = end * unit % ring_bytes;
                 write(place, &head, sizeof head);
                 write(place + sizeof head, &message, sizeof message);

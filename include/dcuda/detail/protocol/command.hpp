@@ -260,7 +260,7 @@ struct command_extent {
     bool has_ring_payload;
 };
 inline command_extent extent_of(const command& cmd) {
-    if (cmd.code == opcode::rows) return {slots_for(fields_of<rows_fields>(cmd).bytes), true};
+    if (cmd.code == opcode::rows) return {slots_for(fields_of<rows_fields>(cmd).bytes), true}; // never of 0 bytes
     if (cmd.code != opcode::send) return {1, false};
     const auto sent = fields_of<send_fields>(cmd);
     const std::uint32_t bytes = sent.more_bytes == in_ring ? sent.bytes : 0;

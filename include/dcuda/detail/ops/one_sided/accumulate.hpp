@@ -22,8 +22,14 @@ struct accumulate_request {
     }
 };
 
-// All threads of the rank. When a thread returns, others may still be reading the source.
+// All threads of the rank.
 DCUDA_COLD void accumulate_far_away(shared_state shared, const posted_put place, const accumulate_request request) {
+    if (request.count() == 1) { // which needs no payload behind its command
+        auto* const home = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(place.home));
+        return exec::leader_then_sync(shared.get().group(), [&](lone_thread leader) {
+            update_far_away(leader, shared, place.rank, home, request.update(0));
+        });
+    }
     distant_rows part{place.rank, request.code, place.home, 0, request.source, 0, 0, 1};
     for (std::size_t left = request.range.bytes; left != 0; left -= part.width) {
         part.width = left < max_ring_bytes ? static_cast<std::uint32_t>(left) : max_ring_bytes;

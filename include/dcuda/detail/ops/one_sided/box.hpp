@@ -15,10 +15,10 @@ struct box_request {
     std::byte* memory; // of this rank
 };
 
-// Wide rows travel by themselves; of narrow ones as many in a command as have room. All threads of the rank. The
-// request stays in memory, as the registers of these loops are every kernel's.
 inline constexpr std::size_t wide_row_bytes = 4096;
 
+// Wide rows travel by themselves; of narrow ones of a slice as many in a command as have room. All threads of the rank.
+// The request stays in memory, as the registers of these loops are every kernel's.
 DCUDA_COLD void send_row_far_away(shared_state shared, const posted_put& place, const box_request& request,
                                   std::size_t row, std::size_t slice) {
     posted_put part = place;
@@ -32,16 +32,18 @@ DCUDA_COLD void send_slice_far_away(shared_state shared, const posted_put& place
     const std::size_t most = max_ring_bytes / width;
     for (std::size_t row = 0; row < request.shape.height; row += most) {
         const std::size_t left = request.shape.height - row;
+        if (left == 1) return send_row_far_away(shared, place, request, row, slice);
         send_rows(shared, {place.rank, no_update, place.home + place_in(request.at_target, row, slice),
                            request.at_target.row_bytes, request.memory + place_in(request.here, row, slice),
                            request.here.row_bytes, width, static_cast<std::uint32_t>(left < most ? left : most)});
     }
 }
 DCUDA_COLD void send_box_far_away(shared_state shared, const posted_put& place, box_request request) {
-    if (request.shape.height == 1) { // slices are its rows
-        request.shape = {request.shape.width_bytes, request.shape.depth};
-        request.at_target.row_bytes = request.at_target.slice_bytes;
-        request.here.row_bytes = request.here.slice_bytes;
+    const box& shape = request.shape;
+    if (shape.depth > shape.height) { // the same box: what were slices are rows, and there are few slices
+        request.shape = {shape.width_bytes, shape.depth, shape.height};
+        request.at_target = {request.at_target.slice_bytes, request.at_target.row_bytes};
+        request.here = {request.here.slice_bytes, request.here.row_bytes};
     }
     for (std::size_t slice = 0; slice < request.shape.depth; ++slice)
         if (request.shape.width_bytes < wide_row_bytes)

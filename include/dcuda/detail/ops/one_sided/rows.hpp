@@ -80,8 +80,7 @@ struct distant_rows {
 };
 
 // The rows lie one after the other behind a command, which the target's delivery kernel takes apart. All threads of the
-// rank. When a thread returns, others may still be reading the source. If the run has ended the threads leave the
-// kernel.
+// rank. If the run has ended the threads leave the kernel.
 //
 // ORDER command-publish, slot-reuse: as of payload behind other commands (store_commands).
 DCUDA_COLD void send_rows(shared_state shared, const distant_rows& rows) {

@@ -126,17 +126,17 @@ int run_program(int argc, char** argv) {
     check(cudaGetDevice(&device), "no device");
     check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
           "cannot ask for the multiprocessors");
-    session with{runtime, chosen, job, multiprocessors, {}};
+    session suite{runtime, chosen, job, multiprocessors, {}};
     record results{DCUDA_CHECKS ? "dcuda-bench" : "dcuda-bench-unchecked"};
     results.processes = job.process_count;
     for (const subcommand& one : subcommands) {
         if (chosen.subcommand != "all" && chosen.subcommand != one.name) continue;
-        one.measure(with);
+        one.measure(suite);
         if (first) results.clocks_mhz.emplace_back(one.name, clock_mhz());
     }
     if (!first) return 0;
 
-    results.rows = std::move(with.rows);
+    results.rows = std::move(suite.rows);
     place_rivals(results.rows, rivals);
     add_cost_of_checks(results.rows, unchecked);
     std::fputs((chosen.csv ? format_csv(results) : format_table(results, chosen)).c_str(), stdout);

@@ -12,14 +12,14 @@
 __global__ void exchange(dcuda::context context, int* memory) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
-    int* mine = memory + 2 * self.id(dcuda::device);
-    dcuda::window window = self.create_window(dcuda::world, mine, 2 * sizeof(int));
+    int* own = memory + 2 * self.id(dcuda::device);
+    dcuda::window window = self.create_window(dcuda::world, own, 2 * sizeof(int));
     self.barrier(dcuda::world);
-    if (threadIdx.x == 0) mine[0] = self.id();
-    self.put_notify(window, (self.id() + 1) % self.size(), sizeof(int), sizeof(int), mine, 0);
+    if (threadIdx.x == 0) own[0] = self.id();
+    self.put_notify(window, (self.id() + 1) % self.size(), sizeof(int), sizeof(int), own, 0);
     self.wait_notifications(0, 1);
-    if (threadIdx.x == 0 && mine[1] != (self.id() + self.size() - 1) % self.size())
-        self.log() << "rank " << self.id() << " received " << mine[1];
+    if (threadIdx.x == 0 && own[1] != (self.id() + self.size() - 1) % self.size())
+        self.log() << "rank " << self.id() << " received " << own[1];
     self.free_window(window);
 }
 

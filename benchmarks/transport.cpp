@@ -38,7 +38,7 @@ constexpr std::size_t memory_bytes = 64 * mib;
 constexpr std::uint64_t ready = 0; // the unit that tells the first process that all has arrived
 
 struct result {
-    std::string what, unit;
+    std::string quantity, unit;
     std::size_t bytes;
     double best, median;
     std::array<double, 2> cpu_microseconds; // for one write, of each process
@@ -100,7 +100,8 @@ public:
     }
 
     // From the first write to the answer that all have arrived; `scale` times writes in a second.
-    result stream(const char* what, const char* unit, double scale, std::size_t bytes, int writes, int outstanding) {
+    result stream(const char* quantity, const char* unit, double scale, std::size_t bytes, int writes,
+                  int outstanding) {
         constexpr int batches = 7;
         const double cpu = begin();
         const std::size_t stride = std::max(bytes, network::unit_bytes);
@@ -121,12 +122,9 @@ public:
             arrived_ = 0;
             samples.push_back(scale * writes / seconds_since(start));
         }
-        return {what,
-                unit,
-                bytes,
-                *std::max_element(samples.begin(), samples.end()),
-                median(samples),
-                end(cpu, static_cast<std::size_t>(writes) * batches)};
+        return {quantity,        unit,
+                bytes,           *std::max_element(samples.begin(), samples.end()),
+                median(samples), end(cpu, static_cast<std::size_t>(writes) * batches)};
     }
 
 private:
@@ -141,10 +139,10 @@ private:
     }
     std::array<double, 2> end(double cpu_at_start, std::size_t writes) {
         while (in_flight_ > 0) progress();
-        support::wire_writer mine;
-        mine.put((cpu_seconds() - cpu_at_start) * 1e6 / static_cast<double>(writes));
+        support::wire_writer own;
+        own.put((cpu_seconds() - cpu_at_start) * 1e6 / static_cast<double>(writes));
         std::array<double, 2> both{};
-        const auto parts = control_.allgather(mine.bytes(), "time");
+        const auto parts = control_.allgather(own.bytes(), "time");
         for (std::size_t i = 0; i < both.size(); ++i) both[i] = support::wire_reader(parts[i]).get<double>();
         return both;
     }
@@ -196,7 +194,7 @@ void print(const std::string& name, const std::vector<result>& results) {
     fmt::print("{} between two processes\n\n{:<16} {:>8} {:>10} {:>10} {:<6} {:>22}\n", name, "", "bytes", "best",
                "median", "", "CPU us/write, each side");
     for (const result& one : results)
-        fmt::print("{:<16} {:>8} {:>10.3f} {:>10.3f} {:<6} {:>10.2f} {:>11.2f}\n", one.what, one.bytes, one.best,
+        fmt::print("{:<16} {:>8} {:>10.3f} {:>10.3f} {:<6} {:>10.2f} {:>11.2f}\n", one.quantity, one.bytes, one.best,
                    one.median, one.unit, one.cpu_microseconds[0], one.cpu_microseconds[1]);
 }
 
@@ -206,7 +204,7 @@ void save(const std::string& path, const std::string& name, const std::vector<re
                                   {"machine", benchmark::describe_machine("")},
                                   {"results", nlohmann::ordered_json::array()}};
     for (const result& one : results)
-        record["results"].push_back({{"what", one.what},
+        record["results"].push_back({{"what", one.quantity},
                                      {"bytes", one.bytes},
                                      {"unit", one.unit},
                                      {"best", one.best},

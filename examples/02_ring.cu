@@ -11,14 +11,14 @@ __global__ void ring(dcuda::context context, int* memory) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state); // waits until all ranks are there
 
-    int* mine = memory + 2 * self.id(dcuda::device); // [0]: to send, [1]: to receive
-    dcuda::window window = self.create_window(dcuda::world, mine, 2 * sizeof(int));
+    int* own = memory + 2 * self.id(dcuda::device); // [0]: to send, [1]: to receive
+    dcuda::window window = self.create_window(dcuda::world, own, 2 * sizeof(int));
 
-    if (threadIdx.x == 0) mine[0] = self.id();
+    if (threadIdx.x == 0) own[0] = self.id();
     const int right = (self.id() + 1) % self.size();
-    self.put_notify(window, right, sizeof(int), sizeof(int), mine, /*tag*/ 7);
+    self.put_notify(window, right, sizeof(int), sizeof(int), own, /*tag*/ 7);
     self.wait_notifications(/*tag*/ 7, /*count*/ 1);
-    self.log() << "rank " << self.id() << " of " << self.size() << " received " << mine[1];
+    self.log() << "rank " << self.id() << " of " << self.size() << " received " << own[1];
 
     self.free_window(window);
 } // the end of `self` waits until all ranks are done

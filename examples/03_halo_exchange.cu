@@ -86,15 +86,15 @@ int main(int argc, char** argv) try {
     config.ranks_per_device = std::min(job.rank_responsible, rows); // none without a row
 
     // This device's rows, of both arrays; the border must be in both.
-    const std::vector<float> mine = start_rows(job.process_index * rows, rows + 2);
-    const std::size_t bytes = mine.size() * sizeof(float);
+    const std::vector<float> own = start_rows(job.process_index * rows, rows + 2);
+    const std::size_t bytes = own.size() * sizeof(float);
     float *in = nullptr, *out = nullptr;
     for (float** array : {&in, &out}) {
         check(cudaMalloc(array, bytes));
-        check(cudaMemcpy(*array, mine.data(), bytes, cudaMemcpyHostToDevice));
+        check(cudaMemcpy(*array, own.data(), bytes, cudaMemcpyHostToDevice));
     }
     const double milliseconds = runtime.run(run_steps, config, in, out);
-    std::vector<float> result(mine.size());
+    std::vector<float> result(own.size());
     check(cudaMemcpy(result.data(), steps % 2 == 0 ? in : out, bytes, cudaMemcpyDeviceToHost));
     check(cudaFree(in));
     check(cudaFree(out));

@@ -66,19 +66,19 @@ int main(int argc, char** argv) try {
 
     // The rows of this device's ranks, each rank's behind a row of zeros.
     const auto count = static_cast<std::size_t>(job.rank_responsible);
-    std::vector<std::uint32_t> mine(count * (rows + 1) * columns);
+    std::vector<std::uint32_t> ours(count * (rows + 1) * columns);
     for (std::size_t rank = 0; rank < count; ++rank)
         for (std::size_t row = 1; row <= rows; ++row)
             for (int x = 0; x < columns; ++x)
-                mine[(rank * (rows + 1) + row) * columns + static_cast<std::size_t>(x)] =
+                ours[(rank * (rows + 1) + row) * columns + static_cast<std::size_t>(x)] =
                     start_value((static_cast<std::size_t>(job.rank_start) + rank) * rows + row, x);
     std::uint32_t* field = nullptr;
-    const std::size_t bytes = mine.size() * sizeof(std::uint32_t);
+    const std::size_t bytes = ours.size() * sizeof(std::uint32_t);
     if (cudaMalloc(&field, bytes) != cudaSuccess ||
-        cudaMemcpy(field, mine.data(), bytes, cudaMemcpyHostToDevice) != cudaSuccess)
+        cudaMemcpy(field, ours.data(), bytes, cudaMemcpyHostToDevice) != cudaSuccess)
         throw dcuda::error(dcuda::error_code::out_of_resources, "no device memory");
     const double milliseconds = runtime.run(sweep, config, field, pieces);
-    if (cudaMemcpy(mine.data(), field, bytes, cudaMemcpyDeviceToHost) != cudaSuccess)
+    if (cudaMemcpy(ours.data(), field, bytes, cudaMemcpyDeviceToHost) != cudaSuccess)
         throw dcuda::error(dcuda::error_code::cuda_failure, "the field cannot be copied");
     cudaFree(field);
 
@@ -90,7 +90,7 @@ int main(int argc, char** argv) try {
             above = update(above, start_value(row + 1, x));
             if (row < first) continue;
             const std::size_t place = (row - first) / rows * (rows + 1) + 1 + (row - first) % rows;
-            if (mine[place * columns + static_cast<std::size_t>(x)] == above) continue;
+            if (ours[place * columns + static_cast<std::size_t>(x)] == above) continue;
             std::fprintf(stderr, "04_wavefront: row %zu is wrong in column %d\n", row, x);
             return 1;
         }

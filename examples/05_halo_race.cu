@@ -28,15 +28,15 @@ __host__ __device__ double start_value(int i) { return i * 37 % 101; }
 __global__ void diffuse(dcuda::context context, bar* bars, int halos) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
-    bar& mine = bars[self.id(dcuda::device)];
+    bar& own = bars[self.id(dcuda::device)];
     const int left = self.id() - 1, right = self.id() + 1;
     const bool has_left = left >= 0, has_right = right < self.size();
-    for (int i = threadIdx.x; i < points; i += blockDim.x) mine.field[0][i] = start_value(self.id() * points + i);
+    for (int i = threadIdx.x; i < points; i += blockDim.x) own.field[0][i] = start_value(self.id() * points + i);
 
-    const dcuda::window win = self.create_window(dcuda::world, &mine, sizeof mine);
+    const dcuda::window win = self.create_window(dcuda::world, &own, sizeof own);
     for (int step = 0; step < steps; ++step) {
-        const double* const in = mine.field[step % 2];
-        double* const out = mine.field[1 - step % 2];
+        const double* const in = own.field[step % 2];
+        double* const out = own.field[1 - step % 2];
         const int turn = step % halos;
         const auto place = [&](int side) { return offsetof(bar, halo) + (2 * turn + side) * sizeof(double); };
         if (has_left) self.put_notify(win, left, place(1), sizeof(double), &in[0], from_right);
@@ -44,7 +44,7 @@ __global__ void diffuse(dcuda::context context, bar* bars, int halos) {
         self.wait_notifications(from_left, has_left ? 1 : 0);
         self.wait_notifications(from_right, has_right ? 1 : 0);
 
-        const double* const halo = mine.halo[turn];
+        const double* const halo = own.halo[turn];
         for (int i = threadIdx.x; i < points; i += blockDim.x) {
             const double before = i > 0 ? in[i - 1] : has_left ? halo[0] : in[0];
             const double after = i + 1 < points ? in[i + 1] : has_right ? halo[1] : in[i];

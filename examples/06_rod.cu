@@ -27,12 +27,12 @@ __global__ void run_steps(dcuda::context context, float* rods, bool hasty) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
     const bool has_left = self.id() > 0, has_right = self.id() + 1 < self.size();
-    float* const mine = rods + self.id(dcuda::device) * 2 * width;
-    const dcuda::window window = self.create_window(dcuda::world, mine, 2 * width * sizeof(float));
+    float* const own = rods + self.id(dcuda::device) * 2 * width;
+    const dcuda::window window = self.create_window(dcuda::world, own, 2 * width * sizeof(float));
 
     for (int step = 0; step < steps; ++step) {
-        const float* const now = mine + step % 2 * width;
-        float* const next = mine + (step + 1) % 2 * width;
+        const float* const now = own + step % 2 * width;
+        float* const next = own + (step + 1) % 2 * width;
         const int i = 1 + static_cast<int>(threadIdx.x);
         next[i] = (now[i - 1] + now[i] + now[i + 1]) / 3;
         const bool moves = __syncthreads_or(std::abs(next[i] - now[i]) > small_change) != 0;

@@ -42,9 +42,9 @@ auto or_exit(const Operation& operation) {
     }
 }
 
-inline void require(cudaError_t result, const char* what) {
+inline void require(cudaError_t result, const char* subject) {
     if (result != cudaSuccess)
-        throw error(error_code::cuda_failure, std::string(what) + ": " + cudaGetErrorString(result));
+        throw error(error_code::cuda_failure, std::string(subject) + ": " + cudaGetErrorString(result));
 }
 
 // Device memory with a copy of the user's data, for one run.

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Checks the shape of the tree: which file may include which, where atomics may be, how many files and how long.
+"""Checks the shape of the tree: which file may include which, where atomics may be, how many files and how long, and
+names that say nothing.
 
     scripts/check_layering.py [--self-test]
 
@@ -120,6 +121,11 @@ OF_THE_BLOCK = re.compile(r"\b(?:__syncthreads\w*|(?:thread|block)Idx|blockDim|e
 OPERATIONS = "include/dcuda/detail/ops/"
 CUTS_THE_BLOCK = "include/dcuda/detail/ops/parts.hpp"  # into ranks, before they have groups
 
+# Names that say nothing of what they stand for. Records keep their programs as they ran.
+EMPTY_NAME = re.compile(r"\b(?:what(?!\(\))|with|mine|to)\b")
+RECORDS = "benchmarks/results/"
+LITERAL = re.compile(r"'(?:\\.|[^'\\])'|\"(?:\\.|[^\"\\])*\"")
+
 SUFFIXES = {".hpp", ".cpp", ".h", ".cuh", ".cu"}
 COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
@@ -196,6 +202,9 @@ def check(root):
             ):
                 errors.append(f"{where}: '{found[0]}' belongs into {ORDER_HOME}")
 
+            if not include and not path.startswith(RECORDS) and (found := EMPTY_NAME.search(LITERAL.sub("", line))):
+                errors.append(f"{where}: '{found[0]}' as a name says nothing; name what it stands for")
+
             if path.startswith(OPERATIONS) and path != CUTS_THE_BLOCK and (found := OF_THE_BLOCK.search(line)):
                 errors.append(f"{where}: '{found[0]}' assumes that the block executes the operation; ask rank_state::group()")
 
@@ -231,6 +240,8 @@ def self_test():
             {"include/dcuda/detail/exec/a.hpp": '#include "dcuda/detail/ops/b.hpp"\n', "include/dcuda/detail/ops/b.hpp": ""},
             "not below it",
         ),
+        ({"src/cpu/a.cpp": "int mine = 1;\n"}, "says nothing"),
+        ({"benchmarks/common/a.hpp": "void send(int to);\n"}, "says nothing"),
         ({"src/odd/a.cpp": ""}, "part of nothing"),
         ({"src/cpu/a.cpp": "\n" * 601}, "601 lines"),
         ({f"src/cpu/{i}.cpp": "" for i in range(MAX_UNITS + 1)}, f"{MAX_UNITS + 1} units"),
@@ -240,7 +251,9 @@ def self_test():
                 "include/dcuda/types.hpp": '#include "dcuda/config.hpp"\n',
                 "include/dcuda/config.hpp": "",
                 "include/dcuda/detail/protocol/memory.hpp": "#include <atomic>\n",
-                "src/runtime/a.cpp": '#include "dcuda/host.hpp"\nlog("volatile"); __syncthreads();\n',
+                "src/runtime/a.cpp": '#include "dcuda/host.hpp"\nlog("volatile, mine"); __syncthreads(); // to\n',
+                "src/support/a.cpp": "log(problem.what());\n",
+                "benchmarks/results/x/a.cu": "int to;\n",
                 "src/transport/mpi.cpp": "#include <mpi.h>\n",
                 "src/cpu/fiber.cpp": "std::atomic<int> x;\n",
             },

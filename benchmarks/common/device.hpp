@@ -105,16 +105,16 @@ DCUDA_DEVICE void compare(mistake* wrong, const void* data, std::size_t bytes, i
 // All threads of a block: copies whole 16-byte words, several loads of a thread in flight.
 DCUDA_DEVICE void copy_block(void* target, const void* source, std::size_t bytes) {
     constexpr int in_flight = 8;
-    auto* const to = static_cast<uint4*>(target);
+    auto* const chunks = static_cast<uint4*>(target);
     const auto* const from = static_cast<const uint4*>(source);
     const std::size_t count = bytes / sizeof(uint4), step = blockDim.x;
     std::size_t i = threadIdx.x;
     for (; i + (in_flight - 1) * step < count; i += in_flight * step) {
         uint4 words[in_flight];
         for (int k = 0; k < in_flight; ++k) words[k] = from[i + static_cast<std::size_t>(k) * step];
-        for (int k = 0; k < in_flight; ++k) to[i + static_cast<std::size_t>(k) * step] = words[k];
+        for (int k = 0; k < in_flight; ++k) chunks[i + static_cast<std::size_t>(k) * step] = words[k];
     }
-    for (; i < count; i += step) to[i] = from[i];
+    for (; i < count; i += step) chunks[i] = from[i];
 }
 
 // Newton's iterations for the square root of `a`, each of which needs the one before.

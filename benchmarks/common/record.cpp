@@ -20,8 +20,8 @@ constexpr const char* interval_name = "95 % confidence";
 
 // Above 1, dCUDA is better.
 double ratio(const row& ours, double theirs) {
-    const double mine = ours.value.median;
-    return ours.more_is_better() ? mine / theirs : theirs / mine;
+    const double own = ours.value.median;
+    return ours.more_is_better() ? own / theirs : theirs / own;
 }
 
 std::optional<goal> goal_of(const row& one, const record& results) {
@@ -198,15 +198,15 @@ void place_rivals(std::vector<row>& ours, const std::vector<row>& theirs) {
     for (const row& other : theirs) {
         if (!other.measured()) continue;
         bool placed = false;
-        for (row& mine : ours) {
-            const bool fits = same_measurement(mine, other) && mine.measured() && mine.library.empty() &&
-                              (other.threads == 0 || other.threads == mine.threads) &&
-                              (other.ranks == 0 || other.ranks == mine.ranks);
-            if (fits) mine.rivals.push_back({other.library, other.value.median});
+        for (row& own : ours) {
+            const bool fits = same_measurement(own, other) && own.measured() && own.library.empty() &&
+                              (other.threads == 0 || other.threads == own.threads) &&
+                              (other.ranks == 0 || other.ranks == own.ranks);
+            if (fits) own.rivals.push_back({other.library, other.value.median});
             placed = placed || fits;
         }
-        const bool same_benchmark = std::any_of(ours.begin(), ours.end(), [&](const row& mine) {
-            return mine.benchmark == other.benchmark && mine.path == other.path && mine.measured();
+        const bool same_benchmark = std::any_of(ours.begin(), ours.end(), [&](const row& own) {
+            return own.benchmark == other.benchmark && own.path == other.path && own.measured();
         });
         if (!placed && same_benchmark) alone.push_back(other);
     }
@@ -215,26 +215,25 @@ void place_rivals(std::vector<row>& ours, const std::vector<row>& theirs) {
 
 void add_cost_of_checks(std::vector<row>& ours, const std::vector<row>& unchecked) {
     std::vector<row> costs;
-    for (const row& mine : ours) {
-        const bool is_ours = mine.measured() && mine.library.empty() && !mine.operation.starts_with("raw") &&
-                             mine.operation != "copy engine";
-        if (!is_ours || (mine.unit != "us" && mine.unit != "GB/s")) continue;
-        if (mine.benchmark == "host" || mine.benchmark == "waiters") continue;
+    for (const row& own : ours) {
+        const bool is_ours = own.measured() && own.library.empty() && !own.operation.starts_with("raw") &&
+                             own.operation != "copy engine";
+        if (!is_ours || (own.unit != "us" && own.unit != "GB/s")) continue;
+        if (own.benchmark == "host" || own.benchmark == "waiters") continue;
         for (const row& other : unchecked) {
-            if (!same_measurement(mine, other) || mine.threads != other.threads || mine.ranks != other.ranks ||
+            if (!same_measurement(own, other) || own.threads != other.threads || own.ranks != other.ranks ||
                 !other.measured())
                 continue;
-            const auto percent = [&](double with, double without) {
-                return 100.0 * ((mine.more_is_better() ? without / with : with / without) - 1.0);
+            const auto percent = [&](double checked, double bare) {
+                return 100.0 * ((own.more_is_better() ? bare / checked : checked / bare) - 1.0);
             };
-            row cost = mine;
+            row cost = own;
             cost.operation += ", cost of checks";
             cost.unit.assign(1, '%');
             cost.rivals.clear();
-            const double one = percent(mine.value.low, other.value.high),
-                         two = percent(mine.value.high, other.value.low);
-            cost.value = {percent(mine.value.median, other.value.median), std::min(one, two), std::max(one, two),
-                          mine.value.confident && other.value.confident};
+            const double one = percent(own.value.low, other.value.high), two = percent(own.value.high, other.value.low);
+            cost.value = {percent(own.value.median, other.value.median), std::min(one, two), std::max(one, two),
+                          own.value.confident && other.value.confident};
             costs.push_back(cost);
         }
     }

@@ -66,28 +66,28 @@ struct session {
 
     // Runs the kernel for this row, and notes what it costs the host if the network is part of it.
     template <class... Parameters, class... Arguments>
-    void run(row& what, void (*kernel)(dcuda::context, Parameters...), const dcuda::launch_config& config,
+    void run(row& entry, void (*kernel)(dcuda::context, Parameters...), const dcuda::launch_config& config,
              Arguments&&... arguments) {
         const busy_host host;
         runtime.run(kernel, config, std::forward<Arguments>(arguments)...);
-        if (!runtime.network().empty() && what.path != "same device") what.host_cores = host.cores();
+        if (!runtime.network().empty() && entry.path != "same device") entry.host_cores = host.cores();
     }
 };
 
 // The subcommands. Collective over the processes.
-void measure_latency(session& with);
-void measure_bandwidth(session& with);
-void measure_barrier(session& with);
-void measure_collectives(session& with);
-void measure_flush(session& with);
-void measure_one_sided(session& with);
-void measure_partners(session& with);
-void measure_overlap(session& with);
-void measure_host(session& with);
-void measure_waiters(session& with);
-void measure_warps(session& with);
-void measure_messages(session& with);
-void measure_trace(session& with);
+void measure_latency(session& suite);
+void measure_bandwidth(session& suite);
+void measure_barrier(session& suite);
+void measure_collectives(session& suite);
+void measure_flush(session& suite);
+void measure_one_sided(session& suite);
+void measure_partners(session& suite);
+void measure_overlap(session& suite);
+void measure_host(session& suite);
+void measure_waiters(session& suite);
+void measure_warps(session& suite);
+void measure_messages(session& suite);
+void measure_trace(session& suite);
 
 // Throws if data was wrong.
 inline void require_right(const mistake& wrong, const row& where) {
@@ -149,7 +149,7 @@ public:
     neighbour_memory(const neighbour_memory&) = delete;
     neighbour_memory& operator=(const neighbour_memory&) = delete;
 
-    unsigned char* mine() const { return mine_.get(); }
+    unsigned char* own() const { return mine_.get(); }
     unsigned char* theirs() const { return static_cast<unsigned char*>(theirs_); }
 
 private:

@@ -15,8 +15,8 @@ namespace {
 
 using namespace benchmark;
 
-void check(ncclResult_t status, const char* what) {
-    if (status != ncclSuccess) throw std::runtime_error(std::string(what) + ": " + ncclGetErrorString(status));
+void check(ncclResult_t status, const char* subject) {
+    if (status != ncclSuccess) throw std::runtime_error(std::string(subject) + ": " + ncclGetErrorString(status));
 }
 using benchmark::check;
 

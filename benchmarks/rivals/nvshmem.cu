@@ -86,13 +86,13 @@ __global__ void puts(unsigned char* landing, unsigned char* source, std::size_t 
                      interval* stamps, mistake* wrong) {
     const cooperative_groups::grid_group grid = cooperative_groups::this_grid();
     unsigned char* const from = source + blockIdx.x * bytes;
-    unsigned char* const to = landing + blockIdx.x * bytes;
+    unsigned char* const receiver = landing + blockIdx.x * bytes;
     const int id = static_cast<int>(blockIdx.x), pe = nvshmem_my_pe();
     for (int batch = -1; batch < batches; ++batch) {
         fill(from, bytes, batch, id);
         meet(grid);
         const std::uint64_t start = now_ns();
-        for (int i = 0; pe == 0 && i < count; ++i) nvshmemx_putmem_nbi_block(to, from, bytes, 1);
+        for (int i = 0; pe == 0 && i < count; ++i) nvshmemx_putmem_nbi_block(receiver, from, bytes, 1);
         if (pe == 0) {
             __syncthreads();
             nvshmem_quiet();
@@ -101,7 +101,7 @@ __global__ void puts(unsigned char* landing, unsigned char* source, std::size_t 
         const std::uint64_t stop = now_ns();
         if (batch >= 0 && threadIdx.x == 0) stamps[batch * static_cast<int>(gridDim.x) + id] = {start, stop};
         meet(grid);
-        if (pe == 1) compare(wrong, to, bytes, batch, id);
+        if (pe == 1) compare(wrong, receiver, bytes, batch, id);
     }
 }
 
@@ -396,9 +396,9 @@ __global__ void collectives(const nvshmem_team_t* teams, std::size_t count, int 
 
 // --- Host ------------------------------------------------------------------------------------------------------------
 
-void check(int nvshmem_status, const char* what) {
+void check(int nvshmem_status, const char* subject) {
     if (nvshmem_status != 0)
-        throw std::runtime_error(std::string(what) + ": NVSHMEM status " + std::to_string(nvshmem_status));
+        throw std::runtime_error(std::string(subject) + ": NVSHMEM status " + std::to_string(nvshmem_status));
 }
 using benchmark::check;
 
@@ -464,13 +464,13 @@ public:
                                          dim3(static_cast<unsigned>(threads)), pointers, 0, nullptr),
               "cannot launch");
         check(cudaDeviceSynchronize(), "the kernel failed");
-        mistake mine{};
-        check(cudaMemcpy(&mine, wrong(), sizeof mine, cudaMemcpyDeviceToHost), "cannot copy results");
-        if (mine.count != 0)
-            throw std::runtime_error(std::to_string(mine.count) + " words were wrong; the first, word " +
-                                     std::to_string(mine.word) + " in round " + std::to_string(mine.round) +
-                                     " of batch " + std::to_string(mine.batch) + ", was " + std::to_string(mine.seen) +
-                                     " instead of " + std::to_string(mine.expected));
+        mistake ours{};
+        check(cudaMemcpy(&ours, wrong(), sizeof ours, cudaMemcpyDeviceToHost), "cannot copy results");
+        if (ours.count != 0)
+            throw std::runtime_error(std::to_string(ours.count) + " words were wrong; the first, word " +
+                                     std::to_string(ours.word) + " in round " + std::to_string(ours.round) +
+                                     " of batch " + std::to_string(ours.batch) + ", was " + std::to_string(ours.seen) +
+                                     " instead of " + std::to_string(ours.expected));
         std::vector<interval> all(batches_ * blocks_);
         check(cudaMemcpy(all.data(), stamps(), all.size() * sizeof all[0], cudaMemcpyDeviceToHost),
               "cannot copy results");
@@ -496,12 +496,12 @@ void measure_latency(const rival_job& job, const options& chosen, std::vector<ro
             const results measured(batches, 1);
             const player me = make_player(static_cast<side>(std::min(job.index, 1)), memory.get(), bytes,
                                           measured.stamps(), measured.wrong());
-            row what{"latency", "peer", bytes == 0 ? "notify" : "put_notify", bytes, threads};
-            what.library = bytes == 0 ? "NVSHMEM signal_op" : "NVSHMEM putmem_signal_block";
+            row entry{"latency", "peer", bytes == 0 ? "notify" : "put_notify", bytes, threads};
+            entry.library = bytes == 0 ? "NVSHMEM signal_op" : "NVSHMEM putmem_signal_block";
             const game of{static_cast<std::uint32_t>(bytes / 4), rounds, batches};
-            what.value =
+            entry.value =
                 measure::summarise(scaled(measured.run(ping_pong, 1, threads, of, me, signal.get()), 0.5 / rounds));
-            rows.push_back(what);
+            rows.push_back(entry);
         }
 }
 
@@ -517,16 +517,16 @@ void measure_bandwidth(std::vector<row>& rows) {
             const auto landing = allocate<unsigned char>(whole), source = allocate<unsigned char>(whole);
             const results measured(batches, of.blocks);
             const int count = std::clamp(static_cast<int>((64 << 20) / whole), 1, of.blocks == 1 ? 32 : 64);
-            row what{"bandwidth", "peer", of.operation, bytes};
-            what.unit = "GB/s";
-            what.library =
+            row entry{"bandwidth", "peer", of.operation, bytes};
+            entry.unit = "GB/s";
+            entry.library =
                 "NVSHMEM putmem_nbi_block, " + std::to_string(of.blocks) + " x " + std::to_string(of.threads);
             std::vector<double> rates;
             for (const double us : measured.run(puts, of.blocks, of.threads, landing.get(), source.get(), bytes, count,
                                                 batches, measured.stamps(), measured.wrong()))
                 rates.push_back(1e-3 * static_cast<double>(whole) * count / us);
-            what.value = measure::summarise(rates);
-            rows.push_back(what);
+            entry.value = measure::summarise(rates);
+            rows.push_back(entry);
         }
 }
 
@@ -543,12 +543,12 @@ void measure_barriers(std::vector<row>& rows) {
                             shape{"NVSHMEM barrier_all_block between grid.sync", false, 1056, 1056}}) {
         const results measured(batches, 1);
         const auto word = allocate<std::uint32_t>(1);
-        row what{"barrier", "all devices", "barrier", 0, 0, of.ranks};
-        what.library = of.name;
-        what.value = measure::summarise(scaled(measured.run(barriers, of.blocks, 32, of.sync_only, rounds, batches,
-                                                            word.get(), measured.stamps(), measured.wrong()),
-                                               1.0 / rounds));
-        rows.push_back(what);
+        row entry{"barrier", "all devices", "barrier", 0, 0, of.ranks};
+        entry.library = of.name;
+        entry.value = measure::summarise(scaled(measured.run(barriers, of.blocks, 32, of.sync_only, rounds, batches,
+                                                             word.get(), measured.stamps(), measured.wrong()),
+                                                1.0 / rounds));
+        rows.push_back(entry);
     }
 }
 
@@ -557,12 +557,12 @@ void measure_flush(std::vector<row>& rows) {
     constexpr std::size_t bytes = 1024;
     const auto landing = allocate<unsigned char>(bytes), source = allocate<unsigned char>(bytes);
     const results measured(batches, 1);
-    row what{"flush", "peer", "put and flush", bytes};
-    what.library = "NVSHMEM putmem_nbi_block and quiet";
-    what.value = measure::summarise(scaled(measured.run(flushes, 1, 128, landing.get(), source.get(), bytes, rounds,
-                                                        batches, measured.stamps(), measured.wrong()),
-                                           1.0 / rounds));
-    rows.push_back(what);
+    row entry{"flush", "peer", "put and flush", bytes};
+    entry.library = "NVSHMEM putmem_nbi_block and quiet";
+    entry.value = measure::summarise(scaled(measured.run(flushes, 1, 128, landing.get(), source.get(), bytes, rounds,
+                                                         batches, measured.stamps(), measured.wrong()),
+                                            1.0 / rounds));
+    rows.push_back(entry);
 }
 
 void measure_accesses(std::vector<row>& rows) {
@@ -583,27 +583,27 @@ void measure_accesses(std::vector<row>& rows) {
                             kind{"get and flush", "getmem_block", access::get, 65536, 500},
                             kind{"get and flush", "getmem_block", access::get, most, 50}}) {
         const results measured(batches, 1);
-        row what{"one_sided", "peer", one.operation, one.bytes};
-        what.library = std::string("NVSHMEM ") + one.library;
-        what.value = measure::summarise(scaled(measured.run(accesses, 1, 128, one.how, false, word.get(), data.get(),
-                                                            copy.get(), one.how == access::get ? one.bytes : 0,
-                                                            one.rounds, batches, measured.stamps(), measured.wrong()),
-                                               1.0 / one.rounds));
-        rows.push_back(what);
+        row entry{"one_sided", "peer", one.operation, one.bytes};
+        entry.library = std::string("NVSHMEM ") + one.library;
+        entry.value = measure::summarise(scaled(measured.run(accesses, 1, 128, one.how, false, word.get(), data.get(),
+                                                             copy.get(), one.how == access::get ? one.bytes : 0,
+                                                             one.rounds, batches, measured.stamps(), measured.wrong()),
+                                                1.0 / one.rounds));
+        rows.push_back(entry);
     }
     constexpr int blocks = 132, rounds = 200;
     for (const kind& one :
          {kind{"fetch_add by all on one word", "uint32_atomic_fetch_add", access::fetch_add, 4, rounds},
           kind{"add by all to one word", "uint32_atomic_add", access::add, 4, rounds}}) {
         const results measured(batches, blocks);
-        row what{"one_sided", "peer", one.operation, one.bytes};
-        what.unit = "M/s";
-        what.library = std::string("NVSHMEM ") + one.library;
+        row entry{"one_sided", "peer", one.operation, one.bytes};
+        entry.unit = "M/s";
+        entry.library = std::string("NVSHMEM ") + one.library;
         const std::vector<double> times =
             measured.run(accesses, blocks, 32, one.how, true, word.get(), data.get(), copy.get(), std::size_t{0},
                          one.rounds, batches, measured.stamps(), measured.wrong());
-        what.value = measure::summarise(rate(static_cast<double>(rounds) * blocks * nvshmem_n_pes(), times));
-        rows.push_back(what);
+        entry.value = measure::summarise(rate(static_cast<double>(rounds) * blocks * nvshmem_n_pes(), times));
+        rows.push_back(entry);
     }
 }
 
@@ -629,11 +629,11 @@ void measure_turns(const rival_job& job, std::vector<row>& rows) {
                         source.get(),
                         measured.stamps(),
                         measured.wrong()};
-        row what{"one_sided", "peer", one.operation, one.of.bytes()};
-        what.library = std::string("NVSHMEM ") + one.library;
-        what.value = measure::summarise(
+        row entry{"one_sided", "peer", one.operation, one.of.bytes()};
+        entry.library = std::string("NVSHMEM ") + one.library;
+        entry.value = measure::summarise(
             scaled(measured.run(take_turns_of_pes, 1, 128, own, signal.get(), beside.get()), 0.5 / rounds));
-        rows.push_back(what);
+        rows.push_back(entry);
     }
 }
 

@@ -117,24 +117,24 @@ std::vector<share> shares_of(int ranks, bool all) {
 
 class bench {
 public:
-    bench(session& with, bool peer)
-        : with_(with), peer_(peer), path_(peer ? with.other_device() : "same device"),
-          threads_(with.chosen.bandwidth.threads), is_mapped_(peer && with.runtime.network().empty()) {
+    bench(session& suite, bool peer)
+        : suite_(suite), peer_(peer), path_(peer ? suite.other_device() : "same device"),
+          threads_(suite.chosen.bandwidth.threads), is_mapped_(peer && suite.runtime.network().empty()) {
         ranks_ = std::min(most_ranks(put_traffic), most_ranks(notified_traffic));
-        raw_ranks_ = with.runtime.plan(raw_traffic, shape(threads_, 0)).rank_responsible;
+        raw_ranks_ = suite.runtime.plan(raw_traffic, shape(threads_, 0)).rank_responsible;
     }
 
     void run() {
         constexpr std::size_t message = 1 << 20;
         std::size_t largest = message;
-        for (const std::size_t bytes : with_.chosen.bandwidth.sizes) largest = std::max(largest, bytes);
+        for (const std::size_t bytes : suite_.chosen.bandwidth.sizes) largest = std::max(largest, bytes);
         reserved_ = std::max(2 * largest, std::min(most_bytes, largest * static_cast<std::size_t>(ranks_)));
         if (is_mapped_)
-            neighbour_ = std::make_unique<neighbour_memory>(with_.runtime, 2 * reserved_);
+            neighbour_ = std::make_unique<neighbour_memory>(suite_.runtime, 2 * reserved_);
         else
             own_ = allocate<unsigned char>(2 * reserved_);
 
-        for (const std::size_t bytes : with_.chosen.bandwidth.sizes) {
+        for (const std::size_t bytes : suite_.chosen.bandwidth.sizes) {
             for (const share& by : shares_of(ranks_, true)) measure_puts(by, bytes);
             if (is_mapped_) measure_copy_engine(bytes);
         }
@@ -145,7 +145,7 @@ public:
 private:
     template <class... Params>
     int most_ranks(void (*kernel)(dcuda::context, Params...)) {
-        return with_.runtime.plan(kernel, shape(threads_, 0)).rank_responsible;
+        return suite_.runtime.plan(kernel, shape(threads_, 0)).rank_responsible;
     }
 
     bool has_room(std::size_t bytes, int ranks) const { return bytes * static_cast<std::size_t>(ranks) <= reserved_; }
@@ -155,9 +155,9 @@ private:
 
     traffic make_traffic(const share& by, std::size_t bytes, int puts, const results& measured, int batches) const {
         return {peer_ ? dcuda::world : dcuda::device,
-                is_mapped_ ? neighbour_->mine() : own_.get(),
+                is_mapped_ ? neighbour_->own() : own_.get(),
                 bytes,
-                peer_ || with_.first() ? by.sources : 0,
+                peer_ || suite_.first() ? by.sources : 0,
                 peer_ ? ranks_for(by) : 1,
                 puts,
                 batches,
@@ -167,7 +167,7 @@ private:
 
     // So many that a batch takes a few milliseconds.
     int choose_puts(const share& by, std::size_t bytes) const {
-        if (with_.chosen.rounds > 0) return with_.chosen.rounds;
+        if (suite_.chosen.rounds > 0) return suite_.chosen.rounds;
         const double most = !peer_ ? 1e12 : is_mapped_ ? 350e9 : 10e9;
         const double expected_rate = by_backend(std::min(40e9 * by.sources, most), 2e9); // B/s
         const double puts = expected_rate * by_backend(2e-3, 1e-3) / (static_cast<double>(bytes) * by.sources);
@@ -184,37 +184,37 @@ private:
         row ours = make_row("put", by, bytes);
         if (!has_room(bytes, ranks_for(by))) {
             ours.missing = too_much;
-            with_.rows.push_back(ours);
+            suite_.rows.push_back(ours);
             return;
         }
-        const int batches = with_.batches(10, 6), puts = choose_puts(by, bytes);
+        const int batches = suite_.batches(10, 6), puts = choose_puts(by, bytes);
         const double kilobytes = 1e-3 * static_cast<double>(bytes) * by.sources * puts; // by microseconds: GB/s
         {
             const results measured(batches, by.sources);
-            with_.run(ours, put_traffic, shape(threads_, ranks_for(by)),
-                      make_traffic(by, bytes, puts, measured, batches));
+            suite_.run(ours, put_traffic, shape(threads_, ranks_for(by)),
+                       make_traffic(by, bytes, puts, measured, batches));
             measured.require_right(ours);
             ours.value = measure::summarise(rate(kilobytes, measured.microseconds()));
         }
         if ((is_mapped_ || !peer_) && ranks_for(by) <= raw_ranks_) {
             const results measured(batches, by.sources);
             const traffic of = make_traffic(by, bytes, puts, measured, batches);
-            with_.runtime.run(raw_traffic, shape(threads_, ranks_for(by)), of,
-                              peer_ ? neighbour_->theirs() : of.memory);
+            suite_.runtime.run(raw_traffic, shape(threads_, ranks_for(by)), of,
+                               peer_ ? neighbour_->theirs() : of.memory);
             row raw = make_row("raw stores", by, bytes);
             measured.require_right(raw);
             raw.value = measure::summarise(rate(kilobytes, measured.microseconds()));
             ours.rivals.push_back({"raw stores", raw.value.median});
         }
-        with_.rows.push_back(ours);
+        suite_.rows.push_back(ours);
     }
 
     // Process 0 alone copies; the others have nothing to do.
     void measure_copy_engine(std::size_t bytes) {
-        if (!with_.first()) return;
-        row what{"bandwidth", path_, "copy engine", bytes};
-        what.unit = "GB/s";
-        check(cudaMemset(neighbour_->mine(), 0x5a, bytes), "cannot fill device memory"); // what no pattern holds
+        if (!suite_.first()) return;
+        row entry{"bandwidth", path_, "copy engine", bytes};
+        entry.unit = "GB/s";
+        check(cudaMemset(neighbour_->own(), 0x5a, bytes), "cannot fill device memory"); // what no pattern holds
         check(cudaDeviceSynchronize(), "cannot fill device memory");
         cudaStream_t stream = nullptr;
         cudaEvent_t start = nullptr, stop = nullptr;
@@ -222,12 +222,12 @@ private:
         check(cudaEventCreate(&start), "cannot create an event");
         check(cudaEventCreate(&stop), "cannot create an event");
         const share all{"", 1};
-        const int copies = choose_puts(all, bytes), batches = with_.batches(10, 6);
+        const int copies = choose_puts(all, bytes), batches = suite_.batches(10, 6);
         std::vector<double> samples;
         for (int batch = -1; batch < batches; ++batch) {
             check(cudaEventRecord(start, stream), "cannot record an event");
             for (int i = 0; i < copies; ++i)
-                check(cudaMemcpyAsync(neighbour_->theirs(), neighbour_->mine(), bytes, cudaMemcpyDefault, stream),
+                check(cudaMemcpyAsync(neighbour_->theirs(), neighbour_->own(), bytes, cudaMemcpyDefault, stream),
                       "cannot copy to the neighbour");
             check(cudaEventRecord(stop, stream), "cannot record an event");
             check(cudaStreamSynchronize(stream), "cannot copy to the neighbour");
@@ -238,42 +238,42 @@ private:
         cudaEventDestroy(stop);
         cudaEventDestroy(start);
         cudaStreamDestroy(stream);
-        if (download(neighbour_->mine(), bytes) != download(neighbour_->theirs(), bytes))
+        if (download(neighbour_->own(), bytes) != download(neighbour_->theirs(), bytes))
             throw std::runtime_error("the copy engine's copy of " + std::to_string(bytes) + " B is wrong");
-        what.value = measure::summarise(samples);
-        for (row& other : with_.rows)
-            if (other.benchmark == what.benchmark && other.path == path_ && other.bytes == bytes)
-                other.rivals.push_back({"copy engine", what.value.median});
-        with_.rows.push_back(what);
+        entry.value = measure::summarise(samples);
+        for (row& other : suite_.rows)
+            if (other.benchmark == entry.benchmark && other.path == path_ && other.bytes == bytes)
+                other.rivals.push_back({"copy engine", entry.value.median});
+        suite_.rows.push_back(entry);
     }
 
     // B = s / (t(s) - L): what the time of a message grows by, beyond that of the smallest one in the same arrangement.
     void measure_hockney(const share& by, std::size_t bytes) {
         row ours = make_row("put_notify, Hockney", by, bytes);
-        const int batches = with_.batches(10, 6);
+        const int batches = suite_.batches(10, 6);
         const int ranks = peer_ ? by.sources : 2 * by.sources;
         if (!has_room(bytes, ranks)) {
             ours.missing = too_much;
-            with_.rows.push_back(ours);
+            suite_.rows.push_back(ours);
             return;
         }
         const auto microseconds = [&](std::size_t size, int rounds) {
             const results measured(batches, by.sources);
             traffic of = make_traffic(by, size, rounds, measured, batches);
             of.distance = by.sources;
-            with_.run(ours, notified_traffic, shape(threads_, ranks), of);
+            suite_.run(ours, notified_traffic, shape(threads_, ranks), of);
             measured.require_right(ours);
             return scaled(measured.microseconds(), 1.0 / rounds);
         };
-        const double latency = measure::summarise(microseconds(16, with_.rounds(200, 20))).median;
+        const double latency = measure::summarise(microseconds(16, suite_.rounds(200, 20))).median;
         std::vector<double> samples;
         for (const double time : microseconds(bytes, choose_puts(by, bytes)))
             samples.push_back(1e-3 * static_cast<double>(bytes) * by.sources / std::max(1e-3, time - latency));
         ours.value = measure::summarise(samples);
-        with_.rows.push_back(ours);
+        suite_.rows.push_back(ours);
     }
 
-    session& with_;
+    session& suite_;
     bool peer_;
     std::string path_;
     int threads_, ranks_, raw_ranks_;
@@ -285,15 +285,15 @@ private:
 
 } // namespace
 
-void measure_bandwidth(session& with) {
-    bench(with, false).run();
-    if (with.job.process_count >= 2) {
-        bench(with, true).run();
+void measure_bandwidth(session& suite) {
+    bench(suite, false).run();
+    if (suite.job.process_count >= 2) {
+        bench(suite, true).run();
         return;
     }
-    row none{"bandwidth", with.other_device(), "put"};
+    row none{"bandwidth", suite.other_device(), "put"};
     none.unit = "GB/s";
-    with.add_missing(none);
+    suite.add_missing(none);
 }
 
 } // namespace benchmark

@@ -21,17 +21,17 @@ __global__ void barriers(dcuda::context context, dcuda::communicator comm, int r
                          interval* stamps, mistake* wrong) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
-    slots* const mine = all + blockIdx.x;
+    slots* const own = all + blockIdx.x;
     const int next = (self.id(comm) + 1) % self.size(comm);
-    const dcuda::window window = self.create_window(comm, mine, sizeof(slots));
+    const dcuda::window window = self.create_window(comm, own, sizeof(slots));
     for (int batch = -1; batch < batches; ++batch) {
         for (int round = 1; round <= 4; ++round) {
             const int turn = round & 1;
             const std::uint32_t stamp = stamp_of(static_cast<std::uint32_t>((batch + 1) * 4 + round));
-            if (threadIdx.x == 0) mine->source[turn] = stamp;
-            self.put(window, next, static_cast<std::size_t>(turn) * sizeof stamp, sizeof stamp, &mine->source[turn]);
+            if (threadIdx.x == 0) own->source[turn] = stamp;
+            self.put(window, next, static_cast<std::size_t>(turn) * sizeof stamp, sizeof stamp, &own->source[turn]);
             self.barrier(comm);
-            if (threadIdx.x == 0) expect(wrong, batch, round, 0, stamp, mine->landing[turn]);
+            if (threadIdx.x == 0) expect(wrong, batch, round, 0, stamp, own->landing[turn]);
         }
         self.barrier(comm);
         const std::uint64_t start = now_ns();
@@ -66,50 +66,50 @@ __global__ void grid_barriers(dcuda::context, int rounds, int batches, slots* al
 // --- Host ------------------------------------------------------------------------------------------------------------
 
 template <class Run>
-measure::summary time_barriers(session& with, int ranks, const row& what, const Run& run) {
-    const int rounds = with.rounds(500, 20), batches = with.batches(12, 6);
+measure::summary time_barriers(session& suite, int ranks, const row& entry, const Run& run) {
+    const int rounds = suite.rounds(500, 20), batches = suite.batches(12, 6);
     const results measured(batches, 1);
     const auto words = allocate<slots>(static_cast<std::size_t>(ranks));
     run(rounds, batches, words.get(), measured);
-    measured.require_right(what);
+    measured.require_right(entry);
     return measure::summarise(scaled(measured.microseconds(), 1.0 / rounds));
 }
 
-row measure_ranks(session& with, dcuda::communicator comm, int ranks) {
+row measure_ranks(session& suite, dcuda::communicator comm, int ranks) {
     const bool world = comm == dcuda::world;
-    const int threads = with.chosen.barrier.threads;
-    row what{"barrier", world ? "all devices" : "same device", "barrier", 0, threads, ranks};
-    const int most = with.runtime.plan(barriers, shape(threads, 0)).rank_responsible;
+    const int threads = suite.chosen.barrier.threads;
+    row entry{"barrier", world ? "all devices" : "same device", "barrier", 0, threads, ranks};
+    const int most = suite.runtime.plan(barriers, shape(threads, 0)).rank_responsible;
     if (DCUDA_BACKEND_CUDA && ranks > most) {
-        what.missing = "at most " + std::to_string(most) + " ranks fit on the device";
-        return what;
+        entry.missing = "at most " + std::to_string(most) + " ranks fit on the device";
+        return entry;
     }
     const dcuda::launch_config config = shape(threads, ranks);
-    what.value = time_barriers(with, ranks, what, [&](int rounds, int batches, slots* all, const results& to) {
-        with.run(what, barriers, config, comm, rounds, batches, all, to.stamps(), to.wrong());
+    entry.value = time_barriers(suite, ranks, entry, [&](int rounds, int batches, slots* all, const results& into) {
+        suite.run(entry, barriers, config, comm, rounds, batches, all, into.stamps(), into.wrong());
     });
 #if DCUDA_BACKEND_CUDA
     if (!world) {
         const measure::summary grid =
-            time_barriers(with, ranks, what, [&](int rounds, int batches, slots* all, const results& to) {
-                with.runtime.run(grid_barriers, config, rounds, batches, all, to.stamps(), to.wrong());
+            time_barriers(suite, ranks, entry, [&](int rounds, int batches, slots* all, const results& into) {
+                suite.runtime.run(grid_barriers, config, rounds, batches, all, into.stamps(), into.wrong());
             });
-        what.rivals.push_back({"grid.sync", grid.median});
+        entry.rivals.push_back({"grid.sync", grid.median});
     }
 #endif
-    return what;
+    return entry;
 }
 
 } // namespace
 
-void measure_barrier(session& with) {
-    for (const int ranks : with.chosen.barrier.ranks) with.rows.push_back(measure_ranks(with, dcuda::device, ranks));
-    if (with.job.process_count < 2) {
-        with.add_missing({"barrier", "all devices", "barrier"});
+void measure_barrier(session& suite) {
+    for (const int ranks : suite.chosen.barrier.ranks) suite.rows.push_back(measure_ranks(suite, dcuda::device, ranks));
+    if (suite.job.process_count < 2) {
+        suite.add_missing({"barrier", "all devices", "barrier"});
         return;
     }
-    for (const int ranks : with.chosen.barrier.world_ranks)
-        with.rows.push_back(measure_ranks(with, dcuda::world, ranks));
+    for (const int ranks : suite.chosen.barrier.world_ranks)
+        suite.rows.push_back(measure_ranks(suite, dcuda::world, ranks));
 }
 
 } // namespace benchmark

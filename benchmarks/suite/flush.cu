@@ -45,24 +45,27 @@ __global__ void flushes(dcuda::context context, unsigned char* memory, std::size
 
 } // namespace
 
-void measure_flush(session& with) {
-    const std::size_t bytes = with.chosen.flush.bytes;
+void measure_flush(session& suite) {
+    const std::size_t bytes = suite.chosen.flush.bytes;
     const auto memory = allocate<unsigned char>(4 * bytes);
     for (const bool peer : {false, true}) {
-        row what{
-            "flush",     peer ? with.other_device() : "same device", "put and flush", bytes, with.chosen.flush.threads,
-            peer ? 1 : 2};
-        if (peer && with.job.process_count < 2) {
-            what.missing = needs_two_processes;
+        row entry{"flush",
+                  peer ? suite.other_device() : "same device",
+                  "put and flush",
+                  bytes,
+                  suite.chosen.flush.threads,
+                  peer ? 1 : 2};
+        if (peer && suite.job.process_count < 2) {
+            entry.missing = needs_two_processes;
         } else {
-            const int rounds = with.rounds(1000, 100), batches = with.batches(12, 6);
+            const int rounds = suite.rounds(1000, 100), batches = suite.batches(12, 6);
             const results measured(batches, 1);
-            with.run(what, flushes, shape(what.threads, what.ranks), memory.get(), bytes, rounds, batches,
-                     measured.stamps(), measured.wrong());
-            measured.require_right(what);
-            what.value = measure::summarise(scaled(measured.microseconds(), 1.0 / rounds));
+            suite.run(entry, flushes, shape(entry.threads, entry.ranks), memory.get(), bytes, rounds, batches,
+                      measured.stamps(), measured.wrong());
+            measured.require_right(entry);
+            entry.value = measure::summarise(scaled(measured.microseconds(), 1.0 / rounds));
         }
-        with.rows.push_back(what);
+        suite.rows.push_back(entry);
     }
 }
 

@@ -170,9 +170,9 @@ private:
         return queue ? sequence % slots * packets_of_message : 0;
     }
 
-    void copy(packet* to, const packet* from, std::uint32_t sequence, bool queue, cudaMemcpyKind kind) {
+    void copy(packet* target, const packet* from, std::uint32_t sequence, bool queue, cudaMemcpyKind kind) {
         const std::size_t at = place(sequence, queue) * sizeof(packet) + (queue ? 0 : offsetof(packet, sequence));
-        check(cudaMemcpyAsync(reinterpret_cast<unsigned char*>(to) + at,
+        check(cudaMemcpyAsync(reinterpret_cast<unsigned char*>(target) + at,
                               reinterpret_cast<const unsigned char*>(from) + at,
                               queue ? message_bytes : sizeof(std::uint32_t), kind, stream_.get()),
               "cannot copy between host and device");
@@ -184,15 +184,15 @@ private:
     stream stream_;
 };
 
-void measure_round_trips(session& with, bool queue, bool in_device, bool out_device) {
+void measure_round_trips(session& suite, bool queue, bool in_device, bool out_device) {
     const auto memory = [](bool device) { return std::string(device ? "device" : "host"); };
-    row what{"host",
-             memory(in_device) + " / " + memory(out_device), // where the words to the device and to the host are
-             queue ? "queue round trip" : "flag round trip",
-             queue ? message_bytes : sizeof(std::uint32_t),
-             32,
-             1};
-    const int rounds = with.rounds(300, 30), batches = with.batches(10, 6);
+    row entry{"host",
+              memory(in_device) + " / " + memory(out_device), // where the words to the device and to the host are
+              queue ? "queue round trip" : "flag round trip",
+              queue ? message_bytes : sizeof(std::uint32_t),
+              32,
+              1};
+    const int rounds = suite.rounds(300, 30), batches = suite.batches(10, 6);
     channel in(in_device), out(out_device);
     const auto wrong = allocate<mistake>(1);
     int device = 0;
@@ -201,7 +201,7 @@ void measure_round_trips(session& with, bool queue, bool in_device, bool out_dev
     std::vector<double> samples;
     std::exception_ptr failure;
     std::thread player;
-    if (with.first())
+    if (suite.first())
         player = std::thread([&] {
             try {
                 check(cudaSetDevice(device), "cannot use the device");
@@ -221,17 +221,17 @@ void measure_round_trips(session& with, bool queue, bool in_device, bool out_dev
         });
     std::exception_ptr failed_run;
     try {
-        with.runtime.run(echo, shape(32, 1), with.first(), queue, rounds * (batches + 1), in.seen_by_device(),
-                         out.seen_by_device(), wrong.get());
+        suite.runtime.run(echo, shape(32, 1), suite.first(), queue, rounds * (batches + 1), in.seen_by_device(),
+                          out.seen_by_device(), wrong.get());
     } catch (...) {
         failed_run = std::current_exception();
     }
     if (player.joinable()) player.join();
     if (failed_run) std::rethrow_exception(failed_run);
     if (failure) std::rethrow_exception(failure);
-    require_right(download(wrong.get(), 1)[0], what);
-    if (with.first()) what.value = measure::summarise(samples);
-    with.rows.push_back(what);
+    require_right(download(wrong.get(), 1)[0], entry);
+    if (suite.first()) entry.value = measure::summarise(samples);
+    suite.rows.push_back(entry);
 }
 
 // --- Host: timers and log --------------------------------------------------------------------------------------------
@@ -273,18 +273,18 @@ private:
     int output_ = -1;
 };
 
-void measure_timers(session& with) {
-    const int pairs = with.rounds(100, 10), batches = with.batches(10, 6);
+void measure_timers(session& suite) {
+    const int pairs = suite.rounds(100, 10), batches = suite.batches(10, 6);
     const results measured(batches, 1), known(batches, 1);
-    with.runtime.run(use_timers, shape(32, 1), pairs, batches, std::uint64_t{1'000'000}, measured.stamps(),
-                     known.stamps());
-    const std::vector<double> timings = with.runtime.timings();
+    suite.runtime.run(use_timers, shape(32, 1), pairs, batches, std::uint64_t{1'000'000}, measured.stamps(),
+                      known.stamps());
+    const std::vector<double> timings = suite.runtime.timings();
     row cost{"host", "device", "start_timer and stop_timer", 0, 32, 1};
     if (timings.size() != static_cast<std::size_t>((pairs + 1) * (batches + 1)))
         throw std::runtime_error("timers: " + std::to_string(timings.size()) + " times came instead of " +
                                  std::to_string((pairs + 1) * (batches + 1)));
     cost.value = measure::summarise(scaled(measured.microseconds(), 1.0 / pairs));
-    with.rows.push_back(cost);
+    suite.rows.push_back(cost);
 
     row error{"host", "device", "timer's error in 1 ms", 0, 32, 1};
     const std::vector<double> device_us = known.microseconds();
@@ -294,31 +294,31 @@ void measure_timers(session& with) {
         errors.push_back(std::abs(host_us - device_us[batch]));
     }
     error.value = measure::summarise(errors);
-    with.rows.push_back(error);
+    suite.rows.push_back(error);
 }
 
-void measure_log(session& with) {
-    const int lines = with.rounds(50, 5), batches = with.batches(10, 6);
+void measure_log(session& suite) {
+    const int lines = suite.rounds(50, 5), batches = suite.batches(10, 6);
     const results measured(batches, 1);
     captured_output output;
-    with.runtime.run(write_log, shape(32, 1), lines, batches, measured.stamps());
+    suite.runtime.run(write_log, shape(32, 1), lines, batches, measured.stamps());
     const std::string printed = output.end();
-    row what{"host", "device", "a line of the log", 0, 32, 1};
+    row entry{"host", "device", "a line of the log", 0, 32, 1};
     std::string expected;
-    for (int i = 0; with.first() && i < lines * (batches + 1); ++i) expected += "line " + std::to_string(i) + "\n";
+    for (int i = 0; suite.first() && i < lines * (batches + 1); ++i) expected += "line " + std::to_string(i) + "\n";
     if (printed != expected) throw std::runtime_error("the log's lines are wrong: " + printed.substr(0, 200));
-    what.value = measure::summarise(scaled(measured.microseconds(), 1.0 / lines));
-    with.rows.push_back(what);
+    entry.value = measure::summarise(scaled(measured.microseconds(), 1.0 / lines));
+    suite.rows.push_back(entry);
 }
 
 } // namespace
 
-void measure_host(session& with) {
+void measure_host(session& suite) {
     for (const bool queue : {false, true})
         for (const bool in_device : {false, true})
-            for (const bool out_device : {false, true}) measure_round_trips(with, queue, in_device, out_device);
-    measure_timers(with);
-    measure_log(with);
+            for (const bool out_device : {false, true}) measure_round_trips(suite, queue, in_device, out_device);
+    measure_timers(suite);
+    measure_log(suite);
 }
 
 } // namespace benchmark

@@ -132,63 +132,64 @@ struct memory {
 };
 
 // Leaves in `measured` how long each batch took.
-row play_library(session& with, const memory& used, bool peer, std::size_t bytes, int threads, bool relaxed,
+row play_library(session& suite, const memory& used, bool peer, std::size_t bytes, int threads, bool relaxed,
                  bool traced, const results& measured) {
     const char* const operation = bytes != 0 ? "put_notify" : relaxed ? "notify_relaxed" : "notify";
-    row what{"latency", peer ? with.other_device() : "same device", operation, bytes, threads, peer ? 1 : 2};
-    const game of = choose_game(with, bytes);
+    row entry{"latency", peer ? suite.other_device() : "same device", operation, bytes, threads, peer ? 1 : 2};
+    const game of = choose_game(suite, bytes);
     set_board(used.game_board.get(), used.players.get(), bytes, measured);
-    dcuda::launch_config config = shape(threads, what.ranks);
+    dcuda::launch_config config = shape(threads, entry.ranks);
     config.profiled = traced;
-    with.run(what, ping_pong, config, of, relaxed, used.game_board.get());
-    summarise_latency(measured, of, what);
-    return what;
+    suite.run(entry, ping_pong, config, of, relaxed, used.game_board.get());
+    summarise_latency(measured, of, entry);
+    return entry;
 }
 
-row measure_library(session& with, const memory& used, bool peer, std::size_t bytes, int threads,
+row measure_library(session& suite, const memory& used, bool peer, std::size_t bytes, int threads,
                     bool relaxed = false) {
-    return play_library(with, used, peer, bytes, threads, relaxed, false, results(choose_game(with, bytes).batches, 1));
+    return play_library(suite, used, peer, bytes, threads, relaxed, false,
+                        results(choose_game(suite, bytes).batches, 1));
 }
 
-row measure_any(session& with, const memory& used, bool peer, int tags, int threads) {
-    row what{
-        "latency",   peer ? with.other_device() : "same device", "notify, any of " + std::to_string(tags), 0, threads,
+row measure_any(session& suite, const memory& used, bool peer, int tags, int threads) {
+    row entry{
+        "latency",   peer ? suite.other_device() : "same device", "notify, any of " + std::to_string(tags), 0, threads,
         peer ? 1 : 2};
-    const game of = choose_game(with, 0);
+    const game of = choose_game(suite, 0);
     const results measured(of.batches, 1);
     set_board(used.game_board.get(), used.players.get(), 0, measured);
-    with.run(what, ping_pong_any, shape(threads, what.ranks), of, tags, used.game_board.get());
-    summarise_latency(measured, of, what);
-    return what;
+    suite.run(entry, ping_pong_any, shape(threads, entry.ranks), of, tags, used.game_board.get());
+    summarise_latency(measured, of, entry);
+    return entry;
 }
 
-row measure_raw(session& with, const memory& used, const neighbour_memory* neighbour, std::size_t bytes, int threads) {
+row measure_raw(session& suite, const memory& used, const neighbour_memory* neighbour, std::size_t bytes, int threads) {
     const bool peer = neighbour != nullptr;
-    row what{"latency",   peer ? "peer" : "same device", bytes == 0 ? "raw flag" : "raw packets", bytes, threads,
-             peer ? 1 : 2};
-    const game of = choose_game(with, bytes);
+    row entry{"latency",   peer ? "peer" : "same device", bytes == 0 ? "raw flag" : "raw packets", bytes, threads,
+              peer ? 1 : 2};
+    const game of = choose_game(suite, bytes);
     const results measured(of.batches, 1);
     const auto own = allocate<packet>(2 * 1024);
     raw_board pieces;
     for (int i = 0; i < 2; ++i) {
-        packet* const landing = peer ? reinterpret_cast<packet*>(neighbour->mine()) : own.get() + i * 1024;
+        packet* const landing = peer ? reinterpret_cast<packet*>(neighbour->own()) : own.get() + i * 1024;
         packet* const target = peer ? reinterpret_cast<packet*>(neighbour->theirs()) : own.get() + (1 - i) * 1024;
         pieces.players[i] = {static_cast<side>(i), landing, target, measured.stamps(), measured.wrong()};
     }
     // What an earlier game left there must not look like an answer.
     if (peer) {
-        check(cudaMemset(neighbour->mine(), 0, 1024 * sizeof(packet)), "cannot clear device memory");
+        check(cudaMemset(neighbour->own(), 0, 1024 * sizeof(packet)), "cannot clear device memory");
         check(cudaDeviceSynchronize(), "cannot clear device memory");
     }
     check(cudaMemcpy(used.raw_game_board.get(), &pieces, sizeof pieces, cudaMemcpyHostToDevice),
           "cannot copy parameters");
-    with.runtime.run(raw_ping_pong, shape(threads, what.ranks), of, used.raw_game_board.get());
-    summarise_latency(measured, of, what);
-    return what;
+    suite.runtime.run(raw_ping_pong, shape(threads, entry.ranks), of, used.raw_game_board.get());
+    summarise_latency(measured, of, entry);
+    return entry;
 }
 
 // Rows of the same without and with tracing, and what each of `events` in a round then takes, batch by batch.
-void add_cost(session& with, row off, row on, const results& plain, const results& traced, int rounds, int events) {
+void add_cost(session& suite, row off, row on, const results& plain, const results& traced, int rounds, int events) {
     row each = off;
     off.benchmark = on.benchmark = each.benchmark = "trace";
     on.operation += ", traced";
@@ -198,47 +199,47 @@ void add_cost(session& with, row off, row on, const results& plain, const result
     std::vector<double> difference;
     for (std::size_t batch = 0; batch < before.size(); ++batch) difference.push_back(after[batch] - before[batch]);
     each.value = measure::summarise(scaled(difference, 1e3 / rounds / events));
-    for (const row& one : {off, on, each}) with.rows.push_back(one);
+    for (const row& one : {off, on, each}) suite.rows.push_back(one);
 }
 
 } // namespace
 
-void measure_latency(session& with) {
+void measure_latency(session& suite) {
     std::vector<std::size_t> payloads{0};
-    payloads.insert(payloads.end(), with.chosen.latency.sizes.begin(), with.chosen.latency.sizes.end());
+    payloads.insert(payloads.end(), suite.chosen.latency.sizes.begin(), suite.chosen.latency.sizes.end());
     std::size_t largest = 0;
     for (const std::size_t bytes : payloads) largest = std::max(largest, bytes);
     const memory used{allocate<unsigned char>(2 * buffers_of_player * stride_bytes(largest)), allocate<board>(1),
                       allocate<raw_board>(1)};
 
     for (const bool peer : {false, true}) {
-        if (peer && with.job.process_count < 2) {
-            with.add_missing({"latency", with.other_device(), "put_notify"});
+        if (peer && suite.job.process_count < 2) {
+            suite.add_missing({"latency", suite.other_device(), "put_notify"});
             continue;
         }
         std::unique_ptr<neighbour_memory> neighbour;
-        const bool is_remote = peer && !with.runtime.network().empty(); // nothing can be stored there directly
-        if (peer && !is_remote) neighbour = std::make_unique<neighbour_memory>(with.runtime, 1024 * sizeof(packet));
+        const bool is_remote = peer && !suite.runtime.network().empty(); // nothing can be stored there directly
+        if (peer && !is_remote) neighbour = std::make_unique<neighbour_memory>(suite.runtime, 1024 * sizeof(packet));
         for (const std::size_t bytes : payloads)
-            for (const int threads : with.chosen.latency.threads) {
-                if (bytes == 0) with.rows.push_back(measure_library(with, used, peer, bytes, threads, true));
+            for (const int threads : suite.chosen.latency.threads) {
+                if (bytes == 0) suite.rows.push_back(measure_library(suite, used, peer, bytes, threads, true));
                 if (bytes == 0)
-                    for (const int tags : {1, 256}) with.rows.push_back(measure_any(with, used, peer, tags, threads));
-                with.rows.push_back(measure_library(with, used, peer, bytes, threads));
+                    for (const int tags : {1, 256}) suite.rows.push_back(measure_any(suite, used, peer, tags, threads));
+                suite.rows.push_back(measure_library(suite, used, peer, bytes, threads));
                 const bool is_raw = (bytes + 11) / 12 <= static_cast<std::size_t>(threads); // one packet of each thread
                 if (is_remote || !is_raw) continue;
-                const row floor = measure_raw(with, used, neighbour.get(), bytes, threads);
-                with.rows.back().rivals.push_back({floor.operation, floor.value.median});
-                with.rows.push_back(floor);
+                const row floor = measure_raw(suite, used, neighbour.get(), bytes, threads);
+                suite.rows.back().rivals.push_back({floor.operation, floor.value.median});
+                suite.rows.push_back(floor);
             }
     }
 }
 
-void measure_trace(session& with) {
+void measure_trace(session& suite) {
     if (!DCUDA_PROFILING) {
         row none{"trace", "same device", "an event"};
         none.missing = "takes dcuda-bench-profiled: these kernels cannot be profiled";
-        with.rows.push_back(none);
+        suite.rows.push_back(none);
         return;
     }
     constexpr int threads = by_backend(128, 32);
@@ -246,27 +247,27 @@ void measure_trace(session& with) {
     const memory used{allocate<unsigned char>(2 * buffers_of_player * stride_bytes(largest)), allocate<board>(1),
                       allocate<raw_board>(1)};
     for (const bool peer : {false, true}) {
-        if (peer && with.job.process_count < 2) continue;
+        if (peer && suite.job.process_count < 2) continue;
         for (const std::size_t bytes : {std::size_t{0}, largest}) {
-            const game of = choose_game(with, bytes);
+            const game of = choose_game(suite, bytes);
             const results plain(of.batches, 1), traced(of.batches, 1);
-            const row off = play_library(with, used, peer, bytes, threads, false, false, plain);
-            const row on = play_library(with, used, peer, bytes, threads, false, true, traced);
-            add_cost(with, off, on, plain, traced, of.rounds, 4); // both sides send and wait
+            const row off = play_library(suite, used, peer, bytes, threads, false, false, plain);
+            const row on = play_library(suite, used, peer, bytes, threads, false, true, traced);
+            add_cost(suite, off, on, plain, traced, of.rounds, 4); // both sides send and wait
         }
     }
-    const int rounds = with.rounds(1000, 1000), batches = with.batches(12, 6);
+    const int rounds = suite.rounds(1000, 1000), batches = suite.batches(12, 6);
     const auto measure_ranges = [&](bool profiled, const results& measured) {
-        row what{"trace", "same device", "range", 0, threads, 1};
-        dcuda::launch_config config = shape(threads, what.ranks);
+        row entry{"trace", "same device", "range", 0, threads, 1};
+        dcuda::launch_config config = shape(threads, entry.ranks);
         config.profiled = profiled;
-        with.run(what, ranges, config, rounds, batches, measured.stamps());
-        what.value = measure::summarise(scaled(measured.microseconds(), 1.0 / rounds));
-        return what;
+        suite.run(entry, ranges, config, rounds, batches, measured.stamps());
+        entry.value = measure::summarise(scaled(measured.microseconds(), 1.0 / rounds));
+        return entry;
     };
     const results plain(batches, 1), traced(batches, 1);
     const row off = measure_ranges(false, plain), on = measure_ranges(true, traced);
-    add_cost(with, off, on, plain, traced, rounds, 2);
+    add_cost(suite, off, on, plain, traced, rounds, 2);
 }
 
 } // namespace benchmark

@@ -88,19 +88,19 @@ struct shape_of_traffic {
 
 class bench {
 public:
-    bench(session& with, bool peer)
-        : with_(with), peer_(peer), is_remote_(peer && !with.runtime.network().empty()), batches_(with.batches(12, 6)) {
-    }
+    bench(session& suite, bool peer)
+        : suite_(suite), peer_(peer), is_remote_(peer && !suite.runtime.network().empty()),
+          batches_(suite.batches(12, 6)) {}
 
     void run() {
         // On one device as many ranks take messages as send them.
-        const int most = with_.runtime.plan(stream, shape(threads, 0)).rank_responsible / (peer_ ? 1 : 2);
-        const int all = with_.multiprocessors;
+        const int most = suite_.runtime.plan(stream, shape(threads, 0)).rank_responsible / (peer_ ? 1 : 2);
+        const int all = suite_.multiprocessors;
         std::vector<int> counts{1};
         for (const int count :
              is_remote_ ? std::vector<int>{by_backend(64, 4)} : std::vector<int>{all, 4 * all, 8 * all, 16 * all})
             if (count > counts.back() && count <= by_backend(most, 4)) counts.push_back(count);
-        for (const int senders : counts) measure({"messages", senders, 1000, with_.chosen.messages.bytes});
+        for (const int senders : counts) measure({"messages", senders, 1000, suite_.chosen.messages.bytes});
         if (!peer_) return;
         measure({"26 pieces", 1, 26, 1024});
         measure({"208 pieces", 1, 208, 416});
@@ -111,14 +111,14 @@ private:
 
     void measure(const shape_of_traffic& traffic) {
         const auto& [operation, senders, pieces, bytes] = traffic;
-        row ours{"messages", peer_ ? with_.other_device() : "same device", operation, bytes, threads, senders};
+        row ours{"messages", peer_ ? suite_.other_device() : "same device", operation, bytes, threads, senders};
         const bool is_rate = operation == std::string("messages");
-        const int ranks = peer_ ? senders : 2 * senders, count = is_rate ? with_.rounds(pieces, pieces) : pieces;
+        const int ranks = peer_ ? senders : 2 * senders, count = is_rate ? suite_.rounds(pieces, pieces) : pieces;
         const auto memory =
             allocate<unsigned char>(2 * static_cast<std::size_t>(count) * bytes * static_cast<std::size_t>(ranks));
         const results measured(batches_, senders);
         const stream_of_messages of{peer_ ? dcuda::world : dcuda::device,
-                                    peer_ || with_.first() ? senders : 0,
+                                    peer_ || suite_.first() ? senders : 0,
                                     senders,
                                     count,
                                     bytes,
@@ -126,7 +126,7 @@ private:
                                     memory.get(),
                                     measured.stamps(),
                                     measured.wrong()};
-        with_.run(ours, stream, shape(threads, ranks), of);
+        suite_.run(ours, stream, shape(threads, ranks), of);
         measured.require_right(ours);
         const auto value = [&, in_all = static_cast<double>(count) * senders] {
             return measure::summarise(is_rate ? rate(in_all, measured.microseconds()) : measured.microseconds());
@@ -136,33 +136,33 @@ private:
         if (is_rate && !is_remote_) {
             const std::size_t packets = static_cast<std::size_t>(ranks) * packets_of_ring;
             if (peer_) {
-                neighbour_memory other(with_.runtime, packets * sizeof(packet));
-                with_.runtime.run(raw_stream, shape(threads, ranks), of, reinterpret_cast<packet*>(other.theirs()));
+                neighbour_memory other(suite_.runtime, packets * sizeof(packet));
+                suite_.runtime.run(raw_stream, shape(threads, ranks), of, reinterpret_cast<packet*>(other.theirs()));
             } else {
                 const auto own = allocate<packet>(packets);
-                with_.runtime.run(raw_stream, shape(threads, ranks), of, own.get());
+                suite_.runtime.run(raw_stream, shape(threads, ranks), of, own.get());
             }
             ours.rivals.push_back({"raw packets", value().median});
         }
-        with_.rows.push_back(ours);
+        suite_.rows.push_back(ours);
     }
 
-    session& with_;
+    session& suite_;
     bool peer_, is_remote_; // the partners are on another device; and are reached over a network only
     int batches_;
 };
 
 } // namespace
 
-void measure_messages(session& with) {
-    bench(with, false).run();
-    if (with.job.process_count >= 2) {
-        bench(with, true).run();
+void measure_messages(session& suite) {
+    bench(suite, false).run();
+    if (suite.job.process_count >= 2) {
+        bench(suite, true).run();
         return;
     }
-    row none{"messages", with.other_device(), "messages"};
+    row none{"messages", suite.other_device(), "messages"};
     none.unit = "M/s";
-    with.add_missing(none);
+    suite.add_missing(none);
 }
 
 } // namespace benchmark

@@ -18,87 +18,89 @@ struct one_sided_run {
 };
 
 // Each source works on the window of the target: its first word is for atomic operations, and a pattern follows.
-__global__ void operate(dcuda::context context, one_sided_run with, unsigned char* memory, interval* stamps,
+__global__ void operate(dcuda::context context, one_sided_run suite, unsigned char* memory, interval* stamps,
                         mistake* wrong) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
     const int id = self.id();
-    const bool is_source = with.source < 0 || id == with.source;
-    const std::size_t room = with.bytes + 256;
+    const bool is_source = suite.source < 0 || id == suite.source;
+    const std::size_t room = suite.bytes + 256;
     auto* const own = reinterpret_cast<std::uint32_t*>(memory + 2 * room * blockIdx.x);
     auto* const copy = reinterpret_cast<std::uint32_t*>(memory + 2 * room * blockIdx.x + room);
-    if (id == with.target) fill(own + 64, with.bytes, 0, 0);
+    if (id == suite.target) fill(own + 64, suite.bytes, 0, 0);
     if (threadIdx.x == 0) own[0] = 0;
     const dcuda::window window = self.create_window(dcuda::world, own, room);
     std::uint32_t sum = 0;
-    for (int batch = -1; batch < with.batches; ++batch) {
+    for (int batch = -1; batch < suite.batches; ++batch) {
         self.barrier(dcuda::world);
         if (is_source) {
             const std::uint64_t start = now_ns();
-            for (int round = 0; round < with.rounds; ++round) {
-                if (with.operation == kind::get) {
-                    self.get(window, with.target, 256, with.bytes, copy + 64);
+            for (int round = 0; round < suite.rounds; ++round) {
+                if (suite.operation == kind::get) {
+                    self.get(window, suite.target, 256, suite.bytes, copy + 64);
                     self.flush(window);
-                } else if (with.operation == kind::fetch_add) {
-                    sum += self.fetch_add(window, with.target, 0, 1u);
-                } else if (with.operation == kind::compare_swap) {
-                    sum += self.compare_swap(window, with.target, 0, sum, sum + 1);
+                } else if (suite.operation == kind::fetch_add) {
+                    sum += self.fetch_add(window, suite.target, 0, 1u);
+                } else if (suite.operation == kind::compare_swap) {
+                    sum += self.compare_swap(window, suite.target, 0, sum, sum + 1);
                 } else {
-                    self.add(window, with.target, 0, 1u);
+                    self.add(window, suite.target, 0, 1u);
                 }
             }
-            if (with.operation == kind::add) self.flush(window);
+            if (suite.operation == kind::add) self.flush(window);
             const std::uint64_t stop = now_ns();
             if (batch >= 0 && threadIdx.x == 0)
-                stamps[with.source >= 0 ? batch : batch * self.size(dcuda::device) + self.id(dcuda::device)] = {start,
-                                                                                                                stop};
+                stamps[suite.source >= 0 ? batch : batch * self.size(dcuda::device) + self.id(dcuda::device)] = {start,
+                                                                                                                 stop};
         }
         self.barrier(dcuda::world);
-        if (is_source && with.operation == kind::get)
-            for (std::uint32_t i = threadIdx.x; i < with.bytes / sizeof(std::uint32_t); i += blockDim.x)
+        if (is_source && suite.operation == kind::get)
+            for (std::uint32_t i = threadIdx.x; i < suite.bytes / sizeof(std::uint32_t); i += blockDim.x)
                 expect(wrong, batch, no_round, i, pattern(0, 0, i), copy[64 + i]);
     }
     // Nothing was lost: all additions are there.
-    const bool counts = with.operation == kind::fetch_add || with.operation == kind::add;
-    if (counts && id == with.target && threadIdx.x == 0) {
-        const int sources = with.source < 0 ? self.size() : 1;
-        expect(wrong, with.batches, no_round, 0, static_cast<std::uint32_t>(sources * with.rounds * (with.batches + 1)),
-               own[0]);
+    const bool counts = suite.operation == kind::fetch_add || suite.operation == kind::add;
+    if (counts && id == suite.target && threadIdx.x == 0) {
+        const int sources = suite.source < 0 ? self.size() : 1;
+        expect(wrong, suite.batches, no_round, 0,
+               static_cast<std::uint32_t>(sources * suite.rounds * (suite.batches + 1)), own[0]);
     }
     if (threadIdx.x == 0) copy[0] = sum;
     self.free_window(window);
 }
 
-void measure_one(session& with, bool peer, const char* name, kind operation, std::size_t bytes) {
+void measure_one(session& suite, bool peer, const char* name, kind operation, std::size_t bytes) {
     constexpr int threads = 128;
-    row what{"one_sided", peer ? with.other_device() : "same device", name, bytes, threads, peer ? 1 : 2};
-    if (peer && with.job.process_count < 2) return with.add_missing(what);
-    const int rounds = with.rounds(bytes > 100000 ? 50 : 500, 20), batches = with.batches(12, 4);
+    row entry{"one_sided", peer ? suite.other_device() : "same device", name, bytes, threads, peer ? 1 : 2};
+    if (peer && suite.job.process_count < 2) return suite.add_missing(entry);
+    const int rounds = suite.rounds(bytes > 100000 ? 50 : 500, 20), batches = suite.batches(12, 4);
     const auto memory = allocate<unsigned char>(4 * (bytes + 256));
     const results measured(batches, 1);
-    with.run(what, operate, shape(threads, what.ranks),
-             one_sided_run{operation, 0, 1, operation == kind::get ? bytes : 0, rounds, batches}, memory.get(),
-             measured.stamps(), measured.wrong());
-    measured.require_right(what);
-    what.value = measure::summarise(scaled(measured.microseconds(), 1.0 / rounds));
-    with.rows.push_back(what);
+    suite.run(entry, operate, shape(threads, entry.ranks),
+              one_sided_run{operation, 0, 1, operation == kind::get ? bytes : 0, rounds, batches}, memory.get(),
+              measured.stamps(), measured.wrong());
+    measured.require_right(entry);
+    entry.value = measure::summarise(scaled(measured.microseconds(), 1.0 / rounds));
+    suite.rows.push_back(entry);
 }
 
 // All ranks of all devices on one word of rank 0.
-void measure_all(session& with, kind operation, const char* name) {
+void measure_all(session& suite, kind operation, const char* name) {
     constexpr int threads = 32;
-    const int ranks = by_backend(with.multiprocessors, 4), rounds = with.rounds(200, 20), batches = with.batches(12, 4);
-    const bool peer = with.job.process_count > 1;
-    row what{"one_sided", peer ? with.other_device() : "same device", name, 4, threads, ranks * with.job.process_count};
+    const int ranks = by_backend(suite.multiprocessors, 4), rounds = suite.rounds(200, 20),
+              batches = suite.batches(12, 4);
+    const bool peer = suite.job.process_count > 1;
+    row entry{
+        "one_sided", peer ? suite.other_device() : "same device", name, 4, threads, ranks * suite.job.process_count};
     const auto memory = allocate<unsigned char>(static_cast<std::size_t>(ranks) * 512);
     const results measured(batches, ranks);
-    with.run(what, operate, shape(threads, ranks), one_sided_run{operation, -1, 0, 0, rounds, batches}, memory.get(),
-             measured.stamps(), measured.wrong());
-    measured.require_right(what);
-    what.unit = "M/s";
-    what.value =
-        measure::summarise(rate(static_cast<double>(rounds) * ranks * with.job.process_count, measured.microseconds()));
-    with.rows.push_back(what);
+    suite.run(entry, operate, shape(threads, ranks), one_sided_run{operation, -1, 0, 0, rounds, batches}, memory.get(),
+              measured.stamps(), measured.wrong());
+    measured.require_right(entry);
+    entry.unit = "M/s";
+    entry.value = measure::summarise(
+        rate(static_cast<double>(rounds) * ranks * suite.job.process_count, measured.microseconds()));
+    suite.rows.push_back(entry);
 }
 
 // What rank 0 sends to rank 1, and back.
@@ -141,35 +143,35 @@ __global__ void take_turns_of_ranks(dcuda::context context, layout of, int round
     self.free_window(window);
 }
 
-void measure_turns(session& with, bool peer, const char* name, const layout& of) {
+void measure_turns(session& suite, bool peer, const char* name, const layout& of) {
     constexpr int threads = 128;
-    row what{"one_sided", peer ? with.other_device() : "same device", name, of.bytes(), threads, peer ? 1 : 2};
-    if (peer && with.job.process_count < 2) return with.add_missing(what);
-    const int rounds = with.rounds(500, 5), batches = with.batches(12, 4);
+    row entry{"one_sided", peer ? suite.other_device() : "same device", name, of.bytes(), threads, peer ? 1 : 2};
+    if (peer && suite.job.process_count < 2) return suite.add_missing(entry);
+    const int rounds = suite.rounds(500, 5), batches = suite.batches(12, 4);
     const auto memory = allocate<unsigned char>(4 * of.span());
     const results measured(batches, 1);
-    with.run(what, take_turns_of_ranks, shape(threads, what.ranks), of, rounds, batches, memory.get(),
-             measured.stamps(), measured.wrong());
-    measured.require_right(what);
-    what.value = measure::summarise(scaled(measured.microseconds(), 0.5 / rounds));
-    with.rows.push_back(what);
+    suite.run(entry, take_turns_of_ranks, shape(threads, entry.ranks), of, rounds, batches, memory.get(),
+              measured.stamps(), measured.wrong());
+    measured.require_right(entry);
+    entry.value = measure::summarise(scaled(measured.microseconds(), 0.5 / rounds));
+    suite.rows.push_back(entry);
 }
 
 } // namespace
 
-void measure_one_sided(session& with) {
+void measure_one_sided(session& suite) {
     for (const bool peer : {false, true}) {
-        measure_one(with, peer, "fetch_add", kind::fetch_add, 4);
-        measure_one(with, peer, "compare_swap", kind::compare_swap, 4);
-        measure_one(with, peer, "add", kind::add, 4);
+        measure_one(suite, peer, "fetch_add", kind::fetch_add, 4);
+        measure_one(suite, peer, "compare_swap", kind::compare_swap, 4);
+        measure_one(suite, peer, "add", kind::add, 4);
         for (const std::size_t bytes : {std::size_t{8}, std::size_t{1024}, std::size_t{65536}, std::size_t{1} << 20})
-            measure_one(with, peer, "get and flush", kind::get, bytes);
-        measure_turns(with, peer, "accumulate_notify", floats_to_add);
-        measure_turns(with, peer, "put_notify of a column", column_of_doubles);
-        measure_turns(with, peer, "put_notify of rows", rows_of_a_face);
+            measure_one(suite, peer, "get and flush", kind::get, bytes);
+        measure_turns(suite, peer, "accumulate_notify", floats_to_add);
+        measure_turns(suite, peer, "put_notify of a column", column_of_doubles);
+        measure_turns(suite, peer, "put_notify of rows", rows_of_a_face);
     }
-    measure_all(with, kind::fetch_add, "fetch_add by all on one word");
-    measure_all(with, kind::add, "add by all to one word");
+    measure_all(suite, kind::fetch_add, "fetch_add by all on one word");
+    measure_all(suite, kind::add, "add by all to one word");
 }
 
 } // namespace benchmark

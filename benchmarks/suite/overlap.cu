@@ -202,22 +202,22 @@ kernel kernel_for(const std::string& work, int threads_of_multiprocessor) {
 }
 
 // Microseconds of a step, of each batch.
-std::vector<double> time_steps(session& with, const row& what, kernel alternates, task of) {
-    const int steps = with.rounds(100, 20), batches = with.batches(8, 6);
+std::vector<double> time_steps(session& suite, const row& entry, kernel alternates, task of) {
+    const int steps = suite.rounds(100, 20), batches = suite.batches(8, 6);
     of.halo_stride = (of.halo_words * sizeof(std::uint32_t) + 255) / 256 * 256;
     of.rank_bytes = (6 * of.halo_stride + 2 * of.copy_bytes + 255) / 256 * 256;
-    const auto ranks = static_cast<std::size_t>(what.ranks);
+    const auto ranks = static_cast<std::size_t>(entry.ranks);
     const auto memory = allocate<unsigned char>(of.rank_bytes * ranks);
     const auto flags = allocate<std::uint32_t>(ranks * 2 * flag_stride);
-    const results measured(batches, what.ranks);
+    const results measured(batches, entry.ranks);
     of.memory = memory.get();
     of.flags = flags.get();
     of.steps = steps;
     of.batches = batches;
     of.stamps = measured.stamps();
     of.wrong = measured.wrong();
-    with.runtime.run(alternates, shape(what.threads, what.ranks), of);
-    measured.require_right(what);
+    suite.runtime.run(alternates, shape(entry.threads, entry.ranks), of);
+    measured.require_right(entry);
     return scaled(measured.microseconds(), 1.0 / steps);
 }
 
@@ -249,60 +249,60 @@ struct overlap_times {
     }
 };
 
-void report(session& with, row what, const char* part, const std::vector<double>& samples, const char* unit = "us") {
-    what.operation += part;
-    what.unit = unit;
-    what.value = measure::summarise(samples);
-    with.rows.push_back(what);
+void report(session& suite, row entry, const char* part, const std::vector<double>& samples, const char* unit = "us") {
+    entry.operation += part;
+    entry.unit = unit;
+    entry.value = measure::summarise(samples);
+    suite.rows.push_back(entry);
 }
 
 // Where the neighbours are with which a rank exchanges borders: on its device, or, of several processes, the ranks with
 // its number on the devices before and after it.
-std::string path_to_neighbours(const session& with) {
-    return with.job.process_count == 1 ? "neighbours" : with.other_device();
+std::string path_to_neighbours(const session& suite) {
+    return suite.job.process_count == 1 ? "neighbours" : suite.other_device();
 }
 
 // The same amount of work for a device, however many ranks share it; then, of the same kind, so much that it takes each
 // of the amounts asked for, in times of the exchange. The work's microseconds; 0 if so many ranks do not fit.
-double measure_oversubscription(session& with, const std::string& work, int per_multiprocessor) {
-    const auto& chosen = with.chosen.overlap;
-    const int ranks = per_multiprocessor * with.multiprocessors;
-    row what{"overlap", path_to_neighbours(with), work, chosen.halo_bytes, chosen.threads, ranks};
+double measure_oversubscription(session& suite, const std::string& work, int per_multiprocessor) {
+    const auto& chosen = suite.chosen.overlap;
+    const int ranks = per_multiprocessor * suite.multiprocessors;
+    row entry{"overlap", path_to_neighbours(suite), work, chosen.halo_bytes, chosen.threads, ranks};
     const int threads = per_multiprocessor * chosen.threads;
     const kernel alternates = kernel_for<by_library>(work, threads);
-    const int most = with.runtime.plan(alternates, shape(chosen.threads, 0)).rank_responsible;
+    const int most = suite.runtime.plan(alternates, shape(chosen.threads, 0)).rank_responsible;
     if (DCUDA_BACKEND_CUDA && ranks > most) {
-        what.missing = "at most " + std::to_string(most) + " ranks fit on the device";
-        with.rows.push_back(what);
+        entry.missing = "at most " + std::to_string(most) + " ranks fit on the device";
+        suite.rows.push_back(entry);
         return 0.0;
     }
     task only_exchange{};
     only_exchange.halo_words = static_cast<std::uint32_t>(chosen.halo_bytes / sizeof(std::uint32_t));
-    only_exchange.distance = with.job.process_count == 1 ? 1 : ranks;
-    overlap_times times{{}, time_steps(with, what, alternates, only_exchange), {}};
+    only_exchange.distance = suite.job.process_count == 1 ? 1 : ranks;
+    overlap_times times{{}, time_steps(suite, entry, alternates, only_exchange), {}};
     const auto measure = [&](double factor) {
         task only_work = only_exchange, both = only_exchange;
         only_work.distance = 0;
-        for (task* const one : {&only_work, &both}) add_work(*one, with.chosen, work, ranks, factor);
-        times.work = time_steps(with, what, alternates, only_work);
-        times.both = time_steps(with, what, alternates, both);
-        report(with, what, ", work only", times.work);
-        report(with, what, ", exchange only", times.exchange);
-        report(with, what, ", both", times.both);
-        report(with, what, ", overlap", times.overlap(), "ratio");
+        for (task* const one : {&only_work, &both}) add_work(*one, suite.chosen, work, ranks, factor);
+        times.work = time_steps(suite, entry, alternates, only_work);
+        times.both = time_steps(suite, entry, alternates, both);
+        report(suite, entry, ", work only", times.work);
+        report(suite, entry, ", exchange only", times.exchange);
+        report(suite, entry, ", both", times.both);
+        report(suite, entry, ", overlap", times.overlap(), "ratio");
         return both;
     };
     const task both = measure(1.0);
     const double usual = median_of(times.work);
-    if (with.job.process_count == 1) {
+    if (suite.job.process_count == 1) {
         const kernel flags = kernel_for<by_hand>(work, threads);
-        report(with, what, ", exchange by hand", time_steps(with, what, flags, only_exchange));
-        report(with, what, ", both by hand", time_steps(with, what, flags, both));
+        report(suite, entry, ", exchange by hand", time_steps(suite, entry, flags, only_exchange));
+        report(suite, entry, ", both by hand", time_steps(suite, entry, flags, both));
     }
     for (const double amount : chosen.amounts) {
         std::ostringstream name;
         name << work << " x" << amount;
-        what.operation = name.str();
+        entry.operation = name.str();
         measure(amount * median_of(times.exchange) / usual);
     }
     return usual;
@@ -310,48 +310,48 @@ double measure_oversubscription(session& with, const std::string& work, int per_
 
 // From how many ranks per multiprocessor on the work takes no less time any more. Only ranks beyond these can hide the
 // waiting of others.
-void report_saturation(session& with, const std::string& work, const std::vector<double>& times) {
+void report_saturation(session& suite, const std::string& work, const std::vector<double>& times) {
     constexpr double tolerance = 1.1;
-    const auto& chosen = with.chosen.overlap;
+    const auto& chosen = suite.chosen.overlap;
     double least = 0.0;
     for (const double time : times)
         if (time > 0.0 && (least == 0.0 || time < least)) least = time;
     for (std::size_t i = 0; i < times.size(); ++i) {
         if (times[i] == 0.0 || times[i] > tolerance * least) continue;
         const int ranks = chosen.ranks_per_multiprocessor[i];
-        row what{"overlap", path_to_neighbours(with), work + ", saturated from",
-                 0,         chosen.threads,           ranks * with.multiprocessors};
-        what.unit = "ranks/SM";
-        what.value = measure::summarise({static_cast<double>(ranks)});
-        with.rows.push_back(what);
+        row entry{"overlap",      path_to_neighbours(suite),    work + ", saturated from", 0,
+                  chosen.threads, ranks * suite.multiprocessors};
+        entry.unit = "ranks/SM";
+        entry.value = measure::summarise({static_cast<double>(ranks)});
+        suite.rows.push_back(entry);
         return;
     }
 }
 
 // Every device exchanges borders of 26,624 B with the devices before and after it, in pieces by several ranks.
-void measure_halo(session& with, int ranks) {
+void measure_halo(session& suite, int ranks) {
     constexpr std::size_t bytes = 26'624;
-    row what{"overlap", with.other_device(), "halo exchange", bytes, with.chosen.overlap.threads, ranks};
-    if (with.job.process_count < 2) return with.add_missing(what);
+    row entry{"overlap", suite.other_device(), "halo exchange", bytes, suite.chosen.overlap.threads, ranks};
+    if (suite.job.process_count < 2) return suite.add_missing(entry);
     task of{};
     of.halo_words = static_cast<std::uint32_t>(bytes / sizeof(std::uint32_t)) / static_cast<unsigned>(ranks);
     of.distance = ranks;
-    const kernel alternates = kernel_for<by_library>("copy", what.threads); // of which a multiprocessor has one
-    what.value = measure::summarise(time_steps(with, what, alternates, of));
-    with.rows.push_back(what);
+    const kernel alternates = kernel_for<by_library>("copy", entry.threads); // of which a multiprocessor has one
+    entry.value = measure::summarise(time_steps(suite, entry, alternates, of));
+    suite.rows.push_back(entry);
 }
 
 } // namespace
 
-void measure_overlap(session& with) {
-    for (const std::string& work : with.chosen.overlap.work) {
+void measure_overlap(session& suite) {
+    for (const std::string& work : suite.chosen.overlap.work) {
         std::vector<double> times;
-        for (const int ranks : with.chosen.overlap.ranks_per_multiprocessor)
-            times.push_back(measure_oversubscription(with, work, ranks));
-        report_saturation(with, work, times);
+        for (const int ranks : suite.chosen.overlap.ranks_per_multiprocessor)
+            times.push_back(measure_oversubscription(suite, work, ranks));
+        report_saturation(suite, work, times);
     }
-    measure_halo(with, 1);
-    measure_halo(with, by_backend(26, 4));
+    measure_halo(suite, 1);
+    measure_halo(suite, by_backend(26, 4));
 }
 
 } // namespace benchmark

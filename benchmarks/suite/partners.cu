@@ -65,39 +65,39 @@ __global__ void in_turn(dcuda::context context, party of, unsigned char* memory,
     self.free_window(window);
 }
 
-void measure_partners_of(session& with, bool peer, int partners) {
-    const auto& chosen = with.chosen.partners;
+void measure_partners_of(session& suite, bool peer, int partners) {
+    const auto& chosen = suite.chosen.partners;
     row put{"partners",
-            peer ? with.other_device() : "same device",
+            peer ? suite.other_device() : "same device",
             "put_notify to one of " + std::to_string(partners),
             chosen.bytes,
             chosen.threads,
             peer ? partners : 1 + partners};
     row wait = put;
     wait.operation = "wait for one of " + std::to_string(partners);
-    const int laps = std::max(4, with.rounds(2000, 60) / partners), batches = with.batches(12, 6);
+    const int laps = std::max(4, suite.rounds(2000, 60) / partners), batches = suite.batches(12, 6);
     const party of{partners, laps, batches, peer ? put.ranks : 1, chosen.bytes};
     const std::size_t stride = stride_bytes(chosen.bytes);
     const auto memory = allocate<unsigned char>(static_cast<std::size_t>(2 * put.ranks + partners) * stride);
     const results puts(batches, 1), waits(batches, 1);
-    with.run(put, in_turn, shape(chosen.threads, put.ranks), of, memory.get(), puts.stamps(), waits.stamps(),
-             puts.wrong());
+    suite.run(put, in_turn, shape(chosen.threads, put.ranks), of, memory.get(), puts.stamps(), waits.stamps(),
+              puts.wrong());
     puts.require_right(put);
     put.value = measure::summarise(scaled(puts.microseconds(), 1.0 / laps / partners));
     wait.value = measure::summarise(scaled(waits.microseconds(), 1.0 / laps / partners));
-    with.rows.push_back(put);
-    with.rows.push_back(wait);
+    suite.rows.push_back(put);
+    suite.rows.push_back(wait);
 }
 
 } // namespace
 
-void measure_partners(session& with) {
+void measure_partners(session& suite) {
     for (const bool peer : {false, true}) {
-        if (peer && with.job.process_count < 2) {
-            with.add_missing({"partners", with.other_device(), "put_notify"});
+        if (peer && suite.job.process_count < 2) {
+            suite.add_missing({"partners", suite.other_device(), "put_notify"});
             continue;
         }
-        for (const int partners : with.chosen.partners.partners) measure_partners_of(with, peer, partners);
+        for (const int partners : suite.chosen.partners.partners) measure_partners_of(suite, peer, partners);
     }
 }
 

@@ -71,14 +71,14 @@ DCUDA_DEVICE void play_or_watch(dcuda::rank& self, const game& of, bool relaxed,
     self.free_window(window);
 }
 
-inline game choose_game(const session& with, std::size_t bytes) {
-    return {static_cast<std::uint32_t>(bytes / 4), with.rounds(1000, 50), with.batches(12, 6)};
+inline game choose_game(const session& suite, std::size_t bytes) {
+    return {static_cast<std::uint32_t>(bytes / 4), suite.rounds(1000, 50), suite.batches(12, 6)};
 }
 
 // Half of a round trip. Collective; the result is that of process 0.
-inline void summarise_latency(const results& measured, const game& of, row& what) {
-    measured.require_right(what);
-    what.value = measure::summarise(scaled(measured.microseconds(), 0.5 / of.rounds));
+inline void summarise_latency(const results& measured, const game& of, row& entry) {
+    measured.require_right(entry);
+    entry.value = measure::summarise(scaled(measured.microseconds(), 0.5 / of.rounds));
 }
 
 // Gives the players the buffers at `buffers`, for payloads of so many bytes.

@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(most_threads) work_beside_waiters(dcuda::conte
     const int id = number;
     std::uint32_t* const token = of.tokens + rank;
     unsigned char* const from = of.buffers + 2 * of.bytes * static_cast<std::size_t>(id);
-    unsigned char* const to = from + of.bytes;
+    unsigned char* const target = from + of.bytes;
     const double square = 2.0 + 1e-3 * static_cast<double>(threadIdx.x);
     const dcuda::window window = self.create_window(dcuda::device, token, sizeof *token); // all know their numbers then
     for (int batch = -1; batch < of.batches; ++batch) {
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(most_threads) work_beside_waiters(dcuda::conte
             const std::uint64_t start = now_ns();
             __syncthreads(); // no thread begins before the one that takes the time
             for (int i = 0; i < of.repetitions; ++i) {
-                if (of.bytes != 0) copy_block(to, from, of.bytes);
+                if (of.bytes != 0) copy_block(target, from, of.bytes);
                 if (of.newton != 0) root = newton(square + 1e-30 * root, of.newton);
             }
             __syncthreads();
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(most_threads) work_beside_waiters(dcuda::conte
             if (of.newton != 0 && !(root * root > 0.999999 * square && root * root < 1.000001 * square))
                 expect(of.wrong, batch, no_round, threadIdx.x, 1, 0);
             if (batch >= 0 && threadIdx.x == 0) of.stamps[batch * of.busy + id] = {start, stop};
-            compare(of.wrong, to, of.bytes, batch, id);
+            compare(of.wrong, target, of.bytes, batch, id);
             if (threadIdx.x == 0) *token = stamp_of(static_cast<std::uint32_t>(batch));
             for (int waiting = of.busy + id; waiting < size; waiting += of.busy)
                 self.put_notify(window, of.ranks[waiting], 0, sizeof *token, token, tag);
@@ -84,11 +84,11 @@ __global__ void __launch_bounds__(most_threads) work_beside_waiters(dcuda::conte
 
 } // namespace
 
-void measure_waiters(session& with) {
-    const auto& chosen = with.chosen.waiters;
-    const int busy = chosen.busy > 0 ? chosen.busy : with.multiprocessors;
-    const int most = with.runtime.plan(work_beside_waiters, shape(chosen.threads, 0)).rank_responsible;
-    const int batches = with.batches(8, 6), repetitions = with.rounds(20, 5);
+void measure_waiters(session& suite) {
+    const auto& chosen = suite.chosen.waiters;
+    const int busy = chosen.busy > 0 ? chosen.busy : suite.multiprocessors;
+    const int most = suite.runtime.plan(work_beside_waiters, shape(chosen.threads, 0)).rank_responsible;
+    const int batches = suite.batches(8, 6), repetitions = suite.rounds(20, 5);
     for (const bool copies : {true, false}) {
         // Copies come from memory, not from a cache: 132 ranks have 2 x 264 MiB.
         const std::size_t bytes = copies ? by_backend<std::size_t>(2 << 20, 64 << 10) : 0;
@@ -97,10 +97,10 @@ void measure_waiters(session& with) {
         for (const int wanted : chosen.waiting) {
             // As many as fit, where fewer fit than were asked for.
             const int waiting = DCUDA_BACKEND_CUDA ? std::min(wanted, most - busy) : wanted;
-            row what{"waiters", "same device", copies ? "copy" : "newton", bytes, chosen.threads, busy, waiting};
+            row entry{"waiters", "same device", copies ? "copy" : "newton", bytes, chosen.threads, busy, waiting};
             if (waiting < 0) {
-                what.missing = "at most " + std::to_string(most) + " ranks fit on the device";
-                with.rows.push_back(what);
+                entry.missing = "at most " + std::to_string(most) + " ranks fit on the device";
+                suite.rows.push_back(entry);
                 break;
             }
             const results measured(batches, busy);
@@ -113,24 +113,24 @@ void measure_waiters(session& with) {
                           busy,
                           repetitions,
                           batches,
-                          (busy + with.multiprocessors - 1) / with.multiprocessors,
+                          (busy + suite.multiprocessors - 1) / suite.multiprocessors,
                           places.get(),
                           ranks.get(),
                           tokens.get(),
                           measured.stamps(),
                           measured.wrong()};
-            with.runtime.run(work_beside_waiters, shape(chosen.threads, busy + waiting), of);
-            measured.require_right(what);
+            suite.runtime.run(work_beside_waiters, shape(chosen.threads, busy + waiting), of);
+            measured.require_right(entry);
             const std::vector<double> times = scaled(measured.microseconds(), 1.0 / repetitions);
-            what.value = measure::summarise(times);
-            with.rows.push_back(what);
-            if (waiting == 0) alone = what.value.median;
+            entry.value = measure::summarise(times);
+            suite.rows.push_back(entry);
+            if (waiting == 0) alone = entry.value.median;
             if (waiting == 0 || alone == 0.0) continue;
-            row slower = what;
+            row slower = entry;
             slower.operation += ", slow-down";
             slower.unit = "times";
             slower.value = measure::summarise(scaled(times, 1.0 / alone));
-            with.rows.push_back(slower);
+            suite.rows.push_back(slower);
         }
     }
 }

@@ -33,22 +33,22 @@ __global__ void __launch_bounds__(workers + rank_threads)
     if (self.thread() == 0) atomicAdd(&done, 1u);
 }
 
-void measure_latency_of_warps(session& with, bool peer, std::size_t bytes, bool busy) {
-    row what{"warps",
-             peer ? with.other_device() : "same device",
-             std::string(bytes == 0 ? "notify" : "put_notify") + (busy ? ", others compute" : ""),
-             bytes,
-             rank_threads,
-             peer ? 1 : 2};
-    const game of = choose_game(with, bytes);
+void measure_latency_of_warps(session& suite, bool peer, std::size_t bytes, bool busy) {
+    row entry{"warps",
+              peer ? suite.other_device() : "same device",
+              std::string(bytes == 0 ? "notify" : "put_notify") + (busy ? ", others compute" : ""),
+              bytes,
+              rank_threads,
+              peer ? 1 : 2};
+    const game of = choose_game(suite, bytes);
     const results measured(of.batches, 1);
     const auto buffers = allocate<unsigned char>(2 * buffers_of_player * stride_bytes(bytes));
     const auto game_board = allocate<board>(1);
     set_board(game_board.get(), buffers.get(), bytes, measured);
-    with.run(what, warp_ping_pong, shape(workers + rank_threads, what.ranks), of, busy, game_board.get(),
-             measured.wrong());
-    summarise_latency(measured, of, what);
-    with.rows.push_back(what);
+    suite.run(entry, warp_ping_pong, shape(workers + rank_threads, entry.ranks), of, busy, game_board.get(),
+              measured.wrong());
+    summarise_latency(measured, of, entry);
+    suite.rows.push_back(entry);
 }
 
 // --- A product and a halo --------------------------------------------------------------------------------------------
@@ -165,42 +165,42 @@ __global__ void __launch_bounds__(workers + rank_threads)
 }
 
 template <bool Exchanges>
-row measure_product(session& with, int ranks, const steps_of& all) {
-    row what{"warps",
-             with.job.process_count > 1 ? with.other_device() : "same device",
-             Exchanges ? "product and halo" : "product alone",
-             Exchanges ? halo_words * sizeof(std::uint32_t) : 0,
-             rank_threads,
-             ranks};
+row measure_product(session& suite, int ranks, const steps_of& all) {
+    row entry{"warps",
+              suite.job.process_count > 1 ? suite.other_device() : "same device",
+              Exchanges ? "product and halo" : "product alone",
+              Exchanges ? halo_words * sizeof(std::uint32_t) : 0,
+              rank_threads,
+              ranks};
     const results measured(all.batches, ranks);
     const auto memory = allocate<std::uint32_t>(static_cast<std::size_t>(ranks) * words_of_rank);
-    with.run(what, multiply<Exchanges>, shape(workers + rank_threads, ranks), all, memory.get(), measured.stamps(),
-             measured.wrong());
-    measured.require_right(what);
-    what.value = measure::summarise(scaled(measured.microseconds(), 1.0 / all.steps));
-    return what;
+    suite.run(entry, multiply<Exchanges>, shape(workers + rank_threads, ranks), all, memory.get(), measured.stamps(),
+              measured.wrong());
+    measured.require_right(entry);
+    entry.value = measure::summarise(scaled(measured.microseconds(), 1.0 / all.steps));
+    return entry;
 }
 
 } // namespace
 
-void measure_warps(session& with) {
+void measure_warps(session& suite) {
     for (const bool peer : {false, true}) {
-        if (peer && with.job.process_count < 2) {
-            with.add_missing({"warps", with.other_device(), "put_notify"});
+        if (peer && suite.job.process_count < 2) {
+            suite.add_missing({"warps", suite.other_device(), "put_notify"});
             continue;
         }
         for (const std::size_t bytes : {std::size_t{0}, std::size_t{64}, std::size_t{384}})
-            for (const bool busy : {false, true}) measure_latency_of_warps(with, peer, bytes, busy);
+            for (const bool busy : {false, true}) measure_latency_of_warps(suite, peer, bytes, busy);
     }
     // Of two tiles' products a step takes about as long as its halo; of thirty, an order of magnitude longer.
     for (const int products : {by_backend(2, 1), by_backend(30, 2)}) {
-        const int ranks = by_backend(with.multiprocessors / 2 * 2, 2);
-        const steps_of all{with.rounds(100, 6), products, with.batches(12, 3)};
-        row alone = measure_product<false>(with, ranks, all), both = measure_product<true>(with, ranks, all);
+        const int ranks = by_backend(suite.multiprocessors / 2 * 2, 2);
+        const steps_of all{suite.rounds(100, 6), products, suite.batches(12, 3)};
+        row alone = measure_product<false>(suite, ranks, all), both = measure_product<true>(suite, ranks, all);
         for (row* each : {&alone, &both}) each->operation += ", " + std::to_string(products) + " tiles";
         both.rivals.push_back({"alone", alone.value.median});
-        with.rows.push_back(alone);
-        with.rows.push_back(both);
+        suite.rows.push_back(alone);
+        suite.rows.push_back(both);
     }
 }
 

@@ -16,7 +16,7 @@ namespace dcuda::detail::check {
 
 // A call of an operation, as each thread of the rank makes it.
 struct call {
-    operation what;
+    operation kind;
     std::uint64_t arguments[5];
     friend bool operator==(const call&, const call&) = default;
 };
@@ -29,35 +29,35 @@ public:
     explicit checked_rank(rank_state& state)
         : state_(state), all_(*state.device.checker), run_(all_.run()), m_(run_.shared), rank_(state.world_rank),
           turns_(all_, state.world_rank, state.device.aborted) {
-        const cpu::arena& mine = cpu::arena::mine();
-        arena_ = {reinterpret_cast<std::uint64_t>(mine.base()), mine.bytes()};
+        const cpu::arena& own = cpu::arena::own();
+        arena_ = {reinterpret_cast<std::uint64_t>(own.base()), own.bytes()};
         m_.head().arenas[all_.process()] = {arena_.base, arena_.bytes}; // all ranks of the process write the same
         for (std::uint32_t i = 0; i < run_.of_host.size(); ++i) offer(i, run_.of_host[i].home, run_.of_host[i].bytes());
     }
 
     // What a thread brings to an operation; the last to come runs it: begin() to end().
-    void arrive(const call& what) {
+    void arrive(const call& entered) {
         in_library_ = true;
         if (arrived_++ == 0) {
-            call_ = what;
-            mine().site = run_.where.here();
-            mine().where = static_cast<std::uint32_t>(what.what);
-        } else if (!(call_ == what)) {
+            call_ = entered;
+            own().site = run_.where.here();
+            own().where = static_cast<std::uint32_t>(entered.kind);
+        } else if (!(call_ == entered)) {
             differs_ = true;
         }
         in_library_ = false; // its siblings are still on their way here
     }
 
     // The place, and that all threads have called the same. False if the run has ended.
-    bool begin(const call& what) {
+    bool begin(const call& entered) {
         in_library_ = true;
         run_.found.end_run = [this] { end_run(); };
         arrived_ = 0;
         if (std::exchange(differs_, false))
             run_.found.threads_differ(rank_,
                                       fmt::format("its threads call {} with different arguments ({})",
-                                                  traits_of(what.what).name, run_.where.name(mine().site)),
-                                      mine().site);
+                                                  traits_of(entered.kind).name, run_.where.name(own().site)),
+                                      own().site);
         return !ended();
     }
     void end() { in_library_ = false; }
@@ -69,11 +69,11 @@ public:
         run_.found.end_run = [this] { end_run(); };
         const std::uint32_t there = by_operation ? none : run_.where.here();
         run_.found.threads_differ(rank_,
-                                  fmt::format("some of its threads call {} ({}), others {}", traits_of(call_.what).name,
-                                              run_.where.name(mine().site),
+                                  fmt::format("some of its threads call {} ({}), others {}", traits_of(call_.kind).name,
+                                              run_.where.name(own().site),
                                               by_operation ? std::string("are in __syncthreads")
                                                            : fmt::format("__syncthreads ({})", run_.where.name(there))),
-                                  mine().site);
+                                  own().site);
         differs_ = false;
         in_library_ = false;
     }
@@ -170,7 +170,7 @@ public:
         const auto found = run_.windows.find(win.id);
         return found == run_.windows.end() ? none : found->second;
     }
-    rank_record& mine() { return m_.rank(rank_); }
+    rank_record& own() { return m_.rank(rank_); }
     session::run_state& run() { return run_; }
     turns& turn() { return turns_; }
     std::uint32_t rank() const { return rank_; }

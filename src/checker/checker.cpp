@@ -12,13 +12,13 @@ namespace dcuda {
 
 using namespace detail;
 
-checker::checker(bootstrap::control& control, const settings& with, bool maps_all)
-    : control_(control), settings_(with) {
+checker::checker(bootstrap::control& control, const settings& chosen, bool maps_all)
+    : control_(control), settings_(chosen) {
     support::require(maps_all, error_code::invalid_argument,
                      "DCUDA_CHECK: the protocol checker follows processes that can map each other's memory: all on one "
                      "host, and without DCUDA_DISABLE_PEER");
     session_ = std::make_unique<check::session>(
-        with.check == check_mode::stop, static_cast<std::uint64_t>(with.check_seed),
+        chosen.check == check_mode::stop, static_cast<std::uint64_t>(chosen.check_seed),
         static_cast<std::uint32_t>(control.index()), static_cast<std::uint32_t>(control.count()));
 }
 
@@ -35,18 +35,18 @@ check::session* checker::begin_run(int ranks_per_device, const detail::tag_numbe
                      "(DCUDA_RANKS_PER_DEVICE)",
                      ranks, check::most_ranks);
     if (ranks_ != ranks) {
-        transport::exported_allocation mine{};
+        transport::exported_allocation own{};
         others_.close();
         control_.barrier("unmapping the checker's memory");
         own_.reset();
         if (control_.index() == 0) {
             own_ = cuda::allocate<std::byte>(check::session::bytes(static_cast<std::uint32_t>(ranks), tags),
                                              "memory for the protocol checker");
-            mine = transport::export_allocation(transport::find_allocation(own_.get()).value());
+            own = transport::export_allocation(transport::find_allocation(own_.get()).value());
             memory_ = own_.get();
         }
         support::wire_writer message;
-        message.put(mine);
+        message.put(own);
         const auto exports = control_.allgather(message.bytes(), "sharing the checker's memory");
         if (control_.index() != 0)
             memory_ = others_.open(0, support::wire_reader(exports.front()).get<transport::exported_allocation>());

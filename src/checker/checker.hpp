@@ -19,7 +19,7 @@ namespace dcuda {
 class checker {
 public:
     // `maps_all`: every process can map the memory of every other one. Throws error(invalid_argument) if not.
-    checker(bootstrap::control& control, const settings& with, bool maps_all);
+    checker(bootstrap::control& control, const settings& chosen, bool maps_all);
     ~checker();
 
     // Collective over the processes. No rank may begin before all processes have returned. `windows` exist already.

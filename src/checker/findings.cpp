@@ -20,8 +20,8 @@ std::string name_call(const rank_record& rank) {
     return fmt::format("{} on {}", traits_of(where.kind).name, name_of_communicator(rank.communicator));
 }
 
-std::string count_of(std::uint32_t count, const char* what) {
-    return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+std::string count_of(std::uint32_t count, const char* noun) {
+    return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
 } // namespace
@@ -99,9 +99,9 @@ access_words words_of(access_kind kind) {
 } // namespace
 
 void findings::conflict_with_put(const put_record& earlier, address at, unsigned bytes, std::uint32_t rank,
-                                 access_kind kind, std::uint32_t what) {
+                                 access_kind kind, std::uint32_t origin) {
     const bool by_put = kind == access_kind::put_read || kind == access_kind::put_write;
-    const std::uint32_t site = by_put ? m_.put(what).site : what;
+    const std::uint32_t site = by_put ? m_.put(origin).site : origin;
     const bool is_target = at - earlier.place < earlier.bytes;
     if (!is_new(is_target ? "target" : "buffer", earlier.site, site)) return;
     const std::string here = where_.name(site), there = put_of(earlier), bytes_there = range(earlier, at, bytes);
@@ -174,7 +174,7 @@ std::uint32_t findings::unused_edge(std::uint32_t rank, std::uint32_t other, std
 
 void findings::conflict_of_accesses(const access& earlier, address at, unsigned bytes, std::uint32_t rank,
                                     access_kind kind, std::uint32_t site) {
-    if (!is_new("access", earlier.what, site)) return;
+    if (!is_new("access", earlier.origin, site)) return;
     const std::uint32_t tag = unused_edge(rank, earlier.rank, earlier.epoch);
     const std::string cure =
         tag != none
@@ -185,18 +185,18 @@ void findings::conflict_of_accesses(const access& earlier, address at, unsigned 
     report(fmt::format(
         "rank {} {} {} ({}) while rank {} may still be {} it ({}): nothing orders the {} before the {}; {}", rank,
         words_of(kind).does, range(at, bytes, rank), where_.name(site), earlier.rank, words_of(earlier.kind).doing,
-        where_.name(earlier.what), words_of(earlier.kind).noun, words_of(kind).noun, cure));
+        where_.name(earlier.origin), words_of(earlier.kind).noun, words_of(kind).noun, cure));
 }
 
-void findings::out_of(const char* what, std::size_t most) {
-    if (!is_new(what, none, none)) return;
-    report(fmt::format("the checker has no room for more than {} {}: check a smaller run", most, what));
+void findings::out_of(const char* resource, std::size_t most) {
+    if (!is_new(resource, none, none)) return;
+    report(fmt::format("the checker has no room for more than {} {}: check a smaller run", most, resource));
     if (end_run) end_run();
 }
 
-void findings::use_of_freed(std::uint32_t rank, operation what, std::uint32_t window, std::uint32_t site) {
+void findings::use_of_freed(std::uint32_t rank, operation kind, std::uint32_t window, std::uint32_t site) {
     if (!is_new("freed", m_.window(window).freed, site)) return;
-    report(fmt::format("rank {}: {} ({}) on {}, which was freed ({})", rank, traits_of(what).name, where_.name(site),
+    report(fmt::format("rank {}: {} ({}) on {}, which was freed ({})", rank, traits_of(kind).name, where_.name(site),
                        window_name(window), where_.name(m_.window(window).freed)));
 }
 

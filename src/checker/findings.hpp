@@ -23,15 +23,15 @@ public:
     std::function<void()> end_run;
 
     void conflict_with_put(const put_record& earlier, address at, unsigned bytes, std::uint32_t rank, access_kind kind,
-                           std::uint32_t what) override;
+                           std::uint32_t origin) override;
     void conflict_of_put(const put_record& later, address at, unsigned bytes, std::uint32_t rank, access_kind kind,
                          std::uint32_t site) override;
     void conflict_of_accesses(const access& earlier, address at, unsigned bytes, std::uint32_t rank, access_kind kind,
                               std::uint32_t site) override;
-    void out_of(const char* what, std::size_t most) override;
+    void out_of(const char* resource, std::size_t most) override;
 
     // The rank cannot go on with an operation on this window, which was freed.
-    void use_of_freed(std::uint32_t rank, operation what, std::uint32_t window, std::uint32_t site);
+    void use_of_freed(std::uint32_t rank, operation kind, std::uint32_t window, std::uint32_t site);
     void put_into_freed(const put_record& put, std::uint32_t site);
     void overlap(std::uint32_t rank, std::uint32_t window, std::uint64_t bytes, std::uint32_t site);
     void left_over(std::uint32_t rank, std::uint32_t tag);

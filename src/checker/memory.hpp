@@ -132,8 +132,8 @@ struct access {
     std::uint8_t mask; // the bytes
     access_kind kind;
     std::uint16_t rank;
-    std::uint32_t epoch; // of load, store and atomic
-    std::uint32_t what;  // load, store, atomic: the site; else the put's id
+    std::uint32_t epoch;  // of load, store and atomic
+    std::uint32_t origin; // load, store, atomic: the site; else the put's id
 };
 struct page_slot {
     std::uint64_t key;   // 1 + page number; 0: empty

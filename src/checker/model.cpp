@@ -55,11 +55,11 @@ std::uint32_t model::next_position(std::uint32_t source, std::uint32_t target) {
     return ++m_.channel(source, target).sent;
 }
 
-put_record* model::issue(const put_record& what) {
+put_record* model::issue(const put_record& record) {
     header& head = m_.head();
-    rank_record& source = m_.rank(what.source);
+    rank_record& source = m_.rank(record.source);
     // Buffers that the rank knows to be free by now.
-    while (source.unseen != none && has_read(m_.put(source.unseen), m_.clock(what.source))) {
+    while (source.unseen != none && has_read(m_.put(source.unseen), m_.clock(record.source))) {
         put_record& free = m_.put(source.unseen);
         source.unseen = free.next_read;
         --free.listed;
@@ -71,15 +71,15 @@ put_record* model::issue(const put_record& what) {
     }
     const std::uint32_t id = head.put_next++;
     put_record& put = m_.put(id);
-    put = what;
+    put = record;
     put.id = id;
     put.releasing_tag = none;
     put.seen = put.complete = put.read = 0;
     put.next_there = put.next_read = none;
     put.listed = 2;
-    check::channel& to = m_.channel(put.source, put.target);
-    (to.first == none ? to.first : m_.put(to.last).next_there) = id;
-    to.last = id;
+    check::channel& sent_on = m_.channel(put.source, put.target);
+    (sent_on.first == none ? sent_on.first : m_.put(sent_on.last).next_there) = id;
+    sent_on.last = id;
     (source.unseen == none ? source.unseen : m_.put(source.unseen_last).next_read) = id;
     source.unseen_last = id;
     read_source(put);
@@ -94,7 +94,7 @@ void model::read_source(const put_record& put) {
     each_granule(put.buffer, put.bytes, true, [&](std::uint32_t& list, std::uint8_t mask, address granule) {
         sift(list, mask, [&](const access& earlier) {
             if (!is_put(earlier.kind)) return true;
-            const put_record& other = m_.put(earlier.what);
+            const put_record& other = m_.put(earlier.origin);
             // Two puts of one rank to another arrive in order: who knows that the later has read knows it of the
             // earlier.
             if (earlier.kind == access_kind::put_read)
@@ -119,10 +119,11 @@ void model::write_target(const put_record& put) {
                 if (clock[earlier.rank] >= earlier.epoch) return false;
                 const unsigned from = static_cast<unsigned>(std::countr_zero(both));
                 if (!told)
-                    tells_.conflict_of_put(put, granule + from, run_of(both), earlier.rank, earlier.kind, earlier.what);
+                    tells_.conflict_of_put(put, granule + from, run_of(both), earlier.rank, earlier.kind,
+                                           earlier.origin);
                 return told = true;
             }
-            const put_record& other = m_.put(earlier.what);
+            const put_record& other = m_.put(earlier.origin);
             if (other.id == put.id) return true; // it reads there, too
             // Two puts of one rank to another arrive in order.
             const bool in_order = other.source == put.source && other.target == put.target;
@@ -203,16 +204,16 @@ std::uint32_t model::make_notice(std::uint32_t source, std::uint32_t target, std
         return none;
     }
     notice& made = m_.notice(index);
-    const check::channel& to = m_.channel(source, target);
+    const check::channel& sent_on = m_.channel(source, target);
     made.next = none;
     made.source = source;
-    made.position = to.sent;
+    made.position = sent_on.sent;
     made.site = site;
     made.kind = kind;
     if (kind == operation::notify_relaxed) return index; // tells nothing of what its source did before
     std::copy_n(m_.clock(source), m_.ranks(), made.clock);
     ++m_.clock(source)[source]; // what comes later is not part of what it tells
-    for (std::uint32_t id = to.first; id != none; id = m_.put(id).next_there)
+    for (std::uint32_t id = sent_on.first; id != none; id = m_.put(id).next_there)
         if (m_.put(id).releasing_tag == none) m_.put(id).releasing_tag = tag;
     return index;
 }
@@ -313,7 +314,7 @@ template <class Keep>
 void model::sift(std::uint32_t& list, std::uint8_t mask, const Keep& keep) {
     for (std::uint32_t* link = &list; *link != none;) {
         access& entry = m_.access(*link);
-        const bool forgotten = is_put(entry.kind) && static_cast<std::int32_t>(entry.what - m_.head().put_floor) < 0;
+        const bool forgotten = is_put(entry.kind) && static_cast<std::int32_t>(entry.origin - m_.head().put_floor) < 0;
         if (forgotten)
             entry.mask = 0;
         else if ((entry.mask & mask) != 0 && !keep(entry))
@@ -329,7 +330,7 @@ void model::sift(std::uint32_t& list, std::uint8_t mask, const Keep& keep) {
     }
 }
 
-void model::add(std::uint32_t& list, const access& what) {
+void model::add(std::uint32_t& list, const access& added) {
     header& head = m_.head();
     std::uint32_t index = head.free_access;
     if (index != none)
@@ -338,7 +339,7 @@ void model::add(std::uint32_t& list, const access& what) {
         index = head.accesses_used++;
     else
         return tells_.out_of("accesses to windows", most_accesses);
-    m_.access(index) = what;
+    m_.access(index) = added;
     m_.access(index).next = list;
     list = index;
 }
@@ -371,7 +372,7 @@ void model::load_or_store(std::uint32_t rank, address at, std::size_t bytes, acc
                 // What this access comes after need not be remembered, unless a store is followed by a load only.
                 return !ordered || (earlier.kind != access_kind::load && kind == access_kind::load);
             }
-            const put_record& put = m_.put(earlier.what);
+            const put_record& put = m_.put(earlier.origin);
             if (by_operation && put.source == rank && earlier.kind == access_kind::put_write) return true;
             const bool ordered = earlier.kind == access_kind::put_write
                                      ? has_arrived(put, clock)
@@ -387,9 +388,9 @@ void model::load_or_store(std::uint32_t rank, address at, std::size_t bytes, acc
 }
 
 void model::conflict(const put_record& earlier, address granule, std::uint8_t mask, std::uint32_t rank,
-                     access_kind kind, std::uint32_t what) {
+                     access_kind kind, std::uint32_t origin) {
     const auto from = static_cast<unsigned>(std::countr_zero(mask));
-    tells_.conflict_with_put(earlier, granule + from, run_of(mask), rank, kind, what);
+    tells_.conflict_with_put(earlier, granule + from, run_of(mask), rank, kind, origin);
 }
 
 } // namespace dcuda::detail::check

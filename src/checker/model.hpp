@@ -13,14 +13,14 @@ namespace dcuda::detail::check {
 class observer {
 public:
     virtual void conflict_with_put(const put_record& earlier, address at, unsigned bytes, std::uint32_t rank,
-                                   access_kind kind, std::uint32_t what) = 0;
+                                   access_kind kind, std::uint32_t origin) = 0;
     // `later` was issued while `earlier`, a load or a store of `rank` from `site`, was not ordered before it.
     virtual void conflict_of_put(const put_record& later, address at, unsigned bytes, std::uint32_t rank,
                                  access_kind kind, std::uint32_t site) = 0;
     // `earlier`, a load or a store of another rank, is not ordered before that of `rank` at `site`.
     virtual void conflict_of_accesses(const access& earlier, address at, unsigned bytes, std::uint32_t rank,
                                       access_kind kind, std::uint32_t site) = 0;
-    virtual void out_of(const char* what, std::size_t most) = 0;
+    virtual void out_of(const char* resource, std::size_t most) = 0;
 
 protected:
     ~observer() = default;
@@ -48,7 +48,7 @@ public:
 
     // A put begins. The record's source, target, window, tag, site, offset, bytes, place and buffer are the caller's. A
     // put of which nothing has to be copied is none. Null if there is no room.
-    put_record* issue(const put_record& what);
+    put_record* issue(const put_record& record);
     // The number of the message that now leaves.
     std::uint32_t next_position(std::uint32_t source, std::uint32_t target);
     // A notification that leaves now, by an operation of this kind, not arrived yet; none if there is no room.
@@ -80,7 +80,7 @@ private:
     void each_granule(address begin, std::uint64_t bytes, bool make, const F& f);
     template <class Keep>
     void sift(std::uint32_t& list, std::uint8_t mask, const Keep& keep);
-    void add(std::uint32_t& list, const access& what);
+    void add(std::uint32_t& list, const access& added);
     std::uint32_t* make_page(std::uint64_t page);
     bool is_forgotten(std::uint32_t put) const { return m_.head().put_floor - put - 1 < most_puts; }
     bool known_to_all(const put_record& put) const;
@@ -89,7 +89,7 @@ private:
     void read_source(const put_record& put);
     void write_target(const put_record& put);
     void conflict(const put_record& earlier, address granule, std::uint8_t mask, std::uint32_t rank, access_kind kind,
-                  std::uint32_t what);
+                  std::uint32_t origin);
 
     memory m_;
     observer& tells_;

@@ -66,21 +66,22 @@ constexpr exec::whole_block all_threads{}; // of the rank
 
 // All threads of the rank: the last to arrive acts, when the rank has the turn.
 template <class Act>
-void perform(const call& what, const Act& act) {
+void perform(const call& entered, const Act& act) {
     if (this_rank == nullptr)
-        throw error(error_code::device_fault, fmt::format("{} after the rank has finished", traits_of(what.what).name));
+        throw error(error_code::device_fault,
+                    fmt::format("{} after the rank has finished", traits_of(entered.kind).name));
     checked_rank& self = *this_rank;
-    self.arrive(what);
+    self.arrive(entered);
     exec::run_then_sync(all_threads, [&] {
-        if (self.begin(what)) act(self);
+        if (self.begin(entered)) act(self);
     });
     leave_if_ended(self.state());
 }
 
 // Where the operation ends for the rank, too.
 template <class Act>
-void perform_all(const call& what, const Act& act) {
-    perform(what, [&](checked_rank& self) {
+void perform_all(const call& entered, const Act& act) {
+    perform(entered, [&](checked_rank& self) {
         act(self);
         self.end();
     });
@@ -96,7 +97,7 @@ device_window find_open(rank_state& state, operation where, window win, std::uin
     perform_all({where, {win.id, target, offset, bytes}}, [&](checked_rank& self) {
         const std::uint32_t freed = self.window_of(win);
         if (freed == none || !self.going(self.turn().next())) return;
-        self.run().found.use_of_freed(self.rank(), where, freed, self.mine().site);
+        self.run().found.use_of_freed(self.rank(), where, freed, self.own().site);
         self.end_run(); // in report mode, too: there is no such window
     });
     fail(state, fault::window, where, win.id, target, offset, bytes, 0);
@@ -113,13 +114,13 @@ void checked_rank::notify(operation kind, std::uint32_t target, std::uint32_t ta
     run_.happened.next_position(rank_, target);
     message sent;
     sent.tag = tag;
-    sent.notice = run_.happened.make_notice(rank_, target, tag, mine().site, kind);
+    sent.notice = run_.happened.make_notice(rank_, target, tag, own().site, kind);
     if (sent.notice != none) turns_.send(target, std::move(sent));
 }
 
 // Whether as many have arrived; else it counts an unsuccessful test.
 bool checked_rank::has_arrived(std::uint32_t tag, std::uint32_t count) {
-    rank_record& self = mine();
+    rank_record& self = own();
     if (m_.arrived(rank_, tag).count < count) {
         self.unsuccessful_tests = self.unsuccessful_at == m_.head().progress ? self.unsuccessful_tests + 1 : 1;
         self.unsuccessful_at = m_.head().progress;
@@ -130,7 +131,7 @@ bool checked_rank::has_arrived(std::uint32_t tag, std::uint32_t count) {
 }
 
 bool checked_rank::give_turn_for(rank_status meanwhile, std::uint32_t first, std::uint32_t tags, std::uint32_t count) {
-    rank_record& self = mine();
+    rank_record& self = own();
     self.tag = first;
     self.tags = tags;
     self.count = count;
@@ -162,7 +163,7 @@ bool checked_rank::take_for(std::uint32_t tag, std::uint32_t count, std::uint64_
     for (;;) {
         if (take(tag, count, false)) return true;
         if (ended() || clock_ns() - begin_ns >= nanoseconds) return false;
-        mine().unsuccessful_tests = 0;
+        own().unsuccessful_tests = 0;
     }
 }
 
@@ -389,7 +390,7 @@ void flush(rank_state& state, window win) {
 
 void checked_rank::enter(const collective& where, window win) {
     if (!going(turns_.next())) return;
-    rank_record& self = mine();
+    rank_record& self = own();
     self.kind = static_cast<std::uint32_t>(where.kind);
     self.communicator = static_cast<std::uint32_t>(where.comm);
     self.argument = win ? window_of(win) : none;
@@ -428,12 +429,12 @@ void checked_rank::enter(const collective& where, window win) {
 void checked_rank::leave() { going(turns_.from_native()); }
 
 void checked_rank::created(window made, const void* base, std::size_t bytes) {
-    if (!going(turns_.from_native()) || !made || mine().window == most_windows) return;
-    window_record& record = m_.window(mine().window);
+    if (!going(turns_.from_native()) || !made || own().window == most_windows) return;
+    window_record& record = m_.window(own().window);
     if (record.number == none) record.number = slot_of_window(made.id);
-    offer(mine().window, base, bytes);
-    run_.windows[made.id] = mine().window;
-    track(mine().window);
+    offer(own().window, base, bytes);
+    run_.windows[made.id] = own().window;
+    track(own().window);
 }
 
 void begin(rank_state& state) {
@@ -512,8 +513,8 @@ bool watches_threads() { return this_rank != nullptr; }
 void thread_ends() {
     const std::unique_ptr<checked_rank> self(std::exchange(this_rank, nullptr));
     if (!self || self->ended() || load_relaxed(self->state().device.aborted) != 0) return;
-    if (self->mine().status == rank_status::finished) return;
-    self->mine().status = rank_status::absent;
+    if (self->own().status == rank_status::finished) return;
+    self->own().status = rank_status::absent;
     self->run().found.left_early(self->rank());
     self->end_run();
 }

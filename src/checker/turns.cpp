@@ -37,7 +37,7 @@ std::uint32_t turns::draw(std::uint32_t n) {
 // the checker's memory, and all that ranks do in theirs, has one order.
 void turns::give(const choice& next) {
     std::uint32_t* const turn = &m_.rank(next.rank).turn;
-    atomic(turn).store(static_cast<std::uint32_t>(next.what), std::memory_order_release);
+    atomic(turn).store(static_cast<std::uint32_t>(next.assigned), std::memory_order_release);
     wake_sleepers(turn);
 }
 
@@ -56,18 +56,18 @@ bool turns::pass(bool has_turn) {
                 has_turn = false;
                 continue;
             }
-            if (next.what == job::run) return true;
+            if (next.assigned == job::run) return true;
             deliver();
             if (release()) return true;
             continue;
         }
-        const auto what = static_cast<job>(atomic(&mine().turn).load(std::memory_order_acquire));
-        if (what == job::rest) {
-            sleep_on(&mine().turn, 0u, nap_ns);
+        const auto assigned = static_cast<job>(atomic(&own().turn).load(std::memory_order_acquire));
+        if (assigned == job::rest) {
+            sleep_on(&own().turn, 0u, nap_ns);
             continue;
         }
-        store_relaxed(&mine().turn, static_cast<std::uint32_t>(job::rest));
-        if (what == job::run) return true;
+        store_relaxed(&own().turn, static_cast<std::uint32_t>(job::rest));
+        if (assigned == job::run) return true;
         deliver();
         if (release()) return true;
         has_turn = true;
@@ -116,7 +116,7 @@ turns::choice turns::choose() {
     each([&](const choice& one, std::uint32_t weight) {
         sum += weight;
         const rank_record& rank = m_.rank(one.rank);
-        hope = hope || one.what == job::deliver || !tests_without_success(rank) ||
+        hope = hope || one.assigned == job::deliver || !tests_without_success(rank) ||
                rank.unsuccessful_tests < most_unsuccessful_tests;
         return false;
     });
@@ -133,7 +133,7 @@ turns::choice turns::choose() {
 }
 
 bool turns::begin() {
-    mine().status = rank_status::ready;
+    own().status = rank_status::ready;
     const std::uint32_t before = atomic(&m_.head().entered).fetch_add(1, std::memory_order_acq_rel);
     return pass(before + 1 == m_.ranks());
 }
@@ -146,17 +146,17 @@ bool turns::to_native() {
 }
 
 bool turns::from_native() {
-    mine().status = rank_status::ready;
+    own().status = rank_status::ready;
     const std::uint32_t before = atomic(&m_.head().in_native).fetch_sub(1, std::memory_order_acq_rel);
     return pass(before == 1);
 }
 
-void turns::end() { mine().status = rank_status::finished; }
+void turns::end() { own().status = rank_status::finished; }
 
 // If this rank is in a collective operation that all have entered, and for a barrier all has arrived that they have
 // sent: they may go on. True if they go on at once, all together, in the library's own part.
 bool turns::release() {
-    const rank_record& self = mine();
+    const rank_record& self = own();
     if (self.status != rank_status::collective || self.released != 0) return false;
     const auto kind = static_cast<operation>(self.kind);
     std::vector<std::uint32_t> there;
@@ -200,16 +200,16 @@ bool turns::release() {
 
 // --- Messages -------------------------------------------------------------------------------------------------------
 
-void turns::send(std::uint32_t target, message&& what) {
-    if (what.bytes != 0 && draw(2) == 0) read(what); // the buffer is read now; or when it arrives
-    out_[target].push_back(std::move(what));
-    ++mine().undelivered;
+void turns::send(std::uint32_t target, message&& outgoing) {
+    if (outgoing.bytes != 0 && draw(2) == 0) read(outgoing); // the buffer is read now; or when it arrives
+    out_[target].push_back(std::move(outgoing));
+    ++own().undelivered;
 }
 
-void turns::read(message& what) {
-    if (what.is_read || what.bytes == 0) return;
-    what.copy.assign(what.source, what.source + what.bytes);
-    what.is_read = true;
+void turns::read(message& outgoing) {
+    if (outgoing.is_read || outgoing.bytes == 0) return;
+    outgoing.copy.assign(outgoing.source, outgoing.source + outgoing.bytes);
+    outgoing.is_read = true;
 }
 
 // One message of this rank arrives: the oldest for some target.
@@ -222,11 +222,12 @@ void turns::deliver() {
 }
 
 void turns::deliver_to(std::uint32_t target) {
-    message& what = out_[target].front();
-    if (what.bytes != 0) std::memcpy(what.target, what.is_read ? what.copy.data() : what.source, what.bytes);
-    if (what.notice != none) run_.happened.arrive(target, what.tag, what.notice);
+    message& oldest = out_[target].front();
+    if (oldest.bytes != 0)
+        std::memcpy(oldest.target, oldest.is_read ? oldest.copy.data() : oldest.source, oldest.bytes);
+    if (oldest.notice != none) run_.happened.arrive(target, oldest.tag, oldest.notice);
     out_[target].pop_front();
-    --mine().undelivered;
+    --own().undelivered;
 }
 
 void turns::flush(std::uint32_t window) {
@@ -236,8 +237,8 @@ void turns::flush(std::uint32_t window) {
         for (std::size_t i = 0; i < queue.size(); ++i)
             if (queue[i].window == window && queue[i].notice == none) arriving = i + 1;
         for (; arriving != 0; --arriving) deliver_to(target);
-        for (message& what : queue)
-            if (what.window == window) read(what);
+        for (message& each : queue)
+            if (each.window == window) read(each);
     }
 }
 

@@ -36,7 +36,7 @@ public:
     void end();         // this rank needs no turn any more; in the native part of finish, or its thread ends
 
     // A message of this rank; it arrives sometime.
-    void send(std::uint32_t target, message&& what);
+    void send(std::uint32_t target, message&& outgoing);
     // Those that must have arrived for a flush of this window; the buffers of the others are read.
     void flush(std::uint32_t window);
     // All that were sent to this rank have arrived.
@@ -53,10 +53,10 @@ public:
 private:
     struct choice {
         std::uint32_t rank;
-        job what;
+        job assigned;
     };
 
-    rank_record& mine() const { return m_.rank(rank_); }
+    rank_record& own() const { return m_.rank(rank_); }
     bool pass(bool has_turn);
     choice choose();
     void give(const choice& next);
@@ -64,7 +64,7 @@ private:
     void deliver();
     void deliver_to(std::uint32_t target);
     bool release();
-    void read(message& what);
+    void read(message& outgoing);
 
     session::run_state& run_;
     memory m_;

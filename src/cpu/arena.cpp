@@ -46,7 +46,7 @@ unsigned long long next_allocation_id() {
     return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-arena& arena::mine() {
+arena& arena::own() {
     std::atomic<arena*>& own = own_arena();
     if (arena* a = own.load(std::memory_order_acquire)) return *a;
     static std::mutex creation;

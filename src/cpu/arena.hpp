@@ -29,7 +29,7 @@ public:
     arena& operator=(const arena&) = delete;
 
     // This process's arena. A forked child gets a new one: its parent's belongs to the parent.
-    static arena& mine();
+    static arena& own();
 
     cudaError_t allocate(std::size_t bytes, bool managed, void** result);
     cudaError_t free(void* base);

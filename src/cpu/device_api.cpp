@@ -122,7 +122,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     p = {};
     std::snprintf(p.name, sizeof p.name, "CPU backend (%d processors)", processors());
     std::memcpy(p.uuid.bytes, "dcuda-cpu", 9);
-    p.totalGlobalMem = arena::mine().bytes();
+    p.totalGlobalMem = arena::own().bytes();
     p.sharedMemPerBlock = shared_bytes;
     p.sharedMemPerBlockOptin = shared_optin_bytes;
     p.sharedMemPerMultiprocessor = shared_total_bytes;

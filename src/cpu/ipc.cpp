@@ -87,12 +87,12 @@ extern "C" {
 
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* pointer) {
     if (!handle) return report(cudaErrorInvalidValue);
-    arena& mine = arena::mine();
-    const auto found = mine.find(pointer);
+    arena& own = arena::own();
+    const auto found = own.find(pointer);
     if (!found || found->managed) return report(cudaErrorInvalidValue);
     const handle_content h{handle_magic, getpid(),
-                           mine.file(),  find_process(getpid()).start,
-                           mine.bytes(), static_cast<std::uint64_t>(found->base - mine.base()),
+                           own.file(),   find_process(getpid()).start,
+                           own.bytes(),  static_cast<std::uint64_t>(found->base - own.base()),
                            found->bytes};
     *handle = {};
     std::memcpy(handle, &h, sizeof h);

@@ -38,7 +38,7 @@ auto find_host(const void* pointer) {
 }
 
 std::optional<allocation> find_device(const void* pointer) {
-    if (auto found = arena::mine().find(pointer)) return found;
+    if (auto found = arena::own().find(pointer)) return found;
     return find_peer_memory(pointer);
 }
 
@@ -47,7 +47,7 @@ bool in_bounds(const void* pointer, std::size_t bytes) {
     if (!pointer) return false;
     if (const auto found = find_device(pointer))
         return bytes <= found->bytes - static_cast<std::size_t>(static_cast<const char*>(pointer) - found->base);
-    return !arena::mine().contains(pointer);
+    return !arena::own().contains(pointer);
 }
 
 cudaError_t check_copy(const void* target, const void* source, std::size_t bytes, cudaMemcpyKind kind) {
@@ -83,13 +83,13 @@ cudaError_t run_and_wait(std::function<void()> work) {
     return report(device_state());
 }
 
-cudaError_t free_device(void* pointer) { return arena::mine().free(pointer); }
+cudaError_t free_device(void* pointer) { return arena::own().free(pointer); }
 
 cudaError_t allocate_device(void** pointer, std::size_t bytes, bool managed) {
     if (!pointer) return cudaErrorInvalidValue;
     *pointer = nullptr;
     if (bytes == 0) return managed ? cudaErrorInvalidValue : cudaSuccess;
-    return arena::mine().allocate(bytes, managed, pointer);
+    return arena::own().allocate(bytes, managed, pointer);
 }
 
 } // namespace
@@ -117,7 +117,7 @@ cudaError_t cudaMallocAsync(void** pointer, std::size_t bytes, cudaStream_t stre
 cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
     if (const cudaError_t e = check_stream(stream)) return report(e);
     if (!pointer) return cudaSuccess;
-    const auto found = arena::mine().find(pointer);
+    const auto found = arena::own().find(pointer);
     if (!found || found->base != pointer) return report(cudaErrorInvalidValue);
     return run([pointer] { free_device(pointer); }, stream);
 }
@@ -181,8 +181,8 @@ cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned int fla
 
 cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
     if (!free_bytes || !total_bytes) return report(cudaErrorInvalidValue);
-    *total_bytes = arena::mine().bytes();
-    *free_bytes = *total_bytes - arena::mine().used_bytes();
+    *total_bytes = arena::own().bytes();
+    *free_bytes = *total_bytes - arena::own().used_bytes();
     return cudaSuccess;
 }
 

@@ -75,9 +75,9 @@ std::size_t packets_of(std::size_t count, std::size_t element_bytes) {
 
 } // namespace
 
-device_state::device_state(bootstrap::control& control, const settings& with, std::vector<bool> is_remote,
+device_state::device_state(bootstrap::control& control, const settings& chosen, std::vector<bool> is_remote,
                            std::vector<bool> is_near, bool has_network, int ranks_per_device)
-    : control_(control), settings_(with), is_remote_(std::move(is_remote)), is_near_(std::move(is_near)),
+    : control_(control), settings_(chosen), is_remote_(std::move(is_remote)), is_near_(std::move(is_near)),
       ranks_(ranks_per_device) {
     const auto ranks = static_cast<std::size_t>(ranks_);
     const auto all_ranks = static_cast<std::size_t>(world_size());
@@ -350,19 +350,19 @@ void device_state::share_inbox() {
         std::uint64_t remote; // as in peer_view
     };
     const inbox_layout at = layout();
-    exported_inbox mine{};
-    mine.barriers = reinterpret_cast<std::uint64_t*>(inbox_.get() + at.barriers);
+    exported_inbox own{};
+    own.barriers = reinterpret_cast<std::uint64_t*>(inbox_.get() + at.barriers);
     for (int process = 0; process < std::min(control_.count(), static_cast<int>(exchange_processes)); ++process)
-        if (is_remote(process)) mine.remote |= std::uint64_t{1} << process;
+        if (is_remote(process)) own.remote |= std::uint64_t{1} << process;
     if (is_mapped()) {
         const auto memory = transport::find_allocation(inbox_.get());
         support::require(memory.has_value(), error_code::cuda_failure,
                          "the driver does not know the notifications' memory");
-        mine.memory = transport::export_allocation(*memory);
-        mine.offset = static_cast<std::size_t>(reinterpret_cast<std::byte*>(inbox_.get()) - memory->base);
+        own.memory = transport::export_allocation(*memory);
+        own.offset = static_cast<std::size_t>(reinterpret_cast<std::byte*>(inbox_.get()) - memory->base);
     }
     support::wire_writer message;
-    message.put(mine);
+    message.put(own);
     const auto exports = control_.allgather(message.bytes(), "sharing the memory for notifications");
 
     std::vector<peer_view> peers;

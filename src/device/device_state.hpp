@@ -20,7 +20,7 @@ public:
     // Collective over the processes: maps everybody's inbox into every process, but for those that are remote, of which
     // it learns the addresses. `has_network`: some pair of processes of the job is reached over a network only.
     // `is_near`: by process: another one of this host.
-    device_state(bootstrap::control& control, const settings& with, std::vector<bool> is_remote,
+    device_state(bootstrap::control& control, const settings& chosen, std::vector<bool> is_remote,
                  std::vector<bool> is_near, bool has_network, int ranks_per_device);
 
     // Sets everything to its state before a run, in which there are these windows already. No kernel may be running

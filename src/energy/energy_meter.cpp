@@ -88,8 +88,8 @@ private:
         return function != nullptr;
     }
 
-    bool succeeds(int result, const std::string& what) {
-        if (result != 0) problem_ = fmt::format("{}: {}", what, error_text_(result));
+    bool succeeds(int result, const std::string& subject) {
+        if (result != 0) problem_ = fmt::format("{}: {}", subject, error_text_(result));
         return result == 0;
     }
 

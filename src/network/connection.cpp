@@ -27,9 +27,9 @@ connection::connection(int peer, transport::network& over, delivery*& into, devi
 
 // The network's own memory if it has any, else new.
 transport::shared_memory connection::pinned(transport::shared_memory memory) const {
-    constexpr const char* what = "pinning memory for a connection";
-    if (memory != nullptr) return cuda::pin(std::move(memory), ring_bytes_, what);
-    auto ours = cuda::allocate_pinned<std::byte>(ring_bytes_, what);
+    constexpr const char* subject = "pinning memory for a connection";
+    if (memory != nullptr) return cuda::pin(std::move(memory), ring_bytes_, subject);
+    auto ours = cuda::allocate_pinned<std::byte>(ring_bytes_, subject);
     auto release = ours.get_deleter();
     return {ours.release(), release};
 }
@@ -110,28 +110,28 @@ connection::fragment* connection::begin_fragment(std::size_t bytes, bool is_cred
 // Adds a message to the fragment that is open, or to a new one. False: no room now.
 bool connection::append(const message_header& head, const std::byte* payload, std::uint64_t flush) {
     const std::size_t bytes = sizeof head + padded(head.bytes);
-    fragment* to = !fragments_.empty() && !fragments_.back().is_closed ? &fragments_.back() : nullptr;
-    if (to != nullptr) {
-        const std::uint64_t units = units_for(to->bytes + bytes), end = to->begin + units;
-        const bool fits = to->bytes + bytes <= part_bytes() &&
-                          to->begin % (ring_bytes_ / ring_unit) + units <= ring_bytes_ / ring_unit &&
-                          has_room(to->begin, units, false);
+    fragment* filled = !fragments_.empty() && !fragments_.back().is_closed ? &fragments_.back() : nullptr;
+    if (filled != nullptr) {
+        const std::uint64_t units = units_for(filled->bytes + bytes), end = filled->begin + units;
+        const bool fits = filled->bytes + bytes <= part_bytes() &&
+                          filled->begin % (ring_bytes_ / ring_unit) + units <= ring_bytes_ / ring_unit &&
+                          has_room(filled->begin, units, false);
         if (fits) {
-            next_ = to->end = end;
+            next_ = filled->end = end;
         } else {
             close_open();
-            to = nullptr;
+            filled = nullptr;
         }
     }
-    if (to == nullptr) to = begin_fragment(bytes, false);
-    if (to == nullptr) return false;
-    std::byte* const at = place(outbound_.get(), to->begin) + to->bytes;
+    if (filled == nullptr) filled = begin_fragment(bytes, false);
+    if (filled == nullptr) return false;
+    std::byte* const at = place(outbound_.get(), filled->begin) + filled->bytes;
     std::memcpy(at, &head, sizeof head);
     if (head.bytes != 0) std::memcpy(at + sizeof head, payload, head.bytes);
-    to->bytes += static_cast<std::uint32_t>(bytes);
-    ++to->messages;
-    if (flush != 0) to->flushes.push_back(flush);
-    data_end_ = to->end;
+    filled->bytes += static_cast<std::uint32_t>(bytes);
+    ++filled->messages;
+    if (flush != 0) filled->flushes.push_back(flush);
+    data_end_ = filled->end;
     return true;
 }
 
@@ -145,17 +145,17 @@ bool connection::append_chunk(queued& message) {
     const std::size_t most = part_bytes() - sizeof(fragment_header) - sizeof(message_header);
     const auto bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(message.left, most / 64 * 64));
     close_open();
-    fragment* const to = begin_fragment(sizeof(message_header) + padded(bytes), false);
-    if (to == nullptr) return false;
+    fragment* const filled = begin_fragment(sizeof(message_header) + padded(bytes), false);
+    if (filled == nullptr) return false;
     message_header head = message.head;
     head.bytes = bytes;
     if (bytes < message.left) head.tag = detail::no_tag; // the last part notifies
-    std::byte* const at = place(outbound_.get(), to->begin) + to->bytes;
+    std::byte* const at = place(outbound_.get(), filled->begin) + filled->bytes;
     std::memcpy(at, &head, sizeof head);
-    to->copy = link_.start_read(at + sizeof head, message.source, bytes);
-    to->bytes += static_cast<std::uint32_t>(sizeof head + padded(bytes));
-    to->messages = 1;
-    data_end_ = to->end;
+    filled->copy = link_.start_read(at + sizeof head, message.source, bytes);
+    filled->bytes += static_cast<std::uint32_t>(sizeof head + padded(bytes));
+    filled->messages = 1;
+    data_end_ = filled->end;
     close_open();
     message.head.place += bytes;
     message.source += bytes;

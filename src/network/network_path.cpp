@@ -33,13 +33,13 @@ std::uint32_t named_tag(std::uint32_t wire_tag, const tag_numbers& tags) {
 
 } // namespace
 
-network_path::network_path(bootstrap::control& control, device_access& link, const settings& with,
+network_path::network_path(bootstrap::control& control, device_access& link, const settings& chosen,
                            const std::vector<bool>& is_remote, const std::vector<bool>& is_near,
                            const std::string& local_address)
     : control_(control), link_(link),
-      ring_bytes_(with.network_ring_bytes != 0 ? with.network_ring_bytes : ring_bytes_for(control.count())),
+      ring_bytes_(chosen.network_ring_bytes != 0 ? chosen.network_ring_bytes : ring_bytes_for(control.count())),
       network_of_(is_remote.size()) {
-    const std::string& wanted = with.transport;
+    const std::string& wanted = chosen.transport;
     const auto open = [&](const std::string& name) {
         const std::size_t colon = std::min(name.find(':'), name.size());
         const std::string provider = colon < name.size() ? name.substr(colon + 1) : "";
@@ -142,7 +142,7 @@ connection& network_path::connect(int process) {
 
 void network_path::receive(int from, const std::string& bytes) {
     support::wire_reader message(bytes);
-    connection& with = connect(from);
+    connection& other = connect(from);
     if (message.get<greeting>() == greeting::hello) {
         const auto offer = message.get<connection::exported_ring>();
         const std::string name = message.get_text();
@@ -152,7 +152,7 @@ void network_path::receive(int from, const std::string& bytes) {
             "processes {} and {} use different transports: {} and {}; set DCUDA_TRANSPORT to the same for all",
             control_.index(), from, over.name(), name);
         over.connect(from, message.get_text());
-        with.use(offer);
+        other.use(offer);
         support::wire_writer answer;
         answer.put(greeting::ready);
         control_.post(from, answer.bytes());
@@ -160,7 +160,7 @@ void network_path::receive(int from, const std::string& bytes) {
     } else {
         has_answered_[from] = true;
     }
-    with.is_open = has_connected_[from] && has_answered_[from];
+    other.is_open = has_connected_[from] && has_answered_[from];
 }
 
 // ---- what ranks want ------------------------------------------------------------------------------------------------
@@ -465,12 +465,12 @@ bool network_path::progress() {
             any = true;
             const std::uint64_t begin_ns = track_ != nullptr ? clock_ns() : 0;
             const bool is_sent = event.type == transport::network_event::kind::sent;
-            connection& with =
+            connection& other =
                 is_sent ? *connections_.at(static_cast<int>(event.number >> 32)) : arrived(*each, event.number);
-            if (is_sent) with.sent(static_cast<std::uint32_t>(event.number));
+            if (is_sent) other.sent(static_cast<std::uint32_t>(event.number));
             if (track_ != nullptr)
                 track_->record(begin_ns, is_sent ? host_event_kind::fragment_sent : host_event_kind::fragment_arrived,
-                               0, static_cast<std::uint32_t>(with.peer()), no_tag, 0);
+                               0, static_cast<std::uint32_t>(other.peer()), no_tag, 0);
         }
     }
     if (connections_.empty() && delivery_ == nullptr) return any;

@@ -21,7 +21,7 @@ class network_path : private message_handler {
 public:
     // Collective over the processes. `is_remote[i]`: process i is reached over a network only; `is_near[i]`: it is on
     // this host. Opens the transports that are needed.
-    network_path(bootstrap::control& control, device_access& link, const settings& with,
+    network_path(bootstrap::control& control, device_access& link, const settings& chosen,
                  const std::vector<bool>& is_remote, const std::vector<bool>& is_near,
                  const std::string& local_address);
     ~network_path() override;
@@ -37,7 +37,7 @@ public:
         check_.open_window(slot, std::move(exports));
     }
 
-    // Takes a command of a rank: send, exchange, flush or barrier. `payload`: those of its bytes that came through the
+    // Takes a command of a rank for others that are reached over a network. `payload`: those of its bytes that came through the
     // ring.
     void take(const detail::command& cmd, const std::byte* payload);
 

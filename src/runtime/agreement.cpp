@@ -30,9 +30,9 @@ struct proposal {
 
 } // namespace
 
-int agree_on_ranks(bootstrap::control& control, const settings& with, bool with_network, const void* kernel,
+int agree_on_ranks(bootstrap::control& control, const settings& chosen, bool with_network, const void* kernel,
                    const launch_config& config) {
-    const int requested = config.ranks_per_device != 0 ? config.ranks_per_device : with.ranks_per_device;
+    const int requested = config.ranks_per_device != 0 ? config.ranks_per_device : chosen.ranks_per_device;
     rank_limit limit{0, ""};
     std::string failure;
     const std::size_t threads = std::size_t(config.threads.x) * config.threads.y * config.threads.z;
@@ -59,15 +59,15 @@ int agree_on_ranks(bootstrap::control& control, const settings& with, bool with_
                          parts,
                          {config.threads.x, config.threads.y, config.threads.z},
                          config.shared_bytes,
-                         with.tags,
-                         with.match_sources,
-                         with.max_windows,
-                         with.mailbox_packets,
-                         with.mailbox_queues,
-                         with.small_put_bytes,
-                         with.bounce_bytes,
-                         with.leader_members,
-                         with.wait_timeout.count(),
+                         chosen.tags,
+                         chosen.match_sources,
+                         chosen.max_windows,
+                         chosen.mailbox_packets,
+                         chosen.mailbox_queues,
+                         chosen.small_put_bytes,
+                         chosen.bounce_bytes,
+                         chosen.leader_members,
+                         chosen.wait_timeout.count(),
                          config.profiled ? 1 : 0});
     message.put(std::string_view(limit.reason));
     message.put(std::string_view(failure));

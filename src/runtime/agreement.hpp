@@ -10,7 +10,7 @@ namespace dcuda {
 
 // The number of ranks per device for this kernel, the same on all processes, or the same error on all. `with_network`:
 // the network's delivery kernel runs beside it.
-int agree_on_ranks(bootstrap::control& control, const settings& with, bool with_network, const void* kernel,
+int agree_on_ranks(bootstrap::control& control, const settings& chosen, bool with_network, const void* kernel,
                    const launch_config& config);
 
 } // namespace dcuda

@@ -25,13 +25,13 @@ struct process_place {
     char host[128];
 };
 
-process_place describe_own_place(const settings& with, int devices) {
+process_place describe_own_place(const settings& chosen, int devices) {
     process_place own{};
     support::host_identity().copy(own.host, sizeof own.host - 1);
     own.visible_devices = devices;
-    own.peer_allowed = with.peer_allowed ? 1 : 0;
-    own.check = with.check;
-    own.check_seed = with.check_seed;
+    own.peer_allowed = chosen.peer_allowed ? 1 : 0;
+    own.check = chosen.check;
+    own.check_seed = chosen.check_seed;
     own.device = cuda::device_in_use();
 #if DCUDA_BACKEND_CUDA
     cuda::check(cudaDeviceGetPCIBusId(own.bus_id, sizeof own.bus_id, own.device), "asking for the device's bus id");
@@ -76,13 +76,13 @@ bool is_true_anywhere(bootstrap::control& control, bool here, std::string_view s
 
 } // namespace
 
-device_paths find_device_paths(bootstrap::control& control, const bootstrap::job& job, const settings& with,
+device_paths find_device_paths(bootstrap::control& control, const bootstrap::job& job, const settings& chosen,
                                int devices) {
     device_paths paths;
     paths.is_remote.assign(static_cast<std::size_t>(job.count), false);
     paths.is_near.assign(static_cast<std::size_t>(job.count), false);
     if (job.count == 1) return paths;
-    const process_place own = describe_own_place(with, devices);
+    const process_place own = describe_own_place(chosen, devices);
     support::wire_writer message;
     message.put(own);
     const auto all = control.allgather(message.bytes(), "finding paths between devices");

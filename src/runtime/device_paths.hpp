@@ -19,7 +19,7 @@ struct device_paths {
 
 // Every pair of processes needs a path between their devices: peer access, or else the network. Collective over the
 // processes. `devices`: that this process sees.
-device_paths find_device_paths(bootstrap::control& control, const bootstrap::job& job, const settings& with,
+device_paths find_device_paths(bootstrap::control& control, const bootstrap::job& job, const settings& chosen,
                                int devices);
 
 } // namespace dcuda

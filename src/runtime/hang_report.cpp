@@ -204,10 +204,10 @@ std::string hang_report::lines() const {
         groups.clear();
         for (std::uint32_t rank = 0; rank < waits_.size(); ++rank) {
             if (!known_[rank]) continue;
-            group& mine = groups[describe(rank, with_partner)];
-            mine.members.push_back(rank);
-            mine.least_ms = std::min(mine.least_ms, waits_[rank].age_ms);
-            mine.most_ms = std::max(mine.most_ms, waits_[rank].age_ms);
+            group& own = groups[describe(rank, with_partner)];
+            own.members.push_back(rank);
+            own.least_ms = std::min(own.least_ms, waits_[rank].age_ms);
+            own.most_ms = std::max(own.most_ms, waits_[rank].age_ms);
         }
     }
     // First what few ranks wait for, whoever their partners are.
@@ -359,21 +359,22 @@ hang_report::ranks hang_report::find_cycle(std::uint32_t least_age_ms) const {
 }
 
 // "waits in barrier(world) for rank 3"
-std::string hang_report::describe_step(std::uint32_t from, std::uint32_t to) const {
+std::string hang_report::describe_step(std::uint32_t from, std::uint32_t waited_for) const {
     const wait_record& wait = waits_[from];
     if (wait.where == operation::wait_notifications_from)
-        return fmt::format("waits for notifications with tag {} from rank {}", wait.detail, to);
+        return fmt::format("waits for notifications with tag {} from rank {}", wait.detail, waited_for);
     if (wait_kind(from) == waiting::notifications)
-        return fmt::format("waits for notifications with {}, last sent by rank {}", name_tags(wait), to);
+        return fmt::format("waits for notifications with {}, last sent by rank {}", name_tags(wait), waited_for);
     if (wait_kind(from) == waiting::member)
         return fmt::format("waits in {} on {} for rank {}", traits_of(wait.where).name,
-                           name_of_communicator(wait.detail), to);
+                           name_of_communicator(wait.detail), waited_for);
     if (wait_kind(from) == waiting::delivery)
-        return fmt::format("waits in {} for rank {} to take what it has put there", traits_of(wait.where).name, to);
+        return fmt::format("waits in {} for rank {} to take what it has put there", traits_of(wait.where).name,
+                           waited_for);
     if (wait_kind(from) == waiting::answer)
-        return fmt::format("waits in {} for the process of rank {}", traits_of(wait.where).name, to);
+        return fmt::format("waits in {} for the process of rank {}", traits_of(wait.where).name, waited_for);
     const collective where = asks_for_world(from) ? collective{operation::create_window, device} : collective_of(wait);
-    return fmt::format("waits in {} for rank {}", name_of(where), to);
+    return fmt::format("waits in {} for rank {}", name_of(where), waited_for);
 }
 
 std::string hang_report::describe_cycle(const ranks& cycle) const {

@@ -85,7 +85,7 @@ private:
     meeting meeting_of(std::uint32_t rank) const;
     ranks find_missing(const meeting& at) const;
     std::string describe(std::uint32_t rank, bool with_partner) const;
-    std::string describe_step(std::uint32_t from, std::uint32_t to) const;
+    std::string describe_step(std::uint32_t from, std::uint32_t waited_for) const;
     std::string name_missing(std::uint32_t rank) const;
     template <class Predicate>
     graph build_graph(const Predicate& has_next) const;

@@ -47,14 +47,15 @@ nlohmann::json parse_snapshot(const std::string& text) {
 
 // Ranks are many: theirs without names.
 std::string snapshot::to_json() const {
-    nlohmann::json to = *this;
-    to["dcuda_top"] = format;
-    to["waits"] = nlohmann::json::array();
+    nlohmann::json report = *this;
+    report["dcuda_top"] = format;
+    report["waits"] = nlohmann::json::array();
     for (const wait_record& wait : waits)
-        to["waits"].push_back({static_cast<std::uint32_t>(wait.kind), static_cast<std::uint32_t>(wait.where),
-                               wait.detail, wait.expected, wait.seen, wait.source, wait.age_ms, wait.tags});
-    to["sent"] = sent ? nlohmann::json(*sent) : nlohmann::json();
-    return to.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); // names may hold any bytes; JSON may not
+        report["waits"].push_back({static_cast<std::uint32_t>(wait.kind), static_cast<std::uint32_t>(wait.where),
+                                   wait.detail, wait.expected, wait.seen, wait.source, wait.age_ms, wait.tags});
+    report["sent"] = sent ? nlohmann::json(*sent) : nlohmann::json();
+    return report.dump(-1, ' ', false,
+                       nlohmann::json::error_handler_t::replace); // names may hold any bytes; JSON may not
 }
 
 snapshot snapshot::from_json(const std::string& text) {
@@ -145,14 +146,14 @@ void live_view::answer(std::vector<wait_record> waits, const std::optional<sent_
 }
 
 // Sends what the socket takes. True if all is sent, or nobody will read it.
-bool live_view::is_finished(reader& to, clock::time_point now) {
-    while (to.sent < to.text->size()) {
-        const ssize_t sent =
-            send(to.socket.get(), to.text->data() + to.sent, to.text->size() - to.sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+bool live_view::is_finished(reader& caller, clock::time_point now) {
+    while (caller.sent < caller.text->size()) {
+        const ssize_t sent = send(caller.socket.get(), caller.text->data() + caller.sent,
+                                  caller.text->size() - caller.sent, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent < 0 && errno == EINTR) continue;
-        if (sent < 0) return (errno != EAGAIN && errno != EWOULDBLOCK) || now >= to.deadline;
-        to.sent += static_cast<std::size_t>(sent);
-        to.deadline = now + patience;
+        if (sent < 0) return (errno != EAGAIN && errno != EWOULDBLOCK) || now >= caller.deadline;
+        caller.sent += static_cast<std::size_t>(sent);
+        caller.deadline = now + patience;
     }
     return true;
 }

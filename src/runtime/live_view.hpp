@@ -75,7 +75,7 @@ private:
         std::size_t sent = 0;
         clock::time_point deadline{};
     };
-    static bool is_finished(reader& to, clock::time_point now);
+    static bool is_finished(reader& caller, clock::time_point now);
 
     snapshot about_;
     support::descriptor listener_; // empty: nobody can connect

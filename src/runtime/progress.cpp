@@ -39,12 +39,12 @@ error as_error(const std::exception& thrown) {
 } // namespace
 
 progress::progress(bootstrap::control& control, device_state& state, device_access& link, network_path* network,
-                   live_view* live, profiler& profiler, signal_requests& signals, const settings& with)
+                   live_view* live, profiler& profiler, signal_requests& signals, const settings& chosen)
     : control_(control), state_(state), link_(link), log_(static_cast<std::size_t>(state.ranks()), control.index()),
       network_(network), live_(live), profiler_(profiler), signals_(signals),
-      windows_(control, state, link, network, profiler, with.windows_may_fail),
-      watchdog_(control, state, link, with.watchdog_interval), taken_(with.counter_start),
-      reported_(with.counter_start) {}
+      windows_(control, state, link, network, profiler, chosen.windows_may_fail),
+      watchdog_(control, state, link, chosen.watchdog_interval), taken_(chosen.counter_start),
+      reported_(chosen.counter_start) {}
 
 bool progress::poll() {
     const bool had_commands = serve_commands();
@@ -89,11 +89,11 @@ std::optional<sent_messages> progress::count_sent() {
     link_.read_words(reinterpret_cast<std::uint32_t*>(counters.data()), reinterpret_cast<const std::uint32_t*>(from),
                      counters.size() * sizeof(rank_counters) / sizeof(std::uint32_t));
     sent_messages sum;
-    const auto add = [](path_statistics& to, const path_counters& more) {
-        to.puts += more.puts;
-        to.notified_puts += more.notified_puts;
-        to.notifications += more.notifications;
-        to.bytes += more.bytes;
+    const auto add = [](path_statistics& total, const path_counters& more) {
+        total.puts += more.puts;
+        total.notified_puts += more.notified_puts;
+        total.notifications += more.notifications;
+        total.bytes += more.bytes;
     };
     for (const rank_counters& rank : counters) {
         add(sum.local, rank.local);
@@ -240,10 +240,10 @@ void progress::serve(const command& cmd, const std::byte* payload) {
 
 bool progress::serve_events() {
     bool any = false;
-    while (auto what = control_.poll()) {
+    while (auto happened = control_.poll()) {
         any = true;
         try {
-            serve(*what);
+            serve(*happened);
         } catch (const std::exception& thrown) {
             fail(as_error(thrown));
         }
@@ -251,15 +251,15 @@ bool progress::serve_events() {
     return any;
 }
 
-void progress::serve(const event& what) {
-    switch (what.type) {
+void progress::serve(const event& happened) {
+    switch (happened.type) {
     case event::kind::gathered:
-        if (what.id == waits_gather)
-            report_deadlock(what.parts);
-        else if (what.id == network_gather)
+        if (happened.id == waits_gather)
+            report_deadlock(happened.parts);
+        else if (happened.id == network_gather)
             network_ended_ = true;
         else
-            windows_.complete(what.parts);
+            windows_.complete(happened.parts);
         break;
     case event::kind::stalled: {
         support::wire_writer waits;
@@ -270,31 +270,31 @@ void progress::serve(const event& what) {
     case event::kind::asked: {
         support::wire_writer waits;
         waits.put(watchdog_.read_waits());
-        control_.answer(what.process, waits.bytes());
+        control_.answer(happened.process, waits.bytes());
         break;
     }
     case event::kind::message:
-        if (profiler_.receive(what.process, what.message) || failure_) break;
-        if (!windows_.receive(what.process, what.message) && network_ != nullptr)
-            network_->receive(what.process, what.message);
+        if (profiler_.receive(happened.process, happened.message) || failure_) break;
+        if (!windows_.receive(happened.process, happened.message) && network_ != nullptr)
+            network_->receive(happened.process, happened.message);
         break;
     case event::kind::aborted: {
         failure_is_agreed_ = true;
-        const auto code = static_cast<error_code>(what.code);
+        const auto code = static_cast<error_code>(happened.code);
         // The process that saw it tells the whole story; the others its first line.
-        const std::string story = what.process == control_.index()
-                                      ? what.message
-                                      : what.message.substr(0, what.message.find('\n')) +
-                                            fmt::format(" (reported by process {})", what.process);
+        const std::string story = happened.process == control_.index()
+                                      ? happened.message
+                                      : happened.message.substr(0, happened.message.find('\n')) +
+                                            fmt::format(" (reported by process {})", happened.process);
         failure_.reset();
         end_run(error(code, story));
         break;
     }
     case event::kind::lost:
         failure_is_agreed_ = true;
-        profiler_.note_lost(what.process);
+        profiler_.note_lost(happened.process);
         failure_.reset(); // what we have found may follow from it
-        report_lost(what.message);
+        report_lost(happened.message);
         break;
     }
 }

@@ -26,7 +26,7 @@ class progress {
 public:
     // `network`: null if all processes map each other's memory. `live`: null if nobody may watch.
     progress(bootstrap::control& control, device_state& state, device_access& link, network_path* network,
-             live_view* live, profiler& profiler, signal_requests& signals, const settings& with);
+             live_view* live, profiler& profiler, signal_requests& signals, const settings& chosen);
 
     // Serves the ranks' commands and the network. True if there was something.
     bool poll();
@@ -70,7 +70,7 @@ private:
     std::string describe_own_waits(const std::string& before);
     std::optional<sent_messages> count_sent();
     void serve(const detail::command& cmd, const std::byte* payload);
-    void serve(const bootstrap::event& what);
+    void serve(const bootstrap::event& happened);
     void report_deadlock(const std::vector<bootstrap::blob>& waits_by_process);
     void report_lost(const std::string& who);
     void end_run(const error& cause);

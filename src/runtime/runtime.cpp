@@ -117,8 +117,8 @@ std::thread start_thread(Function&& function) {
 
 class runtime::implementation {
 public:
-    explicit implementation(const settings& with)
-        : settings_(with), job_(bootstrap::detect_job()), devices_(choose_device(job_)),
+    explicit implementation(const settings& chosen)
+        : settings_(chosen), job_(bootstrap::detect_job()), devices_(choose_device(job_)),
           control_(job_, fmt::format("{} {}", backend, DCUDA_VERSION_STRING), describe_who_waits_for),
           energy_(settings_, find_bus_id()) {
         warn_of_unknown_variables(job_);

@@ -54,23 +54,23 @@ struct process_profile {
     std::vector<power_sample> power{}; // of the device
 
     std::string encode() const {
-        support::wire_writer to;
-        to.put(about);
-        to.put(std::string_view(failure));
-        to.put(std::string_view(missing));
-        to.put(counters);
-        to.put(waits);
-        to.put(events.size());
-        for (const auto& rank : events) to.put(rank);
-        to.put(names.size());
+        support::wire_writer writer;
+        writer.put(about);
+        writer.put(std::string_view(failure));
+        writer.put(std::string_view(missing));
+        writer.put(counters);
+        writer.put(waits);
+        writer.put(events.size());
+        for (const auto& rank : events) writer.put(rank);
+        writer.put(names.size());
         for (const auto& [address, text] : names) {
-            to.put(address);
-            to.put(std::string_view(text));
+            writer.put(address);
+            writer.put(std::string_view(text));
         }
-        to.put(host_events);
-        put_energy(to, energy);
-        to.put(power);
-        return to.bytes();
+        writer.put(host_events);
+        put_energy(writer, energy);
+        writer.put(power);
+        return writer.bytes();
     }
 
     static process_profile decode(std::string_view bytes) {

@@ -76,11 +76,11 @@ constexpr std::pair<const char*, std::uint64_t path_statistics::*> figure_names[
     {"bytes", &path_statistics::bytes},
 };
 
-void add(rank_statistics& to, const rank_statistics& more) {
+void add(rank_statistics& target, const rank_statistics& more) {
     for (const auto& [path, member] : path_names)
-        for (const auto& [name, figure] : figure_names) (to.*member).*figure += (more.*member).*figure;
-    for (const auto& [name, member] : sums) to.*member += more.*member;
-    for (const auto& [name, member] : marks) to.*member = std::max(to.*member, more.*member);
+        for (const auto& [name, figure] : figure_names) (target.*member).*figure += (more.*member).*figure;
+    for (const auto& [name, member] : sums) target.*member += more.*member;
+    for (const auto& [name, member] : marks) target.*member = std::max(target.*member, more.*member);
 }
 
 rank_statistics statistics_of(const rank_counters& counters, int rank) {
@@ -148,25 +148,25 @@ rank_statistics statistics::total() const {
 
 // ---- before and after all runs --------------------------------------------------------------------------------------
 
-profiler::profiler(bootstrap::control& control, const settings& with, bool several_hosts)
-    : control_(control), trace_path_(with.trace), statistics_path_(with.statistics), wanted_events_(with.trace_events),
-      clocks_(static_cast<std::size_t>(control.count())), host_(host_events) {
-    const wishes mine{with.count || !with.trace.empty(), !with.trace.empty()};
+profiler::profiler(bootstrap::control& control, const settings& chosen, bool several_hosts)
+    : control_(control), trace_path_(chosen.trace), statistics_path_(chosen.statistics),
+      wanted_events_(chosen.trace_events), clocks_(static_cast<std::size_t>(control.count())), host_(host_events) {
+    const wishes own{chosen.count || !chosen.trace.empty(), !chosen.trace.empty()};
     std::string problem;
     if (control_.index() == 0) {
         try {
             origin_ns_ = clock_ns();
-            if (mine.traces) trace_ = std::make_unique<trace_file>(trace_path_, origin_ns_, clocks_);
+            if (own.traces) trace_ = std::make_unique<trace_file>(trace_path_, origin_ns_, clocks_);
             if (statistics_path_ == "-")
                 statistics_file_ = stderr;
             else if (!statistics_path_.empty())
                 statistics_file_ = open_output(statistics_path_, "statistics", "DCUDA_STATS");
-        } catch (const error& what) {
-            problem = what.what();
+        } catch (const error& thrown) {
+            problem = thrown.what();
         }
     }
     support::wire_writer message;
-    message.put(mine);
+    message.put(own);
     message.put(origin_ns_);
     message.put(std::string_view(problem));
     const auto all = control_.allgather(message.bytes(), "agreeing on what is profiled");
@@ -177,14 +177,14 @@ profiler::profiler(bootstrap::control& control, const settings& with, bool sever
         if (const std::string text = reader.get_text(); !text.empty()) throw error(error_code::invalid_argument, text);
         if (process == 0) origin_ns_ = origin_ns;
         support::require(
-            theirs.traces == mine.traces && theirs.counts == mine.counts, error_code::invalid_argument,
+            theirs.traces == own.traces && theirs.counts == own.counts, error_code::invalid_argument,
             "processes {} and {} disagree on what is profiled: DCUDA_TRACE is {} / {}, counting (DCUDA_STATS) "
             "{} / {}; give all processes the same variables",
-            control_.index(), process, mine.traces ? "set" : "not set", theirs.traces ? "set" : "not set",
-            mine.counts ? "on" : "off", theirs.counts ? "on" : "off");
+            control_.index(), process, own.traces ? "set" : "not set", theirs.traces ? "set" : "not set",
+            own.counts ? "on" : "off", theirs.counts ? "on" : "off");
     }
-    counts_ = mine.counts;
-    traces_ = mine.traces;
+    counts_ = own.counts;
+    traces_ = own.traces;
     if (traces_ && several_hosts) align_hosts();
     // With the clocks, which are known now.
     if (trace_ && several_hosts) trace_ = std::make_unique<trace_file>(trace_path_, origin_ns_, clocks_);
@@ -262,25 +262,25 @@ void profiler::note_device_clock(std::uint64_t device_ns) { clock_samples_.push_
 
 void profiler::end_run(const device_state& state, device_access& link, double kernel_ms, const std::string& why) {
     finish([&] {
-        process_profile mine = read(state, link, kernel_ms, why);
-        count(mine);
-        if (control_.index() == 0) return write(gather(std::move(mine)));
+        process_profile own = read(state, link, kernel_ms, why);
+        count(own);
+        if (control_.index() == 0) return write(gather(std::move(own)));
         support::wire_writer message;
         message.put(message_kind_of_profile::part);
-        message.put(std::string_view(mine.encode()));
+        message.put(std::string_view(own.encode()));
         control_.post_last(0, message.bytes());
-        if (!await_messages([&] { return confirmed_ == run_; }, !why.empty())) write_alone(mine);
+        if (!await_messages([&] { return confirmed_ == run_; }, !why.empty())) write_alone(own);
     });
 }
 
 void profiler::save_alone(const device_state& state, device_access& link, const std::string& why) {
     finish([&] {
-        const process_profile mine = read(state, link, 0, why);
-        count(mine);
+        const process_profile own = read(state, link, 0, why);
+        count(own);
         if (control_.index() == 0)
-            write({mine});
+            write({own});
         else
-            write_alone(mine);
+            write_alone(own);
         write_statistics();
     });
 }
@@ -430,10 +430,10 @@ bool profiler::await_messages(const Ready& ready, bool failed) {
 }
 
 // Process 0: the parts of all processes, as far as they come.
-std::vector<process_profile> profiler::gather(process_profile mine) {
-    const bool failed = !mine.failure.empty();
+std::vector<process_profile> profiler::gather(process_profile own) {
+    const bool failed = !own.failure.empty();
     std::vector<process_profile> parts;
-    parts.push_back(std::move(mine));
+    parts.push_back(std::move(own));
     const auto missing = [&](int process) { return process != lost_process_ && arrived_.count(process) == 0; };
     const auto complete = [&] {
         for (int process = 1; process < control_.count(); ++process)
@@ -478,8 +478,8 @@ void profiler::count(const process_profile& part) {
 struct statistics profiler::statistics() const {
     support::require(counts_, error_code::invalid_argument,
                      "runtime::statistics: nothing is counted; set DCUDA_STATS=1 or options::count");
-    const auto mine = statistics_.find(control_.index());
-    return mine != statistics_.end() ? mine->second : dcuda::statistics{};
+    const auto own = statistics_.find(control_.index());
+    return own != statistics_.end() ? own->second : dcuda::statistics{};
 }
 
 void profiler::write(const std::vector<process_profile>& parts) {

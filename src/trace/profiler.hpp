@@ -27,7 +27,7 @@ class profiler {
 public:
     // Collective over the processes. Process 0 opens the files; throws error(invalid_argument) on all if it cannot, or
     // if not all were asked for the same.
-    profiler(bootstrap::control& control, const settings& with, bool several_hosts);
+    profiler(bootstrap::control& control, const settings& chosen, bool several_hosts);
 
     // Writes the statistics.
     ~profiler();
@@ -79,7 +79,7 @@ private:
     process_profile read(const device_state& state, device_access& link, double kernel_ms, const std::string& why);
     void read_device(process_profile& part, const device_state& state, device_access& link);
     clock_relation relate_clocks(const process_profile& part) const;
-    std::vector<process_profile> gather(process_profile mine);
+    std::vector<process_profile> gather(process_profile own);
     template <class Ready>
     bool await_messages(const Ready& ready, bool failed);
     void count(const process_profile& part);

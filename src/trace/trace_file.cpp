@@ -105,7 +105,7 @@ std::string arguments_of(const slice& shown) {
 // Writes events one by one; the file may be much larger than memory.
 class trace_file::json_writer {
 public:
-    json_writer(trace_file& to, bool is_first) : to_(to), is_first_(is_first) {}
+    json_writer(trace_file& output, bool is_first) : to_(output), is_first_(is_first) {}
 
     // Microseconds with three digits: nanoseconds since the origin.
     std::string time(std::int64_t ns) const {

@@ -102,12 +102,12 @@ DCUDA_DEVICE void move_differing(dcuda::rank& self, findings* found, dcuda::comm
     };
     // gather_v and all_gather_v: member i brings amount(i, 0), the last first.
     fill();
-    const std::size_t mine = amount(number, 0, most);
+    const std::size_t ours = amount(number, 0, most);
     for_each_thread(static_cast<std::size_t>(members), [&](std::size_t i) {
         counts[i] = amount(static_cast<int>(i), 0, most);
         places[i] = (static_cast<std::size_t>(members) - 1 - i) * most;
     });
-    for_each_thread(mine, [&](std::size_t i) { own.in[i] = value_between<T>(number, -1, i); });
+    for_each_thread(ours, [&](std::size_t i) { own.in[i] = value_between<T>(number, -1, i); });
     const auto check = [&](bool gets) {
         for_each_thread(static_cast<std::size_t>(members) * most, [&](std::size_t i) {
             const int sender = members - 1 - static_cast<int>(i / most);
@@ -116,11 +116,11 @@ DCUDA_DEVICE void move_differing(dcuda::rank& self, findings* found, dcuda::comm
         });
         __syncthreads();
     };
-    self.gather_v(comm, own.out, number == root ? counts : nullptr, number == root ? places : nullptr, own.in, mine,
+    self.gather_v(comm, own.out, number == root ? counts : nullptr, number == root ? places : nullptr, own.in, ours,
                   root);
     check(number == root);
     for_each_thread(own.capacity, [&](std::size_t i) { own.out[i] = T(77u); });
-    self.all_gather_v(comm, own.out, counts, places, own.in, mine);
+    self.all_gather_v(comm, own.out, counts, places, own.in, ours);
     check(true);
     // all_to_all_v: the pieces of a member lie in the opposite order of members.
     fill();

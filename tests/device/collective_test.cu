@@ -259,9 +259,9 @@ DCUDA_DEVICE void reduce_values(dcuda::rank& self, void* memory, int how, int ro
 
 template <reduced What>
 struct reduced_as;
-#define REDUCED(what, T, Op)                                                                                           \
+#define REDUCED(asked, T, Op)                                                                                          \
     template <>                                                                                                        \
-    struct reduced_as<reduced::what> {                                                                                 \
+    struct reduced_as<reduced::asked> {                                                                                \
         using type = T;                                                                                                \
         using op = Op;                                                                                                 \
     };
@@ -279,12 +279,12 @@ REDUCED(bfloats, __nv_bfloat16, dcuda::sum)
 #undef REDUCED
 
 __global__ void __launch_bounds__(threads, 1024 / threads)
-    reduces_values(dcuda::context context, findings*, reduced what, void* results, int how, int rounds) {
+    reduces_values(dcuda::context context, findings*, reduced asked, void* results, int how, int rounds) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
     const auto run = [&](auto constant) {
         using as = reduced_as<decltype(constant)::value>;
-        if (what == decltype(constant)::value)
+        if (asked == decltype(constant)::value)
             reduce_values<typename as::type, typename as::op>(self, results, how, rounds);
     };
     run(std::integral_constant<reduced, reduced::doubles>{});

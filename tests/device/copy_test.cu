@@ -39,10 +39,10 @@ __global__ void skewed(dcuda::context context, findings* found, unsigned char* m
     unsigned char* const outbox = inbox + room;
     const dcuda::window win = self.create_window(dcuda::world, inbox, room);
     for (int s = 0; s < size_count; ++s)
-        for (int to = 0; to < skew_count; ++to)
+        for (int target = 0; target < skew_count; ++target)
             for (int from = 0; from < skew_count; ++from) {
-                const std::size_t bytes = sizes[s], begin = margin + skews[to], end = begin + bytes;
-                const unsigned seed = 1000 * s + 100 * skews[to] + skews[from];
+                const std::size_t bytes = sizes[s], begin = margin + skews[target], end = begin + bytes;
+                const unsigned seed = 1000 * s + 100 * skews[target] + skews[from];
                 for_each_thread(room, [&](std::size_t i) { inbox[i] = untouched; });
                 for_each_thread(bytes, [&](std::size_t i) { outbox[skews[from] + i] = pattern(i, seed + rank); });
                 self.notify(previous, dcuda::world, 1);

@@ -67,7 +67,7 @@ __global__ void every_size(dcuda::context context, findings* found, unsigned cha
     unsigned char *const slab = memory, *const source = memory + slab_bytes;
     const dcuda::window win = self.create_window(dcuda::world, is_target ? slab : nullptr, is_target ? slab_bytes : 0);
     for (std::size_t turn = 0; turn < 8; turn += few_addresses ? 3 : 1) {
-        const std::size_t to = turn % 4, from = (3 * turn + turn / 4) % 4;
+        const std::size_t destination = turn % 4, from = (3 * turn + turn / 4) % 4;
         if (is_target) {
             for_each_thread(slab_bytes, [&](std::size_t i) { slab[i] = background; });
             self.notify(0, dcuda::world, 0);
@@ -76,14 +76,14 @@ __global__ void every_size(dcuda::context context, findings* found, unsigned cha
             self.wait_notifications(0, 1);
             for_each_thread(slot_bytes, [&](std::size_t i) { source[i] = pattern(i, turn); });
             for (std::size_t size = 0; size <= largest_size; ++size)
-                self.put_notify(win, target, size * slot_bytes + to, size, source + from, 1);
+                self.put_notify(win, target, size * slot_bytes + destination, size, source + from, 1);
         }
         if (!is_target) continue;
         self.wait_notifications(1, largest_size + 1);
         for_each_thread(slab_bytes, [&](std::size_t i) {
             const std::size_t size = i / slot_bytes, place = i % slot_bytes;
-            const bool inside = place >= to && place < to + size;
-            EXPECT_SAME(slab[i], inside ? pattern(place - to + from, turn) : background);
+            const bool inside = place >= destination && place < destination + size;
+            EXPECT_SAME(slab[i], inside ? pattern(place - destination + from, turn) : background);
         });
     }
     self.free_window(win);
@@ -107,7 +107,7 @@ __global__ void large_puts(dcuda::context context, findings* found, unsigned cha
     const dcuda::window win =
         self.create_window(dcuda::world, is_target ? slab : nullptr, is_target ? large_sizes * large_slot : 0);
     for (std::size_t turn = 0; turn < 3; ++turn) { // words, words that lie otherwise, bytes
-        const std::size_t to = turn, from = turn == 0 ? 4 : 1, step = turn == 0 ? 36 : large_step;
+        const std::size_t destination = turn, from = turn == 0 ? 4 : 1, step = turn == 0 ? 36 : large_step;
         if (is_target) {
             for_each_thread(large_sizes * large_slot, [&](std::size_t i) { slab[i] = background; });
             self.notify(0, dcuda::world, 0);
@@ -116,14 +116,14 @@ __global__ void large_puts(dcuda::context context, findings* found, unsigned cha
             self.wait_notifications(0, 1);
             for_each_thread(large_slot, [&](std::size_t i) { source[i] = pattern(i, turn); });
             for (int number = 0; number < large_sizes; ++number)
-                self.put_notify(win, target, number * large_slot + to, 1200 + number * step, source + from, 1);
+                self.put_notify(win, target, number * large_slot + destination, 1200 + number * step, source + from, 1);
         }
         if (!is_target) continue;
         self.wait_notifications(1, large_sizes);
         for_each_thread(large_sizes * large_slot, [&](std::size_t i) {
             const std::size_t size = 1200 + i / large_slot * step, place = i % large_slot;
-            const bool inside = place >= to && place < to + size;
-            EXPECT_SAME(slab[i], inside ? pattern(place - to + from, turn) : background);
+            const bool inside = place >= destination && place < destination + size;
+            EXPECT_SAME(slab[i], inside ? pattern(place - destination + from, turn) : background);
         });
     }
     self.free_window(win);
@@ -330,8 +330,8 @@ struct overlay {
 
 // The same on both sides.
 DCUDA_DEVICE overlay overlay_of(int source, int round, int number) {
-    const auto random = [&](unsigned what) {
-        return (pattern(what, source * 77 + round * 5 + number) << 8 | pattern(what + 1, round * 31 + number)) + 0u;
+    const auto random = [&](unsigned salt) {
+        return (pattern(salt, source * 77 + round * 5 + number) << 8 | pattern(salt + 1, round * 31 + number)) + 0u;
     };
     const auto kind = static_cast<way>(random(0) % static_cast<unsigned>(way::count));
     std::size_t offset = random(2) % 900, bytes = random(4) % 1141;

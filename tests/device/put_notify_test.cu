@@ -127,16 +127,16 @@ __global__ void shared_borders(dcuda::context context, findings* found, unsigned
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
     const int ranks = self.size(), rank = self.id();
-    unsigned* const mine = cells + own * self.id(dcuda::device); // mine[0] and mine[own + 1] are the borders
-    const dcuda::window win = self.create_window(dcuda::world, mine, (own + 2) * sizeof(unsigned));
+    unsigned* const ours = cells + own * self.id(dcuda::device); // mine[0] and mine[own + 1] are the borders
+    const dcuda::window win = self.create_window(dcuda::world, ours, (own + 2) * sizeof(unsigned));
     const bool has_left = rank > 0, has_right = rank + 1 < ranks;
     for (int round = 0; round < rounds; ++round) {
-        for_each_thread(own, [&](std::size_t i) { mine[1 + i] = 1000 * round + own * rank + static_cast<int>(i); });
-        if (has_left) self.put_notify(win, rank - 1, (own + 1) * sizeof(unsigned), sizeof(unsigned), mine + 1, 3);
-        if (has_right) self.put_notify(win, rank + 1, 0, sizeof(unsigned), mine + own, 3);
+        for_each_thread(own, [&](std::size_t i) { ours[1 + i] = 1000 * round + own * rank + static_cast<int>(i); });
+        if (has_left) self.put_notify(win, rank - 1, (own + 1) * sizeof(unsigned), sizeof(unsigned), ours + 1, 3);
+        if (has_right) self.put_notify(win, rank + 1, 0, sizeof(unsigned), ours + own, 3);
         self.wait_notifications(3, has_left + has_right);
-        if (has_left) EXPECT_SAME(mine[0], 1000 * round + own * rank - 1);
-        if (has_right) EXPECT_SAME(mine[own + 1], 1000 * round + own * (rank + 1));
+        if (has_left) EXPECT_SAME(ours[0], 1000 * round + own * rank - 1);
+        if (has_right) EXPECT_SAME(ours[own + 1], 1000 * round + own * (rank + 1));
         // Nobody writes its cells before its neighbours have read them.
         if (has_left) self.notify(rank - 1, dcuda::world, 4);
         if (has_right) self.notify(rank + 1, dcuda::world, 4);
@@ -205,12 +205,12 @@ __global__ void large_skewed(dcuda::context context, findings* found, unsigned c
     for (std::size_t skew = 0; skew < 20; ++skew) {
         for_each_thread(room, [&](std::size_t i) { inbox[i] = 0; });
         self.barrier(dcuda::world);
-        const std::size_t bytes = room - 64 - skew, to = skew, from = skew * 3 % 32;
-        self.put_notify(win, (rank + 1) % ranks, to, bytes, outbox + from, 0);
+        const std::size_t bytes = room - 64 - skew, receiver = skew, from = skew * 3 % 32;
+        self.put_notify(win, (rank + 1) % ranks, receiver, bytes, outbox + from, 0);
         self.wait_notifications(0, 1);
         const int source = (rank + ranks - 1) % ranks;
         for_each_thread(room, [&](std::size_t i) {
-            EXPECT_SAME(inbox[i], i >= to && i < to + bytes ? pattern(i - to + from, source) | 1 : 0);
+            EXPECT_SAME(inbox[i], i >= receiver && i < receiver + bytes ? pattern(i - receiver + from, source) | 1 : 0);
         });
     }
     self.free_window(win);

@@ -15,7 +15,7 @@ namespace {
 enum class kind : int { put, put_notify, notify, flush };
 
 struct step {
-    kind what;
+    kind action;
     int target;
     int tag;
     std::uint64_t offset; // in the target's window
@@ -129,8 +129,8 @@ private:
             const int source = static_cast<int>(below(ranks_)), target = static_cast<int>(below(ranks_));
             const std::uint64_t window = plans_[target].window_bytes;
             step now{static_cast<kind>(below(4)), target, static_cast<int>(below(done_tag)), 0, 0, 0};
-            if (now.what == kind::flush && below(4) != 0) now.what = kind::put_notify;
-            if (now.what == kind::put || now.what == kind::put_notify) {
+            if (now.action == kind::flush && below(4) != 0) now.action = kind::put_notify;
+            if (now.action == kind::put || now.action == kind::put_notify) {
                 now.bytes = random_size();
                 const auto own_last = last.find({source, target});
                 if (own_last != last.end() && below(8) == 0) {
@@ -147,7 +147,7 @@ private:
                     images_[target][round * window + now.offset + byte] = pattern(now.source + byte, source);
                 reached[source][target] = true;
             }
-            if (now.what == kind::put_notify || now.what == kind::notify) ++counts_[target][round][now.tag];
+            if (now.action == kind::put_notify || now.action == kind::notify) ++counts_[target][round][now.tag];
             steps_[source][round].push_back(now);
         }
         // Plain puts are covered by a last notification to every target.
@@ -182,7 +182,7 @@ __global__ void run_traffic(dcuda::context context, findings* found, unsigned ch
     for (int round = 0; round < rounds; ++round) {
         for (std::uint64_t i = plan.steps_start[round]; i < plan.steps_start[round + 1]; ++i) {
             const step now = steps[i];
-            switch (now.what) {
+            switch (now.action) {
             case kind::put:
                 self.put(win, now.target, now.offset, now.bytes, pool + now.source);
                 break;

@@ -40,15 +40,15 @@ constexpr int slots = 12; // of each rank; the upper half is what it sends
 
 // Around the ring of the communicator: three elements with a notification, one without, and two values.
 template <class Element>
-__device__ void pass_around(dcuda::rank& self, findings* found, Element* mine, dcuda::communicator comm) {
+__device__ void pass_around(dcuda::rank& self, findings* found, Element* own, dcuda::communicator comm) {
     const int ranks = self.size(comm), rank = self.id(comm), next = (rank + 1) % ranks;
     const int previous = (rank + ranks - 1) % ranks;
-    const dcuda::typed_window<Element> win = self.create_typed_window(comm, mine, slots / 2);
+    const dcuda::typed_window<Element> win = self.create_typed_window(comm, own, slots / 2);
     EXPECT_SAME(static_cast<bool>(win), true);
     EXPECT_SAME(win == dcuda::typed_window<Element>{}, false);
     for (int round = 0; round < 20; ++round) {
         by_one_thread([&] {
-            for (int i = 0; i < slots / 2; ++i) set(mine[slots / 2 + i], (rank + round + 3 * i) % 200);
+            for (int i = 0; i < slots / 2; ++i) set(own[slots / 2 + i], (rank + round + 3 * i) % 200);
         });
         Element value;
         set(value, (rank + round + 100) % 200);
@@ -56,14 +56,14 @@ __device__ void pass_around(dcuda::rank& self, findings* found, Element* mine, d
         set(value, (rank + round + 90) % 200); // it has been read
         self.put_value_notify(win, next, 0, value, 6);
         set(value, 0);
-        self.put(win, next, 4, 1, mine + slots / 2 + 3);
-        self.put_notify(win, next, 1, 3, mine + slots / 2, 7);
+        self.put(win, next, 4, 1, own + slots / 2 + 3);
+        self.put_notify(win, next, 1, 3, own + slots / 2, 7);
         self.wait_notifications(6, 1);
         self.wait_notifications(7, 1);
-        for (int i = 0; i < 3; ++i) EXPECT_SAME(number(mine[1 + i]), (previous + round + 3 * i) % 200);
-        EXPECT_SAME(number(mine[4]), (previous + round + 9) % 200);
-        EXPECT_SAME(number(mine[5]), (previous + round + 100) % 200);
-        EXPECT_SAME(number(mine[0]), (previous + round + 90) % 200);
+        for (int i = 0; i < 3; ++i) EXPECT_SAME(number(own[1 + i]), (previous + round + 3 * i) % 200);
+        EXPECT_SAME(number(own[4]), (previous + round + 9) % 200);
+        EXPECT_SAME(number(own[5]), (previous + round + 100) % 200);
+        EXPECT_SAME(number(own[0]), (previous + round + 90) % 200);
         self.notify(previous, comm, 8);
         self.wait_notifications(8, 1);
         self.flush(win); // the source may change
@@ -75,9 +75,9 @@ template <class Element>
 __global__ void ring_of(dcuda::context context, findings* found, Element* memory) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
-    Element* const mine = piece_of(memory, slots, self);
-    pass_around(self, found, mine, dcuda::world);
-    pass_around(self, found, mine, dcuda::device);
+    Element* const own = piece_of(memory, slots, self);
+    pass_around(self, found, own, dcuda::world);
+    pass_around(self, found, own, dcuda::device);
 }
 
 template <class Element>
@@ -105,10 +105,10 @@ TEST_F(RingsOfLines, Arrive) { check_rings(); }
 __global__ void beyond(dcuda::context context, findings*, double* memory, std::size_t index, int count) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
-    double* const mine = piece_of(memory, slots, self);
-    const auto win = self.create_typed_window(dcuda::world, mine, 4);
+    double* const own = piece_of(memory, slots, self);
+    const auto win = self.create_typed_window(dcuda::world, own, 4);
     const int next = (self.id() + 1) % self.size();
-    self.put_notify(win, next, index, static_cast<std::size_t>(count), mine + 4, 1);
+    self.put_notify(win, next, index, static_cast<std::size_t>(count), own + 4, 1);
     self.wait_notifications(1, 1);
 }
 

@@ -339,10 +339,10 @@ __global__ void sizes_and_allocations(dcuda::context context, findings* found, u
     const std::size_t room = words_of(ranks);
     unsigned* const inbox = (here % 2 == 0 ? first : second) + here * room;
     const dcuda::window win = self.create_window(dcuda::world, inbox, words_of(rank) * sizeof(unsigned));
-    __shared__ unsigned mine;
-    by_one_thread([&] { mine = 77 + rank; });
+    __shared__ unsigned ours;
+    by_one_thread([&] { ours = 77 + rank; });
     for (int target = 0; target < ranks; ++target)
-        self.put_notify(win, target, (words_of(target) - 1 - rank) * sizeof(unsigned), sizeof(unsigned), &mine, 0);
+        self.put_notify(win, target, (words_of(target) - 1 - rank) * sizeof(unsigned), sizeof(unsigned), &ours, 0);
     self.wait_notifications(0, ranks);
     for_each_thread(ranks, [&](std::size_t i) { EXPECT_SAME(inbox[words_of(rank) - 1 - i], 77 + i); });
     self.free_window(win);

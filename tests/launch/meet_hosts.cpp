@@ -39,7 +39,7 @@ event next(control& plane) {
 void meet(control& plane) {
     std::string hosts;
     for (const auto& each : plane.allgather(host_name(), "host names")) hosts += ' ' + each;
-    for (int to = 0; to < plane.count(); ++to) plane.post(to, me);
+    for (int target = 0; target < plane.count(); ++target) plane.post(target, me);
     std::string messages;
     for (int i = 0; i < plane.count(); ++i) messages = std::max(messages, next(plane).message);
     plane.barrier("the end");
@@ -56,7 +56,7 @@ void watch(control& plane, bool data) {
             return;
         }
         if (data && clock_type::now() - last > 100ms) {
-            for (int to = 0; to < plane.count(); ++to) plane.post(to, std::string(200'000, 'x'));
+            for (int target = 0; target < plane.count(); ++target) plane.post(target, std::string(200'000, 'x'));
             last = clock_type::now();
         }
         std::this_thread::sleep_for(1ms);

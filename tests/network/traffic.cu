@@ -15,10 +15,10 @@
 __global__ void traffic(dcuda::context context, unsigned char* memory, std::size_t bytes, long rounds) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
-    unsigned char* const mine = memory + 2 * bytes * static_cast<std::size_t>(self.id(dcuda::device));
-    const dcuda::window win = self.create_window(dcuda::world, mine, bytes);
+    unsigned char* const own = memory + 2 * bytes * static_cast<std::size_t>(self.id(dcuda::device));
+    const dcuda::window win = self.create_window(dcuda::world, own, bytes);
     for (long round = 0; round < rounds; ++round) {
-        self.put_notify(win, (self.id() + 1) % self.size(), 0, bytes, mine + bytes, 1);
+        self.put_notify(win, (self.id() + 1) % self.size(), 0, bytes, own + bytes, 1);
         self.wait_notifications(1, 1);
         if (round == 0) self.log() << "under way";
     }

@@ -46,7 +46,7 @@ constexpr std::array<std::uint32_t, memory_count> first_numbers{0, 1'000'000, (1
 constexpr std::uint32_t first_number_if_refused = 7'000'000;
 
 struct planned {
-    int from, to;
+    int from, receiver;
     std::size_t memory, bytes;
     std::size_t skew;       // of the source, from a multiple of unit
     std::size_t offset = 0; // in the target's memory
@@ -80,15 +80,15 @@ public:
         : who_(bootstrap::detect_job()), control_(who_, "network test"),
           network_(transport::open_network(transport, {who_.index, who_.count, std::move(provider), ""})) {
         introduce();
-        std::vector<remote_memory> mine;
+        std::vector<remote_memory> own;
         for (std::size_t i = 0; i < memory_count; ++i) {
             memory_.push_back(network_->share(memory_bytes[i]));
             if (memory_.back() == nullptr) memory_.back() = {allocate(memory_bytes[i]).release(), aligned_delete()};
-            mine.push_back(expose(i));
+            own.push_back(expose(i));
         }
         network_->add_source(source_.get(), source_bytes);
         support::wire_writer writer;
-        writer.put(mine);
+        writer.put(own);
         for (const auto& part : control_.allgather(writer.bytes(), "memory"))
             remote_.push_back(support::wire_reader(part).get_vector<remote_memory>());
         if (index() == 0) fmt::print("{} processes over {}\n", count(), network_->name());
@@ -165,7 +165,7 @@ private:
     }
     static std::string describe(const planned& one) {
         return fmt::format("the write of {} bytes by process {} to process {}, memory {} at {}, source at {}",
-                           one.bytes, one.from, one.to, one.memory, one.offset, one.skew);
+                           one.bytes, one.from, one.receiver, one.memory, one.offset, one.skew);
     }
     std::uint64_t seed_of(std::size_t write) const { return run_count_ * 1'000'003 + write; }
 
@@ -179,7 +179,7 @@ private:
         free_.clear();
         for (std::size_t i = 0; i < list.size(); ++i) {
             if (list[i].from == index()) to_write_.push_back(i);
-            if (list[i].to == index()) expected_[number_of(list[i])] = i;
+            if (list[i].receiver == index()) expected_[number_of(list[i])] = i;
         }
     }
 
@@ -213,12 +213,12 @@ private:
     }
 
     bool write(const planned& one, std::size_t id, bool in_place) {
-        const remote_memory& memory = remote_[static_cast<std::size_t>(one.to)][one.memory];
+        const remote_memory& memory = remote_[static_cast<std::size_t>(one.receiver)][one.memory];
         std::byte* source = free_.back() + one.skew;
         if (in_place)
-            if (const auto target = network_->reach(one.to, memory)) source = target.get() + one.offset;
+            if (const auto target = network_->reach(one.receiver, memory)) source = target.get() + one.offset;
         fill(source, one.bytes, seed_of(id));
-        if (!network_->write(one.to, memory, one.offset, source, one.bytes, number_of(one), token_base + id))
+        if (!network_->write(one.receiver, memory, one.offset, source, one.bytes, number_of(one), token_base + id))
             return false;
         in_flight_[token_base + id] = free_.back();
         free_.pop_back();
@@ -262,7 +262,8 @@ private:
         std::array<std::vector<std::byte>, memory_count> right;
         for (std::size_t i = 0; i < memory_count; ++i) right[i].resize(memory_bytes[i], untouched);
         for (std::size_t i = 0; i < list.size(); ++i)
-            if (list[i].to == index()) fill(right[list[i].memory].data() + list[i].offset, list[i].bytes, seed_of(i));
+            if (list[i].receiver == index())
+                fill(right[list[i].memory].data() + list[i].offset, list[i].bytes, seed_of(i));
         for (std::size_t i = 0; i < memory_count; ++i)
             for (std::size_t at = 0; at < memory_bytes[i]; at += unit)
                 require(std::memcmp(right[i].data() + at, memory_[i].get() + at, unit) == 0, error_code::kernel_failure,
@@ -295,7 +296,7 @@ public:
 
     // False if the memory is full.
     bool add(planned one) {
-        std::size_t& used = used_[static_cast<std::size_t>(one.to)][one.memory];
+        std::size_t& used = used_[static_cast<std::size_t>(one.receiver)][one.memory];
         one.offset = used;
         if (used + one.bytes > memory_bytes[one.memory]) return false;
         used += (one.bytes + unit - 1) / unit * unit;
@@ -346,8 +347,8 @@ protected:
     template <class Action>
     static void for_pairs(Action act) {
         for (int from = 0; from < count(); ++from)
-            for (int to = 0; to < count(); ++to)
-                if (from != to) act(from, to);
+            for (int receiver = 0; receiver < count(); ++receiver)
+                if (from != receiver) act(from, receiver);
     }
 
 private:
@@ -379,8 +380,8 @@ TEST_F(network_test, sources_of_every_alignment) {
     plan skews = empty_plan();
     for (const std::size_t bytes : {1u, 8u, 63u, 64u, 200u, 5'000u, 20'000u})
         for (std::size_t skew = 0; skew < unit; ++skew)
-            for_pairs([&](int from, int to) {
-                if (to == (from + 1) % count()) skews.add({from, to, 1, bytes, skew});
+            for_pairs([&](int from, int receiver) {
+                if (receiver == (from + 1) % count()) skews.add({from, receiver, 1, bytes, skew});
             });
     run(skews);
 }
@@ -388,7 +389,7 @@ TEST_F(network_test, sources_of_every_alignment) {
 TEST_F(network_test, sources_in_the_targets_memory) {
     plan sizes = empty_plan();
     for (const std::size_t bytes : {1u, 64u, 300u, 4'096u, 70'000u, 1'000'000u})
-        for_pairs([&](int from, int to) { sizes.add({from, to, 1, bytes, 0}); });
+        for_pairs([&](int from, int receiver) { sizes.add({from, receiver, 1, bytes, 0}); });
     run(sizes, {.is_made_in_place = true});
 }
 
@@ -397,9 +398,9 @@ TEST_F(network_test, every_number_arrives) {
         plan units = empty_plan();
         const std::size_t whole_units = memory == 1 ? 6 : 0; // there are many
         for (std::size_t i = 0; i < memory_bytes[memory] / unit; ++i)
-            for (int to = 0; to < count(); ++to) {
-                const int from = (to + 1 + static_cast<int>(i) % (count() - 1)) % count();
-                units.add({from, to, memory, whole_units * unit + 1 + i % unit, 0});
+            for (int receiver = 0; receiver < count(); ++receiver) {
+                const int from = (receiver + 1 + static_cast<int>(i) % (count() - 1)) % count();
+                units.add({from, receiver, memory, whole_units * unit + 1 + i % unit, 0});
             }
         run(units);
     }
@@ -409,7 +410,8 @@ TEST_F(network_test, a_source_is_free_once_sent) {
     for (const std::size_t outstanding : {1u, 2u, 7u}) {
         plan same = empty_plan();
         for (const std::size_t bytes : {1u, 64u, 300u, 4'096u, 70'000u})
-            for (int i = 0; i < 20; ++i) for_pairs([&](int from, int to) { same.add({from, to, 1, bytes, 0}); });
+            for (int i = 0; i < 20; ++i)
+                for_pairs([&](int from, int receiver) { same.add({from, receiver, 1, bytes, 0}); });
         run(same, {.outstanding = outstanding});
     }
 }
@@ -436,9 +438,9 @@ TEST_F(network_test, random_writes_of_all_to_all) {
     for (int round = 0; round < 4; ++round) {
         plan storm = empty_plan();
         for (int i = 0; i < 1000; ++i)
-            for_pairs([&](int from, int to) {
+            for_pairs([&](int from, int receiver) {
                 const std::size_t most = std::size_t{1} << random() % (i % 100 == 0 ? 18 : 10);
-                storm.add({from, to, random() % memory_count, 1 + random() % most, random() % unit});
+                storm.add({from, receiver, random() % memory_count, 1 + random() % most, random() % unit});
             });
         storm.shuffle(random);
         run(storm, {.most_before_poll = 1 + random() % 100});
@@ -449,8 +451,8 @@ TEST_F(network_test, both_directions_at_once) {
     for (const std::size_t bytes : {2 * mib, 100 * kib, 8 * kib, kib}) {
         plan both = empty_plan();
         for (int i = 0; i < 400; ++i)
-            for_pairs([&](int from, int to) {
-                if (from / 2 == to / 2) both.add({from, to, 1, bytes, 0});
+            for_pairs([&](int from, int receiver) {
+                if (from / 2 == receiver / 2) both.add({from, receiver, 1, bytes, 0});
             });
         run(both);
     }

@@ -153,7 +153,7 @@ class two_devices {
 public:
     two_devices() {
         for (unsigned of = 0; of < 2; ++of)
-            for (unsigned to = 0; to < 2; ++to) device(of).knows(to, device(to));
+            for (unsigned target = 0; target < 2; ++target) device(of).knows(target, device(target));
         for (cudaStream_t& stream : streams_) cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
     }
     ~two_devices() {
@@ -194,11 +194,11 @@ inline int exchange_between_two_devices(int rounds) {
     devices.start([&values, &wrong, rounds](dcuda::context context) {
         __shared__ dcuda::state state;
         dcuda::rank self(context, state);
-        const auto mine = static_cast<unsigned>(self.id()) / ranks_per_device;
+        const auto own = static_cast<unsigned>(self.id()) / ranks_per_device;
         for (int round = 0; round < rounds; ++round) {
-            if (self.id(dcuda::device) == 0 && exec::thread_index() == 0) values[mine] = static_cast<unsigned>(round);
+            if (self.id(dcuda::device) == 0 && exec::thread_index() == 0) values[own] = static_cast<unsigned>(round);
             self.barrier(dcuda::world);
-            if (values[1 - mine] != static_cast<unsigned>(round)) ++wrong;
+            if (values[1 - own] != static_cast<unsigned>(round)) ++wrong;
             self.barrier(dcuda::world);
         }
     });

@@ -22,9 +22,9 @@ __global__ void pattern(dcuda::context context, std::byte* memory) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
     auto whole = self.range("whole");
-    std::byte* const mine = memory + 2 * part_bytes * static_cast<std::size_t>(self.id(dcuda::device));
-    const std::byte* const source = mine + part_bytes;
-    const dcuda::window window = self.create_window(dcuda::world, mine, part_bytes);
+    std::byte* const own = memory + 2 * part_bytes * static_cast<std::size_t>(self.id(dcuda::device));
+    const std::byte* const source = own + part_bytes;
+    const dcuda::window window = self.create_window(dcuda::world, own, part_bytes);
     const int ranks = self.size(), right = (self.id() + 1) % ranks, left = (self.id() + ranks - 1) % ranks;
     self.start_timer();
     for (int step = 0; step < steps; ++step) {

@@ -212,7 +212,8 @@ TEST_P(bootstrap_of, messages_arrive_in_order) {
                          control plane(make_job(me, count), "test");
                          // To all, oneself too; a gather in between must not take them.
                          for (int i = 0; i < rounds; ++i) {
-                             for (int to = 0; to < count; ++to) plane.post(to, fmt::format("{} {} {}", me, to, i));
+                             for (int target = 0; target < count; ++target)
+                                 plane.post(target, fmt::format("{} {} {}", me, target, i));
                              if (i % 50 == 0) plane.barrier("in between");
                          }
                          std::vector<int> next(static_cast<std::size_t>(count));
@@ -232,7 +233,7 @@ TEST_P(bootstrap_between, large_messages) {
     expect_all(start(3,
                      [&](int me) {
                          control plane(make_job(me, 3), "test");
-                         for (int to = 0; to < 3; ++to) plane.post(to, pattern(me, 1 << 20));
+                         for (int target = 0; target < 3; ++target) plane.post(target, pattern(me, 1 << 20));
                          for (int i = 0; i < 3; ++i) {
                              const auto found = next_event(plane);
                              check(found.message == pattern(found.process, 1 << 20), "all of it");

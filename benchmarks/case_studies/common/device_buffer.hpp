@@ -12,8 +12,8 @@
 
 namespace common {
 
-inline void check(cudaError_t status, const char* what) {
-    if (status != cudaSuccess) throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(status));
+inline void check(cudaError_t status, const char* subject) {
+    if (status != cudaSuccess) throw std::runtime_error(std::string(subject) + ": " + cudaGetErrorString(status));
 }
 
 template <class Element>

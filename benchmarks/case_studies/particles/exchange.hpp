@@ -54,17 +54,18 @@ public:
 
     // Each: sends a neighbour the data, with so many particles, or the mark of an error if not all is fine. Nothing
     // where there is no neighbour.
-    DCUDA_DEVICE void send_list(const side& to, int count, bool fine = true) const {
-        if (!fine) mark(to.list.count());
-        if (to.rank >= 0)
-            self_.put_notify(lists_, to.rank, to.list_offset, list_view::bytes_of(fine ? count : 0), to.list.start,
-                             list_tag);
+    DCUDA_DEVICE void send_list(const side& receiver, int count, bool fine = true) const {
+        if (!fine) mark(receiver.list.count());
+        if (receiver.rank >= 0)
+            self_.put_notify(lists_, receiver.rank, receiver.list_offset, list_view::bytes_of(fine ? count : 0),
+                             receiver.list.start, list_tag);
     }
-    DCUDA_DEVICE void send_block(const side& to, int count, bool fine = true) const {
-        if (!fine) mark(to.block.cells[to.block.columns]);
-        if (to.rank >= 0)
-            self_.put_notify(blocks_, to.rank, to.block_offset,
-                             block_view::bytes_of(to.block.columns, fine ? count : 0), to.block.cells, block_tag);
+    DCUDA_DEVICE void send_block(const side& receiver, int count, bool fine = true) const {
+        if (!fine) mark(receiver.block.cells[receiver.block.columns]);
+        if (receiver.rank >= 0)
+            self_.put_notify(blocks_, receiver.rank, receiver.block_offset,
+                             block_view::bytes_of(receiver.block.columns, fine ? count : 0), receiver.block.cells,
+                             block_tag);
     }
     // To both, when the rank's threads have written them.
     DCUDA_DEVICE void send_lists(bool fine) const {
@@ -112,13 +113,13 @@ private:
 
 // Puts the rank's tally to the first rank of every device, so that every host knows all: to `known`, room for one of
 // each rank of the world.
-DCUDA_DEVICE void share_tally(dcuda::rank& self, const partition& parts, tally* known, const tally& mine) {
+DCUDA_DEVICE void share_tally(dcuda::rank& self, const partition& parts, tally* known, const tally& own) {
     const bool receives = self.id(dcuda::device) == 0;
     const auto all = static_cast<std::size_t>(self.size());
     const dcuda::window win = self.create_window(dcuda::world, known, receives ? all * sizeof(tally) : 0);
     for (int device = 0; device < parts.devices; ++device)
         self.put_notify(win, device * parts.ranks_per_device, static_cast<std::size_t>(self.id()) * sizeof(tally),
-                        sizeof(tally), &mine, tally_tag);
+                        sizeof(tally), &own, tally_tag);
     if (receives) self.wait_notifications(tally_tag, self.size());
     self.free_window(win);
 }

@@ -73,30 +73,30 @@ public:
         space().clear(team_, work.whole.columns);
     }
 
-    DCUDA_DEVICE range mine() const { return own().mine; }
+    DCUDA_DEVICE range segments() const { return own().segments; }
     DCUDA_DEVICE tally& result() const { return *own().result; }
 
     // Whether nothing has failed. Between a barrier of the rank and what may fail next, so that all threads agree.
-    DCUDA_DEVICE bool is_fine() const { return result().failed.what == failure::none; }
+    DCUDA_DEVICE bool is_fine() const { return result().failed.cause == failure::none; }
 
     // Which segments, in the order of segment(i): all; those at the borders, which neighbours wait for; the others.
-    DCUDA_DEVICE range all() const { return {0, mine().count()}; }
-    DCUDA_DEVICE range border() const { return {0, mine().count() < 2 ? mine().count() : 2}; }
-    DCUDA_DEVICE range inside() const { return {2, mine().count()}; }
+    DCUDA_DEVICE range all() const { return {0, segments().count()}; }
+    DCUDA_DEVICE range border() const { return {0, segments().count() < 2 ? segments().count() : 2}; }
+    DCUDA_DEVICE range inside() const { return {2, segments().count()}; }
 
     // From the lists of the start to blocks.
     DCUDA_DEVICE void load() const {
         advance_all<advance::load>(0, all());
-        for_each_index(mine().count(), [&](int i) {
-            const int here = mine().first + i;
+        for_each_index(segments().count(), [&](int i) {
+            const int here = segments().first + i;
             work_.block(here).cells[work_.whole.columns] = count_before(work_, advance::load, here);
         });
         sort(0, all());
     }
 
     DCUDA_DEVICE void empty_lists() const {
-        for_each_index(2 * mine().count(), [&](int i) {
-            work_.list(mine().first + i / 2, i % 2 == 0 ? leaving::down : leaving::up).count() = 0;
+        for_each_index(2 * segments().count(), [&](int i) {
+            work_.list(segments().first + i / 2, i % 2 == 0 ? leaving::down : leaving::up).count() = 0;
         });
     }
 
@@ -122,22 +122,22 @@ public:
 
     // Adds up momentum and energy after so many steps.
     DCUDA_DEVICE void survey(int steps, bool is_start) const {
-        for (int here = mine().first; here < mine().last; ++here)
+        for (int here = segments().first; here < segments().last; ++here)
             for_each_index(work_.block(here).count(),
                            [&](int i) { survey_one(places(), task::turn_after(steps), is_start, here, i); });
     }
 
     DCUDA_DEVICE void count_particles(unsigned long long partners) const {
         atomicAdd(&result().partners, partners);
-        for_each_index(mine().count(), [&](int i) {
-            atomicAdd(&result().count, static_cast<unsigned long long>(work_.block(mine().first + i).count()));
+        for_each_index(segments().count(), [&](int i) {
+            atomicAdd(&result().count, static_cast<unsigned long long>(work_.block(segments().first + i).count()));
         });
     }
 
 private:
     // PERF: in shared memory. Registers are not enough for all, and every acquire empties the cache of spilled ones.
     struct desk {
-        range mine;
+        range segments;
         tally* result;
         int number; // of the rank, on its device
     };
@@ -155,8 +155,8 @@ private:
     }
     // The first segment, the last one, and then the others.
     DCUDA_DEVICE int segment(int i) const {
-        if (i == 1) return mine().last - 1;
-        return i == 0 ? mine().first : mine().first + i - 1;
+        if (i == 1) return segments().last - 1;
+        return i == 0 ? segments().first : segments().first + i - 1;
     }
 
     const task& work_;
@@ -171,12 +171,12 @@ struct segment_borders {
     const task& work;
 
     DCUDA_DEVICE borders borders_of(int rank) const {
-        const range mine = work.segments.of_rank(rank);
-        const auto stored = static_cast<std::size_t>(with_halo(mine).count());
-        return {side_of(mine.first, -1),
-                side_of(mine.last - 1, 1),
-                reinterpret_cast<std::byte*>(work.block(mine.first - 1).cells),
-                reinterpret_cast<std::byte*>(work.list(mine.first - 1, leaving::down).start),
+        const range segments = work.segments.of_rank(rank);
+        const auto stored = static_cast<std::size_t>(with_halo(segments).count());
+        return {side_of(segments.first, -1),
+                side_of(segments.last - 1, 1),
+                reinterpret_cast<std::byte*>(work.block(segments.first - 1).cells),
+                reinterpret_cast<std::byte*>(work.list(segments.first - 1, leaving::down).start),
                 stored * work.block_bytes(),
                 stored * 3 * work.list_bytes()};
     }
@@ -206,50 +206,50 @@ __global__ void __launch_bounds__(most_threads) simulate(dcuda::context context,
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
 
-    const part<IsShared> mine(work, self.id());
+    const part<IsShared> own_part(work, self.id());
     const exchange neighbours(self, segment_borders{work});
     common::progress reported(self, "particles", "step", work.steps, work.runs);
 
     // Windows are open everywhere. The host left room for the particles at the start.
     self.barrier(dcuda::world);
-    mine.load();
+    own_part.load();
     neighbours.send_blocks(true);
     neighbours.receive_blocks();
-    mine.survey(0, true);
+    own_part.survey(0, true);
 
     bool fine = true;
     unsigned long long partners = 0;
     const auto advance_to = [&](int step, range which) {
-        partners += step == 1 ? mine.template advance_all<advance::first>(step, which)
-                              : mine.template advance_all<advance::middle>(step, which);
+        partners += step == 1 ? own_part.template advance_all<advance::first>(step, which)
+                              : own_part.template advance_all<advance::middle>(step, which);
     };
     self.barrier(dcuda::world);
     self.start_timer();
     for (int step = 1; step <= work.steps; ++step) {
-        advance_to(step, mine.border());
+        advance_to(step, own_part.border());
         neighbours.send_lists(true);
-        advance_to(step, mine.inside());
+        advance_to(step, own_part.inside());
         fine = neighbours.receive_lists();
-        fine = mine.is_fine() & fine; // PERF: not &&, so that all that says so is read at once
-        fine = fine && mine.sort(step, mine.border());
+        fine = own_part.is_fine() & fine; // PERF: not &&, so that all that says so is read at once
+        fine = fine && own_part.sort(step, own_part.border());
         neighbours.send_blocks(fine);
         if (!fine) break;
-        fine = mine.sort(step, mine.inside());
+        fine = own_part.sort(step, own_part.inside());
         fine = neighbours.receive_blocks() && fine;
-        mine.empty_lists();
+        own_part.empty_lists();
         if (!fine) {
             neighbours.send_lists(false);
             break;
         }
         reported.done(step);
     }
-    if (fine && work.steps > 0) partners += mine.template advance_all<advance::end>(work.steps + 1, mine.all());
+    if (fine && work.steps > 0) partners += own_part.template advance_all<advance::end>(work.steps + 1, own_part.all());
     self.barrier(dcuda::world);
     self.stop_timer();
 
-    if (fine) mine.survey(work.steps, false);
-    mine.count_particles(partners);
-    share_tally(self, work.segments, work.known, mine.result());
+    if (fine) own_part.survey(work.steps, false);
+    own_part.count_particles(partners);
+    share_tally(self, work.segments, work.known, own_part.result());
     neighbours.close();
 }
 
@@ -259,13 +259,13 @@ __global__ void __launch_bounds__(most_threads) gather(dcuda::context context, t
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
 
-    const range mine = work.segments.of_rank(self.id());
+    const range own_segments = work.segments.of_rank(self.id());
     const bool collects = self.id() == 0;
     const int turn = task::turn_after(work.steps);
     const auto segments = static_cast<std::size_t>(work.whole.segments);
     const dcuda::window win =
         self.create_window(dcuda::world, collects ? all : work.lists, collects ? segments * work.list_bytes() : 0);
-    for (int segment = mine.first; segment < mine.last; ++segment) {
+    for (int segment = own_segments.first; segment < own_segments.last; ++segment) {
         const block_view block = work.block(segment);
         const list_view list = work.list(segment, leaving::not_at_all);
         const int count = block.count();

@@ -130,11 +130,11 @@ struct chip_task {
     }
 
 private:
-    DCUDA_DEVICE side side_of(int rank, std::size_t mine, std::size_t theirs, std::size_t in_their_window) const {
+    DCUDA_DEVICE side side_of(int rank, std::size_t ours, std::size_t theirs, std::size_t in_their_window) const {
         return {rank,
-                list(mine),
+                list(ours),
                 list(theirs),
-                block(mine),
+                block(ours),
                 block(theirs),
                 in_their_window * list_bytes(),
                 in_their_window * block_bytes()};
@@ -166,7 +166,7 @@ public:
     // Which particles: all; those around which are no neighbour's cells, and the others before and after them.
     DCUDA_DEVICE range all() const { return {0, own().count}; }
     DCUDA_DEVICE range inside() const {
-        const int border = work_.layout.border_cells, cells = own().mine.count();
+        const int border = work_.layout.border_cells, cells = own().cells.count();
         if (cells <= 2 * border) return {0, 0};
         return {index_of(begins()[2 * border]), index_of(begins()[cells])};
     }
@@ -179,7 +179,7 @@ public:
             positions()[i] = p.at;
             velocities()[i] = p.velocity;
             numbers()[i] = static_cast<int>(p.number);
-            places()[i] = work_.whole.cell_of(p.at) - own().mine.first;
+            places()[i] = work_.whole.cell_of(p.at) - own().cells.first;
             atomicAdd(&waiting()[places()[i]], 1);
         }
         __syncthreads();
@@ -224,7 +224,7 @@ public:
     // Moves some by a step, when nobody reads the old positions any more. Who leaves the rank's cells is in a list
     // then, and the others are counted.
     DCUDA_DEVICE void drift_all(int step, range which) const {
-        const range mine = own().mine;
+        const range own_cells = own().cells;
         for (int i = which.first + thread(); i < which.last; i += threads()) {
             particle moved{particles::load(positions() + i), particles::load(velocities() + i), 0};
             if (is_slow(moved.velocity, work_.time_step)) {
@@ -237,11 +237,11 @@ public:
             particles::store(positions() + i, moved.at);
             particles::store(velocities() + i, moved.velocity);
             const int cell = work_.whole.cell_of(moved.at);
-            const bool stays = cell >= mine.first && cell < mine.last;
-            places()[i] = stays ? cell - mine.first : -1;
+            const bool stays = cell >= own_cells.first && cell < own_cells.last;
+            places()[i] = stays ? cell - own_cells.first : -1;
             if (stays)
-                atomicAdd(&waiting()[cell - mine.first], 1);
-            else if (cell < mine.first)
+                atomicAdd(&waiting()[cell - own_cells.first], 1);
+            else if (cell < own_cells.first)
                 leave(neighbours_.previous(), own().left_down, moved, numbers()[i]);
             else
                 leave(neighbours_.next(), own().left_up, moved, numbers()[i]);
@@ -263,7 +263,7 @@ public:
     // many.
     DCUDA_DEVICE bool sort(int step) const {
         const domain& whole = work_.whole;
-        const range mine = own().mine;
+        const range own_cells = own().cells;
         const int border = work_.layout.border_cells, count_before = own().count;
         const list_view up = neighbours_.previous().their_list, down = neighbours_.next().their_list;
         const int from_below = neighbours_.previous().rank < 0 ? 0 : up.count();
@@ -277,16 +277,16 @@ public:
             positions()[i] = p.at;
             velocities()[i] = p.velocity;
             numbers()[i] = static_cast<int>(p.number);
-            places()[i] = whole.cell_of(p.at) - mine.first;
+            places()[i] = whole.cell_of(p.at) - own_cells.first;
             atomicAdd(&waiting()[places()[i]], 1);
         }
         __syncthreads();
 
         int* const begin = begins() + border; // of the rank's own cells
-        sum_along(block_team{}, waiting(), mine.count(), begin, own_begin());
-        const int count = begin[mine.count()] - own_begin();
+        sum_along(block_team{}, waiting(), own_cells.count(), begin, own_begin());
+        const int count = begin[own_cells.count()] - own_begin();
         const bool has_borders = neighbours_.previous().rank >= 0 || neighbours_.next().rank >= 0;
-        const int first_of_last = has_borders ? begin[mine.count() - border] : 0;
+        const int first_of_last = has_borders ? begin[own_cells.count() - border] : 0;
         const int in_first = has_borders ? begin[border] - own_begin() : 0;
         const int in_last = has_borders ? own_begin() + count - first_of_last : 0;
         if (in_first > work_.layout.border_room || in_last > work_.layout.border_room)
@@ -295,7 +295,7 @@ public:
         if (has_borders)
             for (int c = thread(); c <= border; c += threads()) {
                 first_block.cells[c] = begin[c] - own_begin();
-                last_block.cells[c] = begin[mine.count() - border + c] - first_of_last;
+                last_block.cells[c] = begin[own_cells.count() - border + c] - first_of_last;
             }
 
         // Any place in the cell for the number; and then, for the particle, the place that its number says. A cell has
@@ -317,9 +317,9 @@ public:
             for (int other = first; other < last; ++other) place += numbers_by_cell()[other] < number ? 1 : 0;
             places()[i] = place;
         }
-        move_all(positions(), before, [&](int to, const vector& at) {
-            if (to < in_first) particles::store(first_block.at() + to, at);
-            const int from_last = to - (count - in_last);
+        move_all(positions(), before, [&](int target, const vector& at) {
+            if (target < in_first) particles::store(first_block.at() + target, at);
+            const int from_last = target - (count - in_last);
             if (has_borders && from_last >= 0) particles::store(last_block.at() + from_last, at);
         });
         move_all(velocities(), before, [](int, const vector&) {});
@@ -343,7 +343,7 @@ public:
 
     // Copies what the neighbours' blocks hold.
     DCUDA_DEVICE void load_borders() const {
-        const int border = work_.layout.border_cells, cells = own().mine.count(), own_end = own_begin() + own().count;
+        const int border = work_.layout.border_cells, cells = own().cells.count(), own_end = own_begin() + own().count;
         const side &previous = neighbours_.previous(), &next = neighbours_.next();
         const block_view before = previous.their_block, after = next.their_block;
         const int from_before = previous.rank < 0 ? 0 : before.count(), from_after = next.rank < 0 ? 0 : after.count();
@@ -358,9 +358,9 @@ public:
                 return placed{i, particles::load(i < from_before ? before.at() + i : after.at() + i - from_before)};
             },
             [&](const placed& p) {
-                const int to =
+                const int target =
                     p.index < from_before ? own_begin() - from_before + p.index : own_end + p.index - from_before;
-                particles::store(all + to, p.at);
+                particles::store(all + target, p.at);
             });
         __syncthreads();
     }
@@ -386,7 +386,7 @@ public:
 private:
     // PERF: in shared memory, as with the exchange.
     struct desk {
-        range mine;            // cells
+        range cells;           // cells
         int count;             // particles
         int in_first, in_last; // of them, in the borders that neighbours see
         int left_down, left_up;
@@ -421,8 +421,8 @@ private:
     DCUDA_DEVICE vector* forces() const {
         return work_.forces + work_.index_on_device(own().rank) * static_cast<std::size_t>(work_.layout.room);
     }
-    DCUDA_DEVICE void note(const failure& what) const {
-        particles::note(result().failed, what);
+    DCUDA_DEVICE void note(const failure& found) const {
+        particles::note(result().failed, found);
         atomicExch(&own().has_failed, 1);
     }
 
@@ -445,22 +445,22 @@ private:
         for_each_mine([&](T& value, int i) { value = array[i]; });
         __syncthreads();
         for_each_mine([&](const T& value, int i) {
-            const int to = places()[i];
-            if (to < 0) return;
-            array[to] = value;
-            also(to, value);
+            const int target = places()[i];
+            if (target < 0) return;
+            array[target] = value;
+            also(target, value);
         });
     }
 
     // Only particles of a border can leave, and a list has room for all of them.
-    static DCUDA_DEVICE void leave(const side& to, int& left, const particle& moved, int number) {
-        to.list.items()[atomicAdd(&left, 1)] = {moved.at, moved.velocity, number};
+    static DCUDA_DEVICE void leave(const side& target, int& left, const particle& moved, int number) {
+        target.list.items()[atomicAdd(&left, 1)] = {moved.at, moved.velocity, number};
     }
-    DCUDA_DEVICE void send_list(const side& to, int& left) const {
+    DCUDA_DEVICE void send_list(const side& target, int& left) const {
         __syncthreads();
         const int count = left;
-        if (thread() == 0) to.list.count() = count;
-        neighbours_.send_list(to, count);
+        if (thread() == 0) target.list.count() = count;
+        neighbours_.send_list(target, count);
     }
 
     // What all others in the nine cells around do to the i-th particle.
@@ -469,7 +469,7 @@ private:
         const int columns = work_.whole.columns;
         const range around = work_.whole.columns_around(work_.whole.column_of(here.x));
         const int* const line =
-            begins() + (work_.layout.border_cells - own().mine.first + work_.whole.segment_of(here.y) * columns);
+            begins() + (work_.layout.border_cells - own().cells.first + work_.whole.segment_of(here.y) * columns);
         const int begin[3] = {line[around.first - columns], line[around.first], line[around.first + columns]};
         const int end[3] = {line[around.last - columns], line[around.last], line[around.last + columns]};
         return influence_among(here, {all_positions(), begin, end});
@@ -485,31 +485,31 @@ __global__ void __launch_bounds__(most_threads) simulate_on_chip(dcuda::context 
     dcuda::rank self(context, state);
 
     const exchange neighbours(self, work);
-    const chip mine(work, neighbours, self.id());
+    const chip own_chip(work, neighbours, self.id());
     common::progress reported(self, "particles", "step", work.steps, work.runs);
 
     // Windows are open everywhere. The host left room for the particles at the start.
     self.barrier(dcuda::world);
-    mine.load();
-    bool fine = mine.sort(0);
-    mine.send_first_block(fine);
-    mine.send_last_block(fine);
+    own_chip.load();
+    bool fine = own_chip.sort(0);
+    own_chip.send_first_block(fine);
+    own_chip.send_last_block(fine);
     fine = neighbours.receive_blocks() && fine;
     if (fine) {
-        mine.load_borders();
-        mine.survey(true);
+        own_chip.load_borders();
+        own_chip.survey(true);
     }
 
     unsigned long long partners = 0;
     const auto compute_forces = [&]<advance How>(std::integral_constant<advance, How>) {
-        const range inside = mine.inside();
+        const range inside = own_chip.inside();
         const int middle = inside.first + inside.count() / 2;
-        partners += mine.template kick_all<How>({inside.first, middle});
-        mine.send_last_block();
-        partners += mine.template kick_all<How>({middle, inside.last});
+        partners += own_chip.template kick_all<How>({inside.first, middle});
+        own_chip.send_last_block();
+        partners += own_chip.template kick_all<How>({middle, inside.last});
         if (!neighbours.receive_blocks()) return false;
-        mine.load_borders();
-        partners += mine.template kick_border<How>();
+        own_chip.load_borders();
+        partners += own_chip.template kick_border<How>();
         return true;
     };
     self.barrier(dcuda::world);
@@ -520,14 +520,14 @@ __global__ void __launch_bounds__(most_threads) simulate_on_chip(dcuda::context 
             neighbours.send_lists(false);
             break;
         }
-        if (step == 1) mine.template kick_all<advance::first>(mine.all());
-        mine.drift_and_send(step);
+        if (step == 1) own_chip.template kick_all<advance::first>(own_chip.all());
+        own_chip.drift_and_send(step);
         fine = neighbours.receive_lists();
-        fine = mine.is_fine() & fine; // PERF: not &&, so that all that says so is read at once
-        fine = fine && mine.sort(step);
-        mine.send_first_block(fine);
+        fine = own_chip.is_fine() & fine; // PERF: not &&, so that all that says so is read at once
+        fine = fine && own_chip.sort(step);
+        own_chip.send_first_block(fine);
         if (!fine) {
-            mine.send_last_block(false);
+            own_chip.send_last_block(false);
             break;
         }
         reported.done(step);
@@ -536,10 +536,10 @@ __global__ void __launch_bounds__(most_threads) simulate_on_chip(dcuda::context 
     self.barrier(dcuda::world);
     self.stop_timer();
 
-    if (fine) mine.survey(false);
-    mine.store();
-    mine.count_particles(partners);
-    share_tally(self, work.cells, work.known, mine.result());
+    if (fine) own_chip.survey(false);
+    own_chip.store();
+    own_chip.count_particles(partners);
+    share_tally(self, work.cells, work.known, own_chip.result());
     neighbours.close();
 }
 
@@ -550,12 +550,13 @@ __global__ void __launch_bounds__(most_threads)
     dcuda::rank self(context, state);
 
     const bool collects = self.id() == 0;
-    const list_view mine = work.particles_of(self.id());
-    const std::size_t bytes = list_view::bytes_of(mine.count());
+    const list_view own_list = work.particles_of(self.id());
+    const std::size_t bytes = list_view::bytes_of(own_list.count());
     const dcuda::window win =
-        self.create_window(dcuda::world, collects ? all : reinterpret_cast<std::byte*>(mine.start),
+        self.create_window(dcuda::world, collects ? all : reinterpret_cast<std::byte*>(own_list.start),
                            collects ? static_cast<std::size_t>(self.size()) * work.particle_bytes() : bytes);
-    self.put_notify(win, 0, static_cast<std::size_t>(self.id()) * work.particle_bytes(), bytes, mine.start, gather_tag);
+    self.put_notify(win, 0, static_cast<std::size_t>(self.id()) * work.particle_bytes(), bytes, own_list.start,
+                    gather_tag);
     if (collects) self.wait_notifications(gather_tag, self.size());
     self.free_window(win);
 }

@@ -165,10 +165,10 @@ public:
 
 protected:
     // `known` gets the tallies of the last run.
-    solver(dcuda::runtime& runtime, const plan& with, std::vector<tally>& known)
-        : runtime_(runtime), config_(with.config), device_(runtime.info().process_index),
-          tallies_(static_cast<std::size_t>(with.parts.ranks_per_device)),
-          known_(tallies_.count() * static_cast<std::size_t>(with.parts.devices)), known_by_all_(known) {}
+    solver(dcuda::runtime& runtime, const plan& planned, std::vector<tally>& known)
+        : runtime_(runtime), config_(planned.config), device_(runtime.info().process_index),
+          tallies_(static_cast<std::size_t>(planned.parts.ranks_per_device)),
+          known_(tallies_.count() * static_cast<std::size_t>(planned.parts.devices)), known_by_all_(known) {}
 
     // The steps; the milliseconds that they took.
     template <class Task>
@@ -209,12 +209,12 @@ protected:
 // In device memory.
 class solver_in_memory : public solver {
 public:
-    solver_in_memory(dcuda::runtime& runtime, const options& chosen, const domain& whole, const plan& with,
+    solver_in_memory(dcuda::runtime& runtime, const options& chosen, const domain& whole, const plan& planned,
                      std::vector<tally>& known)
-        : solver(runtime, with, known) {
-        const partition& segments = with.parts;
-        const dcuda::launch_config& config = with.config;
-        const int capacity = with.capacity;
+        : solver(runtime, planned, known) {
+        const partition& segments = planned.parts;
+        const dcuda::launch_config& config = planned.config;
+        const int capacity = planned.capacity;
         work_.whole = whole;
         work_.segments = segments;
         work_.device = device_;
@@ -291,12 +291,12 @@ private:
 // In shared memory.
 class solver_on_chip : public solver {
 public:
-    solver_on_chip(dcuda::runtime& runtime, const options& chosen, const domain& whole, const plan& with,
+    solver_on_chip(dcuda::runtime& runtime, const options& chosen, const domain& whole, const plan& planned,
                    std::vector<tally>& known)
-        : solver(runtime, with, known) {
+        : solver(runtime, planned, known) {
         work_.whole = whole;
-        work_.cells = with.parts;
-        work_.layout = *with.layout;
+        work_.cells = planned.parts;
+        work_.layout = *planned.layout;
         work_.steps = chosen.steps;
         work_.time_step = chosen.time_step;
         work_.runs = {chosen.repeat, chosen.progress};
@@ -373,7 +373,7 @@ totals totals_of(const tally& sum) {
 // Why the run failed, as the rank that was first to fail tells it; nothing if it did not.
 std::string tell(const failure& first, const options& chosen, int capacity) {
     const std::string when = "step " + std::to_string(first.step) + ": ";
-    switch (first.what) {
+    switch (first.cause) {
     case failure::overfull:
         return when + "segment " + std::to_string(first.segment) + " has " + std::to_string(first.count) +
                " particles, more than its capacity of " + std::to_string(capacity) + ": raise --capacity";
@@ -418,21 +418,21 @@ int run(common::session& here, const options& chosen) {
 
     const domain whole = choose_domain(chosen, job.process_count);
     const bool is_dcuda = chosen.model == "dcuda";
-    const plan with = make_plan(here, chosen, whole);
-    const int capacity = with.capacity;
+    const plan planned = make_plan(here, chosen, whole);
+    const int capacity = planned.capacity;
     std::vector<tally> known;
     std::unique_ptr<solver> solve;
-    if (with.layout)
-        solve = std::make_unique<solver_on_chip>(runtime, chosen, whole, with, known);
+    if (planned.layout)
+        solve = std::make_unique<solver_on_chip>(runtime, chosen, whole, planned, known);
     else
-        solve = std::make_unique<solver_in_memory>(runtime, chosen, whole, with, known);
+        solve = std::make_unique<solver_in_memory>(runtime, chosen, whole, planned, known);
 
     report about{whole,
-                 with.parts,
-                 with.layout ? with.layout->cells : with.parts.of_rank(0).count(),
-                 with.layout.has_value(),
-                 with.layout ? with.layout->room : capacity,
-                 static_cast<int>(with.config.threads.x),
+                 planned.parts,
+                 planned.layout ? planned.layout->cells : planned.parts.of_rank(0).count(),
+                 planned.layout.has_value(),
+                 planned.layout ? planned.layout->room : capacity,
+                 static_cast<int>(planned.config.threads.x),
                  common::backend,
                  solve->describe_model(),
                  0,

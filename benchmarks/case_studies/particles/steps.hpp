@@ -49,17 +49,17 @@ struct block_team {
 };
 
 // Notes the first failure.
-DCUDA_DEVICE void note(failure& noted, const failure& what) {
-    if (atomicCAS(&noted.what, failure::none, what.what) != failure::none) return;
-    noted.step = what.step; // not `what`, at which others look
-    noted.segment = what.segment;
-    noted.count = what.count;
-    noted.number = what.number;
-    noted.velocity = what.velocity;
+DCUDA_DEVICE void note(failure& noted, const failure& found) {
+    if (atomicCAS(&noted.cause, failure::none, found.cause) != failure::none) return;
+    noted.step = found.step; // not `cause`, at which others look
+    noted.segment = found.segment;
+    noted.count = found.count;
+    noted.number = found.number;
+    noted.velocity = found.velocity;
 }
 template <class Places>
-DCUDA_DEVICE void note(const Places& places, const failure& what) {
-    note(places.tally_of(what.segment).failed, what);
+DCUDA_DEVICE void note(const Places& places, const failure& found) {
+    note(places.tally_of(found.segment).failed, found);
 }
 
 // --- Advance ---------------------------------------------------------------------------------------------------------
@@ -76,12 +76,12 @@ DCUDA_DEVICE int count_before(const task& base, advance how, int segment) {
 template <class Places>
 DCUDA_DEVICE void leave(const Places& places, int turn, int step, int segment, const particle& moved) {
     const bool is_down = places.base.whole.segment_of(moved.at.y) < segment;
-    const leavers to = places.left(segment, is_down ? leaving::down : leaving::up, turn);
-    const int place = atomicAdd(&to.list.count(), 1);
-    if (place < to.room)
-        to.list.items()[place] = moved;
+    const leavers target = places.left(segment, is_down ? leaving::down : leaving::up, turn);
+    const int place = atomicAdd(&target.list.count(), 1);
+    if (place < target.room)
+        target.list.items()[place] = moved;
     else
-        note(places, {failure::crowded, places.number_of(step), segment, to.room, 0, {}});
+        note(places, {failure::crowded, places.number_of(step), segment, target.room, 0, {}});
 }
 
 // The i-th particle of the segment. Returns with how many others it interacted.

@@ -14,7 +14,7 @@ namespace particles {
 // Why a rank could not go on.
 struct failure {
     enum reason : int { none, overfull, too_fast, crowded, full_rank };
-    int what = none;
+    int cause = none;
     int step = 0;
     int segment = 0;      // full_rank: the rank
     int count = 0;        // of particles in the segment or rank; crowded: how many may leave for another device
@@ -38,8 +38,8 @@ struct tally {
             sum.x += v.x;
             sum.y += v.y;
         };
-        const bool is_first = failed.what == failure::none || other.failed.step < failed.step;
-        if (other.failed.what != failure::none && is_first) failed = other.failed;
+        const bool is_first = failed.cause == failure::none || other.failed.step < failed.step;
+        if (other.failed.cause != failure::none && is_first) failed = other.failed;
         count += other.count;
         fullest = fullest > other.fullest ? fullest : other.fullest;
         partners += other.partners;
@@ -136,11 +136,11 @@ DCUDA_DEVICE vector load(const vector* from) {
     return *from;
 #endif
 }
-DCUDA_DEVICE void store(vector* to, const vector& value) {
+DCUDA_DEVICE void store(vector* target, const vector& value) {
 #if DCUDA_BACKEND_CUDA
-    *reinterpret_cast<double2*>(to) = {value.x, value.y};
+    *reinterpret_cast<double2*>(target) = {value.x, value.y};
 #else
-    *to = value;
+    *target = value;
 #endif
 }
 

@@ -90,7 +90,7 @@ struct tree {
 template <class Value>
 DCUDA_HOST_DEVICE void sum_of_tree(Value* members, int count) {
     for (int step = 1; step < count; step *= 2)
-        for (int to = 0; to + step < count; to += 2 * step) members[to] += members[to + step];
+        for (int target = 0; target + step < count; target += 2 * step) members[target] += members[target + step];
 }
 
 } // namespace sparse

@@ -115,8 +115,8 @@ public:
 
     // Puts to a rank of another device, into that device's memory.
     DCUDA_DEVICE void put(int device, int number, std::size_t offset, std::size_t bytes, const void* source,
-                          int what) const {
-        self_.put_notify(window_, device * work_.whole.ranks_per_device + number, offset, bytes, source, what);
+                          int message_tag) const {
+        self_.put_notify(window_, device * work_.whole.ranks_per_device + number, offset, bytes, source, message_tag);
     }
 
     // Receives the rank's elements of the vector, in as many messages, and hands them down the column.
@@ -147,8 +147,8 @@ public:
         for (int level = 0; level < own().levels_behind; ++level) {
             const double* const received = array(memory().received(level));
             self_.wait_notifications(product_tags + level, 1);
-            const range mine = rows();
-            for_each_index(mine.count(), [&](int i) { y[mine.first + i] += received[mine.first + i]; });
+            const range ours = rows();
+            for_each_index(ours.count(), [&](int i) { y[ours.first + i] += received[ours.first + i]; });
         }
         if (at_.column == 0) return;
         const tree along{work_.whole.devices.columns};

@@ -120,12 +120,12 @@ public:
     }
 
     // On the first row: checks vector and product `t`, as far as the rank has them.
-    DCUDA_DEVICE void note_check(int t, const control& with) const {
+    DCUDA_DEVICE void note_check(int t, const control& now) const {
         const int first = messages_.columns().first, count = messages_.columns().count();
         const double* const x = messages_.vector(t % layout::vectors) + first;
         const double* const y = messages_.vector((t + 1) % layout::vectors) + first;
         check* const own = sums(t).checks + messages_.number();
-        const double factor = with.factor, eigenvalue = with.eigenvalue;
+        const double factor = now.factor, eigenvalue = now.eigenvalue;
         add_up(
             1, count, [&](int i) { return factor * x[i] * y[i]; }, [&](double sum) { own->along = sum; });
         add_up(
@@ -232,9 +232,9 @@ private:
     }
 
     template <class Value>
-    DCUDA_DEVICE void hear(int count, bool has_one, int what, Value* values) const {
+    DCUDA_DEVICE void hear(int count, bool has_one, int tag, Value* values) const {
         const int come_in = has_one ? count - 1 : count;
-        if (come_in > 0) self_.wait_notifications(what, come_in);
+        if (come_in > 0) self_.wait_notifications(tag, come_in);
         if (thread() == 0) sum_of_tree(values, count);
     }
 

@@ -172,27 +172,27 @@ enum class gathered { vector, product };
 // Every rank of the first row of devices puts its elements of the vector, or of the first column those of the product,
 // to `all`, which holds the whole on process 0 and is not used elsewhere.
 __global__ void __launch_bounds__(1024)
-    gather(dcuda::context context, task work, gathered what, int buffer, double* all) {
+    gather(dcuda::context context, task work, gathered vector_kind, int buffer, double* all) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
 
     const decomposition& whole = work.whole;
     const place at = work.here();
     const int number = self.id(dcuda::device);
-    const bool of_vector = what == gathered::vector;
-    const range mine = of_vector ? whole.columns_of(at, number) : whole.rows_of(at, number);
+    const bool of_vector = vector_kind == gathered::vector;
+    const range own = of_vector ? whole.columns_of(at, number) : whole.rows_of(at, number);
     const range of_device = of_vector ? whole.columns_at(at) : whole.rows_at(at);
     const bool has_part = (of_vector ? at.row : at.column) == 0;
     const layout memory = work.places();
     const std::byte* const source = work.memory + (of_vector ? memory.vector(buffer) : memory.product(buffer)) +
-                                    bytes_of(mine.first - of_device.first);
+                                    bytes_of(own.first - of_device.first);
 
     // The source of a put lies inside the putting rank's window.
     const bool collects = self.id() == 0;
     const dcuda::window win =
         self.create_window(dcuda::world, collects ? static_cast<void*>(all) : work.memory,
                            collects ? bytes_of(of_vector ? whole.columns : whole.rows) : memory.bytes());
-    if (has_part) self.put_notify(win, 0, bytes_of(mine.first), bytes_of(mine.count()), source, gather_tag);
+    if (has_part) self.put_notify(win, 0, bytes_of(own.first), bytes_of(own.count()), source, gather_tag);
     if (collects) {
         const int devices = of_vector ? whole.devices.columns : whole.devices.rows;
         self.wait_notifications(gather_tag, devices * whole.ranks_per_device);
@@ -256,12 +256,13 @@ public:
     }
 
     // The whole vector or product on process 0, nothing elsewhere.
-    std::vector<double> collect(gathered what, int buffer) {
-        here_.runtime.run(gather, config_, work_, what, buffer, all_.data());
+    std::vector<double> collect(gathered vector_kind, int buffer) {
+        here_.runtime.run(gather, config_, work_, vector_kind, buffer, all_.data());
         std::vector<double> result(all_.count());
         all_.download(result.data(), result.size());
         if (here_.first())
-            result.resize(static_cast<std::size_t>(what == gathered::vector ? work_.whole.columns : work_.whole.rows));
+            result.resize(
+                static_cast<std::size_t>(vector_kind == gathered::vector ? work_.whole.columns : work_.whole.rows));
         return result;
     }
 

@@ -116,10 +116,10 @@ DCUDA_DEVICE const share& share_of(const task& work, int rank) {
 class shared_field {
 public:
     // Collective over all ranks.
-    DCUDA_DEVICE shared_field(dcuda::rank& self, const task& work, const share& mine, double* data)
-        : self_(self), work_(work), mine_(mine), view_(work.view(data)) {
-        const range rows = mine.rows.empty() ? range{} : with_halo(mine.rows, work.halo);
-        double* const base = mine.rows.empty() ? data : view_.row(rows.first);
+    DCUDA_DEVICE shared_field(dcuda::rank& self, const task& work, const share& own, double* data)
+        : self_(self), work_(work), mine_(own), view_(work.view(data)) {
+        const range rows = own.rows.empty() ? range{} : with_halo(own.rows, work.halo);
+        double* const base = own.rows.empty() ? data : view_.row(rows.first);
         window_ =
             self.create_window(dcuda::world, base, static_cast<std::size_t>(rows.count()) * work.whole.plane_bytes());
     }
@@ -128,15 +128,15 @@ public:
 
     // Puts the rank's levels of the exchanged rows, from row y on, to where the neighbour has them. Nothing if there is
     // none.
-    DCUDA_DEVICE void send(int y, const neighbour& to, tag what) const {
-        if (!to.exists()) return;
+    DCUDA_DEVICE void send(int y, const neighbour& receiver, tag message_tag) const {
+        if (!receiver.exists()) return;
         for (int row = y; row < y + work_.halo; ++row) {
             const std::size_t level = view_.offset(0, mine_.levels.first);
             const auto* source = reinterpret_cast<const std::byte*>(view_.row(row) + level);
             std::size_t target =
-                static_cast<std::size_t>(row - to.first_row) * work_.whole.plane_bytes() + level * sizeof(double);
+                static_cast<std::size_t>(row - receiver.first_row) * work_.whole.plane_bytes() + level * sizeof(double);
             for (int i = 0; i < mine_.pieces; ++i, source += mine_.piece_bytes, target += mine_.piece_bytes)
-                self_.put_notify(window_, to.rank, target, mine_.piece_bytes, source, what);
+                self_.put_notify(window_, receiver.rank, target, mine_.piece_bytes, source, message_tag);
         }
     }
 
@@ -163,12 +163,12 @@ __global__ void __launch_bounds__(most_threads) diffuse(dcuda::context context, 
     dcuda::rank self(context, state);
 
     const grid& g = work.whole;
-    const share& mine = share_of(work, self.id());
-    const range levels = mine.levels;
+    const share& own = share_of(work, self.id());
+    const range levels = own.levels;
 
-    const shared_field in_field(self, work, mine, work.in);
-    const shared_field lap_field(self, work, mine, work.lap);
-    const shared_field fy_field(self, work, mine, work.fy);
+    const shared_field in_field(self, work, own, work.in);
+    const shared_field lap_field(self, work, own, work.lap);
+    const shared_field fy_field(self, work, own, work.fy);
     const field_view in = in_field.view(), lap = lap_field.view(), fy = fy_field.view(), fx = work.view(work.fx);
     common::progress reported(self, "stencil", "iteration", work.iterations, work.runs);
 
@@ -197,32 +197,32 @@ __global__ void __launch_bounds__(most_threads) diffuse(dcuda::context context, 
     self.barrier(dcuda::world);
     self.start_timer();
     for (int iteration = 0; iteration < work.iterations; ++iteration) {
-        compute_lap(mine.border.first);
-        lap_field.send(mine.rows.first, mine.previous, lap_tag);
-        compute_lap(mine.last_but_first);
-        self.wait_notifications(lap_tag, lap_field.puts_of(mine.next));
+        compute_lap(own.border.first);
+        lap_field.send(own.rows.first, own.previous, lap_tag);
+        compute_lap(own.last_but_first);
+        self.wait_notifications(lap_tag, lap_field.puts_of(own.next));
 
-        compute_fluxes(intersection(mine.rows, {mine.rows.last - 1, mine.rows.last}));
-        fy_field.send(mine.rows.last - 1, mine.next, flux_tag);
-        compute_fluxes({mine.last_band.first, mine.rows.last - 1});
+        compute_fluxes(intersection(own.rows, {own.rows.last - 1, own.rows.last}));
+        fy_field.send(own.rows.last - 1, own.next, flux_tag);
+        compute_fluxes({own.last_band.first, own.rows.last - 1});
         if constexpr (InBands) {
-            for (range band{mine.rows.first, 0}; band.first < mine.last_band.first; band.first = band.last) {
-                band.last = at_most(band.first + work.band_rows, mine.last_band.first);
-                compute_lap({band.first + 1, at_most(band.last + 1, mine.last_band.first)});
+            for (range band{own.rows.first, 0}; band.first < own.last_band.first; band.first = band.last) {
+                band.last = at_most(band.first + work.band_rows, own.last_band.first);
+                compute_lap({band.first + 1, at_most(band.last + 1, own.last_band.first)});
                 __syncthreads();
                 compute_fluxes(band);
                 __syncthreads();
-                update(intersection(band, mine.border.inner));
+                update(intersection(band, own.border.inner));
             }
         }
-        self.wait_notifications(flux_tag, fy_field.puts_of(mine.previous));
+        self.wait_notifications(flux_tag, fy_field.puts_of(own.previous));
 
-        update(mine.border.first);
-        in_field.send(mine.rows.first, mine.previous, field_tag);
-        update(mine.border.last);
-        in_field.send(mine.rows.last - 1, mine.next, field_tag);
-        update({mine.last_but_first.first, mine.border.inner.last});
-        self.wait_notifications(field_tag, in_field.puts_of(mine.previous) + in_field.puts_of(mine.next));
+        update(own.border.first);
+        in_field.send(own.rows.first, own.previous, field_tag);
+        update(own.border.last);
+        in_field.send(own.rows.last - 1, own.next, field_tag);
+        update({own.last_but_first.first, own.border.inner.last});
+        self.wait_notifications(field_tag, in_field.puts_of(own.previous) + in_field.puts_of(own.next));
 
         reported.done(iteration + 1);
     }
@@ -239,9 +239,9 @@ __global__ void __launch_bounds__(most_threads) diffuse_at_once(dcuda::context c
     dcuda::rank self(context, state);
 
     const grid& g = work.whole;
-    const share& mine = share_of(work, self.id());
+    const share& own = share_of(work, self.id());
 
-    const shared_field first(self, work, mine, work.in), second(self, work, mine, work.lap);
+    const shared_field first(self, work, own, work.in), second(self, work, own, work.lap);
     common::progress reported(self, "stencil", "iteration", work.iterations, work.runs);
 
     self.barrier(dcuda::world);
@@ -251,18 +251,18 @@ __global__ void __launch_bounds__(most_threads) diffuse_at_once(dcuda::context c
         const field_view in = forth ? first.view() : second.view(), out = forth ? second.view() : first.view();
         const auto compute = [&](range rows) {
             for_each_point_by_columns(
-                g.inner_columns(), intersection(rows, g.inner_rows()), mine.levels,
+                g.inner_columns(), intersection(rows, g.inner_rows()), own.levels,
                 [&](int x, int y, int k) { return diffused_at_once(in, work.coefficient, x, y, k); },
                 [&](int x, int y, int k, double value) { out(x, y, k) = value; });
         };
         const shared_field made = forth ? second : first; // with a reference, ptxas 13.0 takes minutes
-        compute(mine.border.first);
-        made.send(mine.rows.first, mine.previous, from_next_tag);
-        compute(mine.border.last);
-        made.send(mine.rows.last - work.halo, mine.next, from_previous_tag);
-        compute(mine.border.inner);
-        self.wait_notifications(from_previous_tag, made.puts_of(mine.previous));
-        self.wait_notifications(from_next_tag, made.puts_of(mine.next));
+        compute(own.border.first);
+        made.send(own.rows.first, own.previous, from_next_tag);
+        compute(own.border.last);
+        made.send(own.rows.last - work.halo, own.next, from_previous_tag);
+        compute(own.border.inner);
+        self.wait_notifications(from_previous_tag, made.puts_of(own.previous));
+        self.wait_notifications(from_next_tag, made.puts_of(own.next));
 
         reported.done(iteration + 1);
     }
@@ -284,17 +284,16 @@ __global__ void __launch_bounds__(1024) gather(dcuda::context context, task work
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
 
-    const range mine = sent_by(work, self.id());
+    const range own = sent_by(work, self.id());
     const std::size_t row_bytes = work.whole.plane_bytes();
-    const std::size_t bytes = static_cast<std::size_t>(mine.count()) * row_bytes;
-    double* const rows = mine.empty() ? work.in : work.view(work.in).row(mine.first);
+    const std::size_t bytes = static_cast<std::size_t>(own.count()) * row_bytes;
+    double* const rows = own.empty() ? work.in : work.view(work.in).row(own.first);
 
     // The source of a put lies inside the putting rank's window.
     const bool collects = self.id() == 0;
     const dcuda::window win = self.create_window(dcuda::world, collects ? whole : rows,
                                                  collects ? work.whole.points() * sizeof(double) : bytes);
-    if (!mine.empty())
-        self.put_notify(win, 0, static_cast<std::size_t>(mine.first) * row_bytes, bytes, rows, gather_tag);
+    if (!own.empty()) self.put_notify(win, 0, static_cast<std::size_t>(own.first) * row_bytes, bytes, rows, gather_tag);
     if (collects) {
         int owners = 0;
         for (int rank = 0; rank < self.size(); ++rank) owners += sent_by(work, rank).empty() ? 0 : 1;

@@ -117,8 +117,8 @@ inline constexpr int rows_received_in_steps = 4, rows_received_at_once = 8;
 class rank_on_chip {
 public:
     // `arrivals`: the windows of the device's ranks, `rows` rows each. Collective over all ranks.
-    DCUDA_DEVICE rank_on_chip(dcuda::rank& self, const task& work, const share& mine, double* arrivals, int rows)
-        : self_(self), mine_(mine), stored_(work.view(work.in)), row_points_(mine.levels.count() * work.whole.nx) {
+    DCUDA_DEVICE rank_on_chip(dcuda::rank& self, const task& work, const share& own, double* arrivals, int rows)
+        : self_(self), mine_(own), stored_(work.view(work.in)), row_points_(own.levels.count() * work.whole.nx) {
         const int most = work.ranks.levels_of(0).count() * work.whole.nx;
         received_ = arrivals + static_cast<std::size_t>(self.id(dcuda::device)) * static_cast<std::size_t>(rows * most);
         window_ =
@@ -136,26 +136,27 @@ public:
     }
 
     // Copies `rows` rows from device memory, from row y on; or all of the rank's rows back.
-    DCUDA_DEVICE void load(double* to, int y, int rows) const {
-        for (int i = 0; i < rows; ++i) copy_row(to + i * row_points_, stored_row(y + i));
+    DCUDA_DEVICE void load(double* receiver, int y, int rows) const {
+        for (int i = 0; i < rows; ++i) copy_row(receiver + i * row_points_, stored_row(y + i));
     }
     DCUDA_DEVICE void store(const double* from) const {
         for (int y = mine_.rows.first; y < mine_.rows.last; ++y, from += row_points_) copy_row(stored_row(y), from);
     }
 
     // Puts `rows` rows that lie together into the neighbour's window. Nothing if there is none.
-    DCUDA_DEVICE void send(const neighbour& to, const double* from, int rows, int received_row, tag what) const {
-        if (!to.exists()) return;
+    DCUDA_DEVICE void send(const neighbour& receiver, const double* from, int rows, int received_row,
+                           tag message_tag) const {
+        if (!receiver.exists()) return;
         const auto* source = reinterpret_cast<const std::byte*>(from);
         const std::size_t bytes =
             mine_.pieces == 1 ? static_cast<std::size_t>(rows) * mine_.piece_bytes : mine_.piece_bytes; // of a put
         std::size_t target = static_cast<std::size_t>(received_row * row_points_) * sizeof(double);
         for (int i = 0; i < puts(rows); ++i, source += bytes, target += bytes)
-            self_.put_notify(window_, to.rank, target, bytes, source, what);
+            self_.put_notify(window_, receiver.rank, target, bytes, source, message_tag);
     }
     // Waits for so many rows of that neighbour.
-    DCUDA_DEVICE void receive(const neighbour& from, int rows, tag what) const {
-        self_.wait_notifications(what, from.exists() ? puts(rows) : 0);
+    DCUDA_DEVICE void receive(const neighbour& from, int rows, tag message_tag) const {
+        self_.wait_notifications(message_tag, from.exists() ? puts(rows) : 0);
     }
 
     DCUDA_DEVICE void close() const { self_.free_window(window_); }
@@ -163,10 +164,10 @@ public:
 private:
     DCUDA_DEVICE int puts(int rows) const { return mine_.pieces == 1 ? 1 : rows * mine_.pieces; }
     DCUDA_DEVICE double* stored_row(int y) const { return stored_.row(y) + stored_.offset(0, mine_.levels.first); }
-    DCUDA_DEVICE void copy_row(double* to, const double* from) const {
+    DCUDA_DEVICE void copy_row(double* receiver, const double* from) const {
         for (int i = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x); i < row_points_;
              i += static_cast<int>(blockDim.x * blockDim.y))
-            to[i] = from[i];
+            receiver[i] = from[i];
     }
 
     dcuda::rank& self_;
@@ -218,19 +219,19 @@ __global__ void __launch_bounds__(most_threads) diffuse_on_chip(dcuda::context c
     dcuda::rank self(context, state);
 
     const grid& g = work.whole;
-    const share mine(work, self.id()); // PERF: here registers are enough
-    const rank_on_chip here(self, work, mine, arrivals, rows_received_in_steps);
+    const share own(work, self.id()); // PERF: here registers are enough
+    const rank_on_chip here(self, work, own, arrivals, rows_received_in_steps);
     const auto in = here.field<1>(0, here.received(in_before), here.received(in_after));
     double* const unused = here.received(0); // rows that nobody asks for
     const auto lap = here.field<1>(1, unused, here.received(lap_after));
     const auto fy = here.field<1>(2, here.received(fy_before), unused);
     common::progress reported(self, "stencil", "iteration", work.iterations, work.runs);
 
-    here.load(in.data, mine.rows.first, mine.rows.count());
-    if (mine.previous.exists()) here.load(here.received(in_before), mine.rows.first - 1, 1);
-    if (mine.next.exists()) here.load(here.received(in_after), mine.rows.last, 1);
+    here.load(in.data, own.rows.first, own.rows.count());
+    if (own.previous.exists()) here.load(here.received(in_before), own.rows.first - 1, 1);
+    if (own.next.exists()) here.load(here.received(in_after), own.rows.last, 1);
 
-    const lines_of_rank<1> lines{mine.rows, mine.levels};
+    const lines_of_rank<1> lines{own.rows, own.levels};
     const auto compute_lap = [&](int first, int last) {
         lines.for_each(first, last, g.lap_rows(), [&](int y, int k, auto kind) {
             const auto at = in.around(y, k, kind);
@@ -261,23 +262,23 @@ __global__ void __launch_bounds__(most_threads) diffuse_on_chip(dcuda::context c
     self.start_timer();
     for (int iteration = 0; iteration < work.iterations; ++iteration) {
         compute_lap(0, ends);
-        here.send(mine.previous, lap.row(mine.rows.first), 1, lap_after, lap_tag);
+        here.send(own.previous, lap.row(own.rows.first), 1, lap_after, lap_tag);
         compute_lap(ends, all);
-        here.receive(mine.next, 1, lap_tag);
+        here.receive(own.next, 1, lap_tag);
 
         compute_fy(0, ends);
-        here.send(mine.next, fy.row(mine.rows.last - 1), 1, fy_before, flux_tag);
+        here.send(own.next, fy.row(own.rows.last - 1), 1, fy_before, flux_tag);
         compute_fy(ends, all);
-        here.receive(mine.previous, 1, flux_tag);
+        here.receive(own.previous, 1, flux_tag);
 
         update(0, ends);
-        here.send(mine.previous, in.row(mine.rows.first), 1, in_after, from_next_tag);
-        here.send(mine.next, in.row(mine.rows.last - 1), 1, in_before, from_previous_tag);
+        here.send(own.previous, in.row(own.rows.first), 1, in_after, from_next_tag);
+        here.send(own.next, in.row(own.rows.last - 1), 1, in_before, from_previous_tag);
         update(ends, all);
         // PERF: a tag for each neighbour, so that the library foresees where the next message comes from. The next one
         // sends to this rank before it sends to the other.
-        here.receive(mine.next, 1, from_next_tag);
-        here.receive(mine.previous, 1, from_previous_tag);
+        here.receive(own.next, 1, from_next_tag);
+        here.receive(own.previous, 1, from_previous_tag);
 
         reported.done(iteration + 1);
     }
@@ -294,8 +295,8 @@ __global__ void __launch_bounds__(most_threads)
     dcuda::rank self(context, state);
 
     const grid& g = work.whole;
-    const share& mine = share_of(work, self.id());
-    const rank_on_chip here(self, work, mine, arrivals, rows_received_at_once);
+    const share& own = share_of(work, self.id());
+    const rank_on_chip here(self, work, own, arrivals, rows_received_at_once);
     const auto before = [&](int turn) { return 4 * turn; };
     const auto after = [&](int turn) { return 4 * turn + 2; };
     const auto field = [&](int turn) {
@@ -305,12 +306,12 @@ __global__ void __launch_bounds__(most_threads)
 
     // Rows and columns that never change are in both.
     for (int turn = 0; turn < 2; ++turn) {
-        here.load(field(turn).data, mine.rows.first, mine.rows.count());
-        if (mine.previous.exists()) here.load(here.received(before(turn)), mine.rows.first - 2, 2);
-        if (mine.next.exists()) here.load(here.received(after(turn)), mine.rows.last, 2);
+        here.load(field(turn).data, own.rows.first, own.rows.count());
+        if (own.previous.exists()) here.load(here.received(before(turn)), own.rows.first - 2, 2);
+        if (own.next.exists()) here.load(here.received(after(turn)), own.rows.last, 2);
     }
 
-    const lines_of_rank<2> lines{mine.rows, mine.levels};
+    const lines_of_rank<2> lines{own.rows, own.levels};
     const int ends = lines.ends(), all = lines.count();
     self.barrier(dcuda::world);
     self.start_timer();
@@ -320,18 +321,18 @@ __global__ void __launch_bounds__(most_threads)
         const auto compute = [&](int first, int last) {
             lines.for_each(first, last, g.inner_rows(), [&](int y, int k, auto kind) {
                 const auto at = in.around(y, k, kind);
-                double* const to = out.line(y, k);
+                double* const receiver = out.line(y, k);
                 for_each_column<kind.is_padded>(
                     g.inner_columns(), lanes(), [&](int x) { return diffused_at_once(at, work.coefficient, x, y, k); },
-                    [&](int x, double value) { to[x] = value; });
+                    [&](int x, double value) { receiver[x] = value; });
             });
         };
         compute(0, ends);
-        here.send(mine.previous, out.row(mine.rows.first), 2, after(next), from_next_tag);
-        here.send(mine.next, out.row(mine.rows.last - 2), 2, before(next), from_previous_tag);
+        here.send(own.previous, out.row(own.rows.first), 2, after(next), from_next_tag);
+        here.send(own.next, out.row(own.rows.last - 2), 2, before(next), from_previous_tag);
         compute(ends, all);
-        here.receive(mine.next, 2, from_next_tag);
-        here.receive(mine.previous, 2, from_previous_tag);
+        here.receive(own.next, 2, from_next_tag);
+        here.receive(own.previous, 2, from_previous_tag);
 
         reported.done(iteration + 1);
     }

@@ -24,12 +24,12 @@ public:
         left_.remove_prefix(2);
     }
 
-    int number(const char* what) {
+    int number(const char* subject) {
         skip_space_and_comments();
         int value = 0;
         const auto [end, failure] = std::from_chars(left_.data(), left_.data() + left_.size(), value);
-        if (failure == std::errc::result_out_of_range) fail(fmt::format("the {} is too large", what));
-        if (failure != std::errc()) fail(fmt::format("the header has no {}", what));
+        if (failure == std::errc::result_out_of_range) fail(fmt::format("the {} is too large", subject));
+        if (failure != std::errc()) fail(fmt::format("the header has no {}", subject));
         left_.remove_prefix(static_cast<std::size_t>(end - left_.data()));
         return value;
     }

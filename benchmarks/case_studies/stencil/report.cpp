@@ -99,8 +99,8 @@ traffic traffic_per_iteration(const grid& whole, const division& ranks, message 
     constexpr long planes_per_border = 4;
     traffic result;
     for (int rank = 0; rank < ranks.ranks(); ++rank) {
-        const range mine = ranks.rows_of(rank);
-        const int next = mine.empty() ? -1 : ranks.beside(rank, mine.last);
+        const range own = ranks.rows_of(rank);
+        const int next = own.empty() ? -1 : ranks.beside(rank, own.last);
         if (next < 0) continue;
         const int levels = ranks.levels_of(rank).count();
         const int pieces = kind == message::level ? levels : 1;

@@ -126,23 +126,23 @@ struct plan {
 // A device's fields.
 class solver {
 public:
-    solver(dcuda::runtime& runtime, const options& chosen, const grid& whole, const plan& with, const field& initial)
-        : runtime_(runtime), chosen_(chosen), plan_(with), initial_(initial), device_(runtime.info().process_index) {
+    solver(dcuda::runtime& runtime, const options& chosen, const grid& whole, const plan& layout, const field& initial)
+        : runtime_(runtime), chosen_(chosen), plan_(layout), initial_(initial), device_(runtime.info().process_index) {
         work_.whole = whole;
-        work_.ranks = with.ranks;
+        work_.ranks = layout.ranks;
         work_.device = device_;
         work_.halo = halo_of(chosen);
         const std::size_t points = static_cast<std::size_t>(work_.stored_rows().count()) * whole.plane();
         for (device_buffer<double>* buffer : {&in_, &lap_, &fx_, &fy_}) {
-            if (with.on_chip && buffer != &in_) continue;
+            if (layout.on_chip && buffer != &in_) continue;
             *buffer = device_buffer<double>(points);
             buffer->clear();
         }
-        if (with.on_chip)
+        if (layout.on_chip)
             arrivals_ = device_buffer<double>(
-                static_cast<std::size_t>(with.ranks.ranks_per_device()) *
+                static_cast<std::size_t>(layout.ranks.ranks_per_device()) *
                 static_cast<std::size_t>(chosen.fused ? rows_received_at_once : rows_received_in_steps) *
-                static_cast<std::size_t>(with.ranks.levels_of(0).count() * whole.nx));
+                static_cast<std::size_t>(layout.ranks.levels_of(0).count() * whole.nx));
         work_.in = in_.data();
         work_.lap = lap_.data();
         work_.fx = fx_.data();
@@ -151,11 +151,11 @@ public:
         work_.coefficient = chosen.coefficient;
         work_.by_level = chosen.message_kind == message::level;
         work_.runs = {chosen.repeat, chosen.progress};
-        work_.band_rows = with.band_rows;
+        work_.band_rows = layout.band_rows;
         if (device_ == 0 && chosen.needs_result()) whole_ = device_buffer<double>(whole.points());
         if (chosen.model != "dcuda") {
-            const auto threads = static_cast<int>(with.config.threads.x * with.config.threads.y);
-            model_ = models::make(chosen.model, {chosen, whole, with.ranks, device_, threads, in_.data()});
+            const auto threads = static_cast<int>(layout.config.threads.x * layout.config.threads.y);
+            model_ = models::make(chosen.model, {chosen, whole, layout.ranks, device_, threads, in_.data()});
         }
     }
 

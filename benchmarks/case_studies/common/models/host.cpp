@@ -50,13 +50,13 @@ struct area_card {
 
 class host_carrier final : public carrier {
 public:
-    explicit host_carrier(const carrier_setting& with) : all_(with.all), network_(open(with.all)) {
+    explicit host_carrier(const carrier_setting& given) : all_(given.all), network_(open(given.all)) {
         // To all: a barrier sends to some that nothing else goes to.
         std::size_t end = 0;
         for (int peer = 0; peer < all_.count(); ++peer) {
             lane& made = lanes_.emplace_back();
             made.peer = peer;
-            for (const route& one : with.routes) {
+            for (const route& one : given.routes) {
                 if (one.peer != peer) continue;
                 made.in_bytes = one.in_bytes;
                 made.out_bytes = one.out_bytes;
@@ -68,7 +68,7 @@ public:
         }
         inbound_bytes_ = whole_pages(std::max<std::size_t>(end, 1));
         connect();
-        map_peers(with);
+        map_peers(given);
     }
     ~host_carrier() override {
         const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1);
@@ -91,24 +91,24 @@ public:
     void bring(std::span<const message> messages, cudaStream_t stream) override {
         if (messages.empty()) return;
         for (lane& one : lanes_) one.going = one.coming = 0;
-        for (const message& what : messages) {
-            lane& one = to(what.peer);
-            if (what.out_bytes > 0 && one.going == 0) begin_out(one);
-            if (what.out_bytes > 0)
-                copy(peers_ ? one.area + what.there : source(one) + one.going, what.out, what.out_bytes, stream);
-            one.going += what.out_bytes;
+        for (const message& each : messages) {
+            lane& one = lane_to(each.peer);
+            if (each.out_bytes > 0 && one.going == 0) begin_out(one);
+            if (each.out_bytes > 0)
+                copy(peers_ ? one.area + each.there : source(one) + one.going, each.out, each.out_bytes, stream);
+            one.going += each.out_bytes;
         }
         common::check(cudaStreamSynchronize(stream), "the kernels failed");
         for (lane& one : lanes_)
             if (one.going > 0) write(one, peers_ ? 1 : one.going);
-        for (const message& what : messages) {
-            if (what.in_bytes == 0) continue;
-            lane& one = to(what.peer);
+        for (const message& each : messages) {
+            if (each.in_bytes == 0) continue;
+            lane& one = lane_to(each.peer);
             if (one.coming == 0) await(one);
             if (!peers_)
-                copy(what.in, inbound_.get() + one.first_in + one.in_place * one.in_bytes + one.coming, what.in_bytes,
+                copy(each.in, inbound_.get() + one.first_in + one.in_place * one.in_bytes + one.coming, each.in_bytes,
                      stream);
-            one.coming += what.in_bytes;
+            one.coming += each.in_bytes;
         }
     }
 
@@ -116,10 +116,10 @@ public:
     void meet(cudaStream_t stream) override {
         common::check(cudaStreamSynchronize(stream), "the kernels failed");
         for (int step = 1; step < all_.count(); step *= 2) {
-            lane& target = to((all_.index() + step) % all_.count());
+            lane& target = lane_to((all_.index() + step) % all_.count());
             begin_out(target);
             write(target, 1);
-            await(to((all_.index() + all_.count() - step) % all_.count()));
+            await(lane_to((all_.index() + all_.count() - step) % all_.count()));
         }
     }
 
@@ -149,7 +149,7 @@ private:
         std::size_t out_place = 0, in_place = 0, going = 0, coming = 0; // of this list; bytes
     };
 
-    lane& to(int peer) { return lanes_[static_cast<std::size_t>(peer)]; }
+    lane& lane_to(int peer) { return lanes_[static_cast<std::size_t>(peer)]; }
 
     void begin_out(lane& one) {
         one.out_place = one.sent++ % places;
@@ -172,23 +172,23 @@ private:
 
     // The network's own memory if it has any, else new.
     static transport::shared_memory pinned(transport::shared_memory memory, std::size_t bytes) {
-        constexpr const char* what = "pinning memory";
-        if (memory != nullptr) return dcuda::cuda::pin(std::move(memory), bytes, what);
-        auto ours = dcuda::cuda::allocate_pinned<std::byte>(bytes, what);
+        constexpr const char* subject = "pinning memory";
+        if (memory != nullptr) return dcuda::cuda::pin(std::move(memory), bytes, subject);
+        auto ours = dcuda::cuda::allocate_pinned<std::byte>(bytes, subject);
         auto release = ours.get_deleter();
         return {ours.release(), release};
     }
 
     void connect() {
         // What each process tells each other: an invitation, and where that one's places are.
-        support::wire_writer mine;
-        mine.put(static_cast<std::uint64_t>(inbound_bytes_));
+        support::wire_writer own;
+        own.put(static_cast<std::uint64_t>(inbound_bytes_));
         for (const lane& one : lanes_) {
-            mine.put(std::string_view(one.peer == all_.index() ? "" : network_->invite(one.peer)));
-            mine.put(static_cast<std::uint64_t>(one.first_in));
-            mine.put(static_cast<std::uint64_t>(one.in_bytes));
+            own.put(std::string_view(one.peer == all_.index() ? "" : network_->invite(one.peer)));
+            own.put(static_cast<std::uint64_t>(one.first_in));
+            own.put(static_cast<std::uint64_t>(one.in_bytes));
         }
-        const std::vector<std::string> theirs = all_.gather_text(mine.bytes(), "invitations");
+        const std::vector<std::string> theirs = all_.gather_text(own.bytes(), "invitations");
         std::vector<std::size_t> bytes_there;
         for (lane& one : lanes_) {
             support::wire_reader reader(theirs[static_cast<std::size_t>(one.peer)]);
@@ -221,18 +221,18 @@ private:
     }
 
     // Either all peers map each other's memory, or none does.
-    void map_peers(const carrier_setting& with) {
+    void map_peers(const carrier_setting& given) {
         if (support::env_flag("DCUDA_DISABLE_PEER").value_or(false) || !all_.local_address().empty()) return;
-        area_card mine{};
-        common::check(cudaGetDevice(&mine.device), "asking for the device");
-        const auto memory = transport::find_allocation(with.area);
+        area_card own{};
+        common::check(cudaGetDevice(&own.device), "asking for the device");
+        const auto memory = transport::find_allocation(given.area);
         if (!memory) throw std::runtime_error("the area is not in device memory");
-        mine.offset = static_cast<std::uint64_t>(static_cast<std::byte*>(with.area) - memory->base);
-        mine.memory = transport::export_allocation(*memory);
-        const std::vector<area_card> cards = all_.gather(mine, "areas");
+        own.offset = static_cast<std::uint64_t>(static_cast<std::byte*>(given.area) - memory->base);
+        own.memory = transport::export_allocation(*memory);
+        const std::vector<area_card> cards = all_.gather(own, "areas");
         bool all_reached = true;
         for (const area_card& other : cards)
-            all_reached &= transport::path_between(mine.device, other.device) != transport::path::none;
+            all_reached &= transport::path_between(own.device, other.device) != transport::path::none;
         for (const int reached : all_.gather(all_reached ? 1 : 0, "peer access")) all_reached &= reached != 0;
         if (!all_reached) return;
         peers_.emplace();
@@ -276,7 +276,7 @@ private:
     std::optional<transport::peer_mappings> peers_;
 };
 
-std::unique_ptr<carrier> make_host(const carrier_setting& with) { return std::make_unique<host_carrier>(with); }
+std::unique_ptr<carrier> make_host(const carrier_setting& given) { return std::make_unique<host_carrier>(given); }
 
 const carriers::entry host("host", make_host);
 

@@ -43,10 +43,10 @@ public:
     };
 
     // Throws std::runtime_error with the reason if this program cannot have it.
-    static std::unique_ptr<Made> make(const std::string& name, const Setting& with) {
+    static std::unique_ptr<Made> make(const std::string& name, const Setting& given) {
         const auto found = here().find(name);
         if (found == here().end()) throw std::runtime_error(why_missing(name));
-        return found->second(with);
+        return found->second(given);
     }
 
 private:

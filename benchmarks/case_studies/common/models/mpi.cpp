@@ -22,12 +22,12 @@ namespace common {
 
 namespace {
 
-void check(int code, const char* what) {
+void check(int code, const char* subject) {
     if (code == MPI_SUCCESS) return;
     std::array<char, MPI_MAX_ERROR_STRING> text{};
     int length = 0;
     MPI_Error_string(code, text.data(), &length);
-    throw std::runtime_error(std::string("MPI: ") + what + ": " + text.data());
+    throw std::runtime_error(std::string("MPI: ") + subject + ": " + text.data());
 }
 
 bool takes_device_memory() {
@@ -48,8 +48,8 @@ void finalize() {
 
 class mpi_carrier final : public carrier {
 public:
-    explicit mpi_carrier(const carrier_setting& with) {
-        const processes& all = with.all;
+    explicit mpi_carrier(const carrier_setting& given) {
+        const processes& all = given.all;
         int is_initialized = 0, rank = 0, size = 0;
         MPI_Initialized(&is_initialized);
         if (is_initialized == 0) {
@@ -66,7 +66,7 @@ public:
         check(MPI_Comm_dup(MPI_COMM_WORLD, &communicator_), "MPI_Comm_dup");
         check(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
         is_direct_ = takes_device_memory();
-        for (const route& one : with.routes) {
+        for (const route& one : given.routes) {
             if (std::max(one.in_bytes, one.out_bytes) > std::size_t{std::numeric_limits<int>::max()})
                 throw std::runtime_error("the model mpi has messages of at most 2 GiB");
             if (is_direct_) continue;
@@ -175,7 +175,7 @@ private:
     std::vector<MPI_Request> open_;
 };
 
-std::unique_ptr<carrier> make_mpi(const carrier_setting& with) { return std::make_unique<mpi_carrier>(with); }
+std::unique_ptr<carrier> make_mpi(const carrier_setting& given) { return std::make_unique<mpi_carrier>(given); }
 
 const carriers::entry mpi("mpi", make_mpi);
 

@@ -13,15 +13,15 @@ namespace common {
 
 namespace {
 
-void check(ncclResult_t status, const char* what) {
+void check(ncclResult_t status, const char* subject) {
     if (status != ncclSuccess)
-        throw std::runtime_error(std::string("NCCL: ") + what + ": " + ncclGetErrorString(status));
+        throw std::runtime_error(std::string("NCCL: ") + subject + ": " + ncclGetErrorString(status));
 }
 
 class nccl_carrier final : public carrier {
 public:
-    explicit nccl_carrier(const carrier_setting& with) {
-        processes& all = with.all;
+    explicit nccl_carrier(const carrier_setting& given) {
+        processes& all = given.all;
         setenv("NCCL_NVLS_ENABLE", "0", 0); // messages alone: no multicast
         // Calls in graphs and others are never under way together here, so nothing has to keep them apart.
         setenv("NCCL_GRAPH_MIXING_SUPPORT", "0", 0);
@@ -31,7 +31,7 @@ public:
         check(ncclCommInitRank(&communicator_, all.count(), id, all.index()), "cannot initialise");
         common::check(cudaMemset(nothing_.data(), 0, nothing_.bytes()), "clearing memory");
         // So that it may copy from array to array, not through its own buffers.
-        check(ncclCommRegister(communicator_, with.area, with.area_bytes, &registration_), "cannot register memory");
+        check(ncclCommRegister(communicator_, given.area, given.area_bytes, &registration_), "cannot register memory");
     }
     ~nccl_carrier() override {
         ncclCommDeregister(communicator_, registration_);
@@ -68,7 +68,7 @@ private:
     device_buffer<int> nothing_{1}; // that is summed by a barrier
 };
 
-std::unique_ptr<carrier> make_nccl(const carrier_setting& with) { return std::make_unique<nccl_carrier>(with); }
+std::unique_ptr<carrier> make_nccl(const carrier_setting& given) { return std::make_unique<nccl_carrier>(given); }
 
 const carriers::entry nccl("nccl", make_nccl);
 

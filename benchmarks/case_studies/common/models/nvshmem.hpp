@@ -32,9 +32,9 @@ inline __device__ void meet() {
     cooperative_groups::this_grid().sync();
 }
 
-inline void check_nvshmem(int nvshmem_status, const char* what) {
+inline void check_nvshmem(int nvshmem_status, const char* subject) {
     if (nvshmem_status != 0)
-        throw std::runtime_error(std::string("NVSHMEM: ") + what + ": status " + std::to_string(nvshmem_status));
+        throw std::runtime_error(std::string("NVSHMEM: ") + subject + ": status " + std::to_string(nvshmem_status));
 }
 
 // NVSHMEM as long as it lives.

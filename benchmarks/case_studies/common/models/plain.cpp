@@ -13,8 +13,8 @@ public:
     void meet(cudaStream_t) override {}
 };
 
-std::unique_ptr<carrier> make_nobody(const carrier_setting& with) {
-    if (with.all.count() > 1)
+std::unique_ptr<carrier> make_nobody(const carrier_setting& given) {
+    if (given.all.count() > 1)
         throw std::runtime_error("the model plain is for one device; over several there are mpi, nccl and others");
     return std::make_unique<nobody>();
 }

@@ -22,19 +22,19 @@ public:
 
     // Collective: what each of them gives.
     template <class Record>
-    std::vector<Record> gather(const Record& mine, std::string_view what) {
+    std::vector<Record> gather(const Record& own, std::string_view subject) {
         dcuda::support::wire_writer writer;
-        writer.put(mine);
+        writer.put(own);
         std::vector<Record> all;
-        for (const std::string& one : control_.allgather(writer.bytes(), what))
+        for (const std::string& one : control_.allgather(writer.bytes(), subject))
             all.push_back(dcuda::support::wire_reader(one).get<Record>());
         return all;
     }
-    std::vector<std::string> gather_text(std::string_view mine, std::string_view what) {
-        return control_.allgather(mine, what);
+    std::vector<std::string> gather_text(std::string_view own, std::string_view subject) {
+        return control_.allgather(own, subject);
     }
-    double largest(double mine) {
-        const std::vector<double> all = gather(mine, "times");
+    double largest(double own) {
+        const std::vector<double> all = gather(own, "times");
         return *std::max_element(all.begin(), all.end());
     }
 

@@ -41,9 +41,9 @@ public:
     void record(const stream& on) const { check(cudaEventRecord(event_, on.get()), "recording an event"); }
     void hold_up(const stream& other) const { check(cudaStreamWaitEvent(other.get(), event_, 0), "joining streams"); }
     void wait_on_host() const { check(cudaEventSynchronize(event_), "the kernels failed"); }
-    friend double milliseconds(const event& from, const event& to) {
+    friend double milliseconds(const event& from, const event& last) {
         float elapsed = 0;
-        check(cudaEventElapsedTime(&elapsed, from.event_, to.event_), "taking the time");
+        check(cudaEventElapsedTime(&elapsed, from.event_, last.event_), "taking the time");
         return static_cast<double>(elapsed);
     }
 
@@ -85,8 +85,8 @@ public:
 // A function as work of the stream: what a kernel is on the CPU backend.
 inline void launch_on_host(std::function<void()> work, cudaStream_t stream) {
     const auto run = [](void* given) {
-        const std::unique_ptr<std::function<void()>> mine(static_cast<std::function<void()>*>(given));
-        (*mine)();
+        const std::unique_ptr<std::function<void()>> own(static_cast<std::function<void()>*>(given));
+        (*own)();
     };
     check(cudaLaunchHostFunc(stream, run, new std::function<void()>(std::move(work))), "launching a loop");
 }

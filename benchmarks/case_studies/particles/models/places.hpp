@@ -47,7 +47,7 @@ inline int list_room(int capacity, double time_step) {
 // even and of odd steps.
 struct two_model_task {
     task base;
-    range mine;
+    range own;
     int room = 0; // of a list that goes to another device
     bool has_neighbour[2] = {};
     std::byte* messages = nullptr; // two that come and one that goes, for each border
@@ -70,14 +70,14 @@ struct two_model_task {
 
     // The border that a segment of this device lies at, with a neighbour there; or -1.
     DCUDA_DEVICE int border_of(int segment) const {
-        if (segment == mine.first && has_neighbour[0]) return 0;
-        return segment == mine.last - 1 && has_neighbour[1] ? 1 : -1;
+        if (segment == own.first && has_neighbour[0]) return 0;
+        return segment == own.last - 1 && has_neighbour[1] ? 1 : -1;
     }
 
     // --- As steps.hpp asks
 
-    DCUDA_DEVICE bool is_mine(int segment) const { return segment >= mine.first && segment < mine.last; }
-    DCUDA_DEVICE tally& tally_of(int segment) const { return tallies[segment - mine.first]; }
+    DCUDA_DEVICE bool is_mine(int segment) const { return segment >= own.first && segment < own.last; }
+    DCUDA_DEVICE tally& tally_of(int segment) const { return tallies[segment - own.first]; }
     DCUDA_DEVICE int number_of(int step) const { return *steps_before + step; }
 
     DCUDA_DEVICE void keep(int turn, int segment, int i, const vector& at) const {
@@ -90,7 +90,7 @@ struct two_model_task {
     DCUDA_DEVICE stayers stayed(int segment, int turn) const {
         const int border = border_of(segment);
         if (!is_mine(segment)) {
-            const message_view message = in(segment < mine.first ? 0 : 1, turn);
+            const message_view message = in(segment < own.first ? 0 : 1, turn);
             const int count = message.count();
             return {count < base.capacity ? count : base.capacity, message.at(), message.numbers()};
         }
@@ -102,11 +102,11 @@ struct two_model_task {
     DCUDA_DEVICE leavers left(int segment, leaving how, int turn) const {
         const int border = how == leaving::down ? 0 : 1;
         if (has_neighbour[border]) { // down from the first two, or up from the last two
-            const int behind = border == 0 ? segment - mine.first : mine.last - 1 - segment;
+            const int behind = border == 0 ? segment - own.first : own.last - 1 - segment;
             if (behind < 2) return {out(border).list(behind), room};
         }
         if (has_neighbour[1 - border]) { // down from the two after the last, or up from the two before the first
-            const int behind = border == 0 ? segment - mine.last : mine.first - 1 - segment;
+            const int behind = border == 0 ? segment - own.last : own.first - 1 - segment;
             if (behind >= 0) return {in(1 - border, turn).list(behind), room};
         }
         return {base.list(segment, how), base.capacity};

@@ -147,10 +147,10 @@ void launch_sort(const two_model_task& work, const segments_of& segments, int tu
     check(cudaGetLastError(), "launching a kernel");
 }
 
-__global__ void add_steps(int* to, int steps) { *to += steps; }
+__global__ void add_steps(int* target, int steps) { *target += steps; }
 
-void launch_add(int* to, int steps, cudaStream_t stream) {
-    add_steps<<<1, 1, 0, stream>>>(to, steps);
+void launch_add(int* target, int steps, cudaStream_t stream) {
+    add_steps<<<1, 1, 0, stream>>>(target, steps);
     check(cudaGetLastError(), "launching a kernel");
 }
 
@@ -189,8 +189,8 @@ void launch_sort(const two_model_task& work, const segments_of& segments, int tu
     common::launch_on_host(loop, stream);
 }
 
-void launch_add(int* to, int steps, cudaStream_t stream) {
-    common::launch_on_host([=] { *to += steps; }, stream);
+void launch_add(int* target, int steps, cudaStream_t stream) {
+    common::launch_on_host([=] { *target += steps; }, stream);
 }
 
 #endif
@@ -199,21 +199,21 @@ void launch_add(int* to, int steps, cudaStream_t stream) {
 
 class two_model final : public common::model {
 public:
-    two_model(const setting& with, const std::string& carrier, launching how)
-        : chosen_(with.chosen), known_(with.known), how_(how), threads_(with.threads) {
+    two_model(const setting& given, const std::string& carrier, launching how)
+        : chosen_(given.chosen), known_(given.known), how_(how), threads_(given.threads) {
         if (threads_ % 32 != 0 || threads_ > most_threads)
             throw common::agreed_error("the model " + chosen_.model +
                                        " has --threads that are a multiple of 32, up to " +
                                        std::to_string(most_threads));
-        const partition& segments = with.work.segments;
-        work_.base = with.work;
-        work_.mine = segments.of_device(with.work.device);
-        work_.room = list_room(with.work.capacity, chosen_.time_step);
-        if (segments.devices > 1 && work_.mine.count() < 2)
+        const partition& segments = given.work.segments;
+        work_.base = given.work;
+        work_.own = segments.of_device(given.work.device);
+        work_.room = list_room(given.work.capacity, chosen_.time_step);
+        if (segments.devices > 1 && work_.own.count() < 2)
             throw common::agreed_error("the model " + chosen_.model +
                                        " needs two segments of each of several devices: use a larger --height");
-        work_.has_neighbour[0] = with.work.device > 0;
-        work_.has_neighbour[1] = with.work.device + 1 < segments.devices;
+        work_.has_neighbour[0] = given.work.device > 0;
+        work_.has_neighbour[1] = given.work.device + 1 < segments.devices;
         allocate();
         divide();
         const std::vector<common::route> routes = connect();
@@ -221,8 +221,8 @@ public:
 
         // Once without any particles, before anything is captured or timed: kernels are loaded and connections made
         // when first used.
-        const auto list_count = static_cast<std::size_t>(with.work.stored.count()) * 3;
-        check(cudaMemset(with.work.lists, 0, list_count * with.work.list_bytes()), "clearing the lists");
+        const auto list_count = static_cast<std::size_t>(given.work.stored.count()) * 3;
+        check(cudaMemset(given.work.lists, 0, list_count * given.work.list_bytes()), "clearing the lists");
         load();
         survey(true);
         take_steps({true, 2, true});
@@ -263,7 +263,7 @@ private:
         const task& base = work_.base;
         const auto stored = static_cast<std::size_t>(base.stored.count());
         message_memory_ = device_buffer<std::byte>(two_model_task::message_count * work_.message_bytes());
-        tallies_ = device_buffer<tally>(static_cast<std::size_t>(work_.mine.count()));
+        tallies_ = device_buffer<tally>(static_cast<std::size_t>(work_.own.count()));
         steps_before_ = device_buffer<int>(1);
         if (!fits_in_shared_memory(work_.sort_bytes())) {
             scratch_ = device_buffer<std::byte>(stored * work_.sort_bytes());
@@ -276,7 +276,7 @@ private:
 
     // Which segments each stream has. Nothing for the border stream where there is no neighbour.
     void divide() {
-        const range all = work_.mine;
+        const range all = work_.own;
         const int before = work_.has_neighbour[0] ? 1 : 0, after = work_.has_neighbour[1] ? 1 : 0;
         const range first{all.first, std::min(all.first + 2 * before, all.last)};
         const range last{std::max(first.last, all.last - 2 * after), all.last};
@@ -314,18 +314,18 @@ private:
         clear(tallies_.data(), tallies_.bytes());
         clear(steps_before_.data(), steps_before_.bytes());
         meet(); // nobody sends to what is still to be cleared
-        advance_all<advance::load>({work_.mine, {}}, 0, border_);
+        advance_all<advance::load>({work_.own, {}}, 0, border_);
         bring(0);
         sort({{sort_at_border_.first.first, sort_at_border_.second.last}, {}}, 0, border_);
     }
 
     void survey(bool is_start) {
         const int turn = task::turn_after(is_start ? 0 : chosen_.steps);
-        launch(work_, {work_.mine, {}}, threads_, surveying{work_, turn, is_start}, border_.get());
+        launch(work_, {work_.own, {}}, threads_, surveying{work_, turn, is_start}, border_.get());
     }
 
     // The neighbours begin together: after an exchange.
-    double timed(work what) {
+    double timed(work kind) {
         meet(); // nobody still uses what came in the last even step
         bring(0);
         border_.wait_on_host();
@@ -334,28 +334,28 @@ private:
         for (int from = 0; from < chosen_.steps; from += at_once)
             parts.push_back({from == 0, std::min(at_once, chosen_.steps - from), from + at_once >= chosen_.steps});
         if (how_ == launching::in_graphs)
-            for (const part& some : parts) captured(what, some);
+            for (const part& some : parts) captured(kind, some);
         border_.wait_on_host();
         start_.record(border_);
         for (const part& some : parts) {
             if (how_ == launching::in_graphs)
-                captured(what, some).launch(border_);
+                captured(kind, some).launch(border_);
             else
-                enqueue(what, some);
+                enqueue(kind, some);
         }
         stop_.record(border_);
         border_.wait_on_host();
         return processes_.largest(milliseconds(start_, stop_));
     }
 
-    const graph& captured(work what, const part& some) {
-        std::unique_ptr<graph>& made = graphs_[{what, some}];
-        if (made == nullptr) made = std::make_unique<graph>(border_, [&] { enqueue(what, some); });
+    const graph& captured(work kind, const part& some) {
+        std::unique_ptr<graph>& made = graphs_[{kind, some}];
+        if (made == nullptr) made = std::make_unique<graph>(border_, [&] { enqueue(kind, some); });
         return *made;
     }
 
-    void enqueue(work what, const part& some) {
-        if (what == work::all)
+    void enqueue(work kind, const part& some) {
+        if (kind == work::all)
             take_steps(some);
         else
             for (int step = 1; step <= some.steps; ++step) bring(step % 2);
@@ -413,9 +413,9 @@ private:
     void share_tallies() {
         std::vector<tally> of_segments(tallies_.count());
         tallies_.download(of_segments.data(), of_segments.size());
-        tally mine;
-        for (const tally& one : of_segments) mine += one;
-        known_ = processes_.gather(mine, "tallies");
+        tally own;
+        for (const tally& one : of_segments) own += one;
+        known_ = processes_.gather(own, "tallies");
     }
 
     const options& chosen_;
@@ -436,8 +436,8 @@ private:
     std::map<std::pair<work, part>, std::unique_ptr<graph>> graphs_;
 };
 
-std::unique_ptr<common::model> make(const char* carrier, const setting& with, launching how) {
-    return std::make_unique<two_model>(with, carrier, how);
+std::unique_ptr<common::model> make(const char* carrier, const setting& given, launching how) {
+    return std::make_unique<two_model>(given, carrier, how);
 }
 
 } // namespace
@@ -448,15 +448,15 @@ std::size_t message_bytes(int capacity, double time_step) {
 
 namespace {
 
-const models::entry plain("plain", [](const setting& with) { return make("plain", with, launching::one_by_one); });
-const models::entry host("host", [](const setting& with) { return make("host", with, launching::one_by_one); });
-const models::entry mpi("mpi", [](const setting& with) { return make("mpi", with, launching::one_by_one); });
+const models::entry plain("plain", [](const setting& given) { return make("plain", given, launching::one_by_one); });
+const models::entry host("host", [](const setting& given) { return make("host", given, launching::one_by_one); });
+const models::entry mpi("mpi", [](const setting& given) { return make("mpi", given, launching::one_by_one); });
 #if DCUDA_BACKEND_CUDA
 const models::entry plain_graph("plain-graph",
-                                [](const setting& with) { return make("plain", with, launching::in_graphs); });
-const models::entry nccl("nccl", [](const setting& with) { return make("nccl", with, launching::one_by_one); });
+                                [](const setting& given) { return make("plain", given, launching::in_graphs); });
+const models::entry nccl("nccl", [](const setting& given) { return make("nccl", given, launching::one_by_one); });
 const models::entry nccl_graph("nccl-graph",
-                               [](const setting& with) { return make("nccl", with, launching::in_graphs); });
+                               [](const setting& given) { return make("nccl", given, launching::in_graphs); });
 #endif
 
 } // namespace

@@ -39,7 +39,7 @@ public:
         base.stored = with_halo(base.segments.of_device(index));
         base.capacity = capacity;
         base.time_step = time_step;
-        work.mine = base.segments.of_device(index);
+        work.own = base.segments.of_device(index);
         work.room = list_room(capacity, time_step);
         work.has_neighbour[0] = index > 0;
         work.has_neighbour[1] = index + 1 < devices;
@@ -55,14 +55,14 @@ public:
         }
         work.messages = bytes(two_model_task::message_count * work.message_bytes());
         work.scratch = bytes(stored * work.sort_bytes());
-        work.tallies = array<tally>(static_cast<std::size_t>(work.mine.count()));
+        work.tallies = array<tally>(static_cast<std::size_t>(work.own.count()));
         work.steps_before = array<int>(1);
     }
 
     void start(const std::vector<particle>& all) const {
         for (const particle& p : all) {
             const int segment = work.base.whole.segment_of(p.at.y);
-            if (segment < work.mine.first || segment >= work.mine.last) continue;
+            if (segment < work.own.first || segment >= work.own.last) continue;
             const list_view list = work.base.list(segment, leaving::not_at_all);
             list.items()[list.count()++] = p;
         }
@@ -91,14 +91,14 @@ public:
     }
 
     void keep_forces() const {
-        for (int segment = work.mine.first; segment < work.mine.last; ++segment)
+        for (int segment = work.own.first; segment < work.own.last; ++segment)
             for (int i = 0; i < work.base.block(segment).count(); ++i)
                 work.base.forces[work.base.first_slot(segment) + static_cast<std::size_t>(i)] =
                     influence_on(work.base, segment, i).force;
     }
 
     void collect(int turn, std::vector<particle>& all) const {
-        for (int segment = work.mine.first; segment < work.mine.last; ++segment)
+        for (int segment = work.own.first; segment < work.own.last; ++segment)
             for (int i = 0; i < work.base.block(segment).count(); ++i) {
                 const std::size_t slot = work.base.first_slot(segment) + static_cast<std::size_t>(i);
                 const long long number = work.base.numbers[turn][slot];
@@ -109,26 +109,26 @@ public:
 
     failure failed() const {
         tally sum;
-        for (int i = 0; i < work.mine.count(); ++i) sum += work.tallies[i];
+        for (int i = 0; i < work.own.count(); ++i) sum += work.tallies[i];
         return sum.failed;
     }
 
     range border(int which) const { // the segments that are advanced for that neighbour; none without one
         if (!work.has_neighbour[which]) return {};
         const int middle =
-            which == 0 ? std::min(work.mine.first + 2, work.mine.last) : std::max(border(0).last, work.mine.last - 2);
-        return which == 0 ? range{work.mine.first, middle} : range{middle, work.mine.last};
+            which == 0 ? std::min(work.own.first + 2, work.own.last) : std::max(border(0).last, work.own.last - 2);
+        return which == 0 ? range{work.own.first, middle} : range{middle, work.own.last};
     }
     range advanced_inside() const {
-        return {work.has_neighbour[0] ? border(0).last : work.mine.first,
-                work.has_neighbour[1] ? std::max(border(1).first, border(0).last) : work.mine.last};
+        return {work.has_neighbour[0] ? border(0).last : work.own.first,
+                work.has_neighbour[1] ? std::max(border(1).first, border(0).last) : work.own.last};
     }
     range sorted_inside() const {
-        return {work.mine.first + (work.has_neighbour[0] ? 1 : 0), work.mine.last - (work.has_neighbour[1] ? 1 : 0)};
+        return {work.own.first + (work.has_neighbour[0] ? 1 : 0), work.own.last - (work.has_neighbour[1] ? 1 : 0)};
     }
     void sort_border(int step, int threads) const {
-        if (work.has_neighbour[0]) sort({work.mine.first - 1, work.mine.first + 1}, step, threads);
-        if (work.has_neighbour[1]) sort({work.mine.last - 1, work.mine.last + 1}, step, threads);
+        if (work.has_neighbour[0]) sort({work.own.first - 1, work.own.first + 1}, step, threads);
+        if (work.has_neighbour[1]) sort({work.own.last - 1, work.own.last + 1}, step, threads);
     }
 
     two_model_task work;
@@ -165,7 +165,7 @@ failure move(std::vector<particle>& all, const domain& whole, int count, int cap
     for (int i = 0; i < count; ++i) devices.emplace_back(whole, count, i, capacity, time_step);
     for (const device& d : devices) {
         d.start(all);
-        d.advance_all<advance::load>(d.work.mine, 0);
+        d.advance_all<advance::load>(d.work.own, 0);
     }
     bring(devices, 0);
     for (const device& d : devices) {
@@ -222,7 +222,7 @@ TEST(steps, equal_the_reference_in_every_order) {
                     const int steps = threads == 1 ? 30 : 3;
                     std::vector<particle> expected = start_of(whole, {0, whole.segments}, 3), seen = expected;
                     move_serially(expected, whole, steps, 0.05);
-                    EXPECT_EQ(move(seen, whole, devices, 150, steps, 0.05, how, threads).what, failure::none);
+                    EXPECT_EQ(move(seen, whole, devices, 150, steps, 0.05, how, threads).cause, failure::none);
                     EXPECT_TRUE(compare(expected, seen).equal()) << devices << " devices of " << height;
                 }
 }
@@ -231,7 +231,7 @@ TEST(steps, cells_with_more_particles_than_a_mask_has_bits) {
     const domain whole{1, 4, 400};
     std::vector<particle> expected = start_of(whole, {0, 4}, 1), seen = expected;
     move_serially(expected, whole, 4, 0.002);
-    EXPECT_EQ(move(seen, whole, 2, 300, 4, 0.002, order::interior_first, 2).what, failure::none);
+    EXPECT_EQ(move(seen, whole, 2, 300, 4, 0.002, order::interior_first, 2).cause, failure::none);
     EXPECT_TRUE(compare(expected, seen).equal());
 }
 
@@ -245,11 +245,11 @@ failure fly(int capacity, double time_step) {
 
 TEST(steps, too_many_for_a_message_is_an_error) {
     const failure seen = fly(400, 0.1);
-    EXPECT_EQ(seen.what, failure::crowded);
+    EXPECT_EQ(seen.cause, failure::crowded);
     EXPECT_EQ(seen.step, 1);
     EXPECT_EQ(seen.segment, 1);
     EXPECT_EQ(seen.count, list_room(400, 0.1));
-    EXPECT_EQ(fly(4000, 0.1).what, failure::none);
+    EXPECT_EQ(fly(4000, 0.1).cause, failure::none);
 }
 
 TEST(steps, a_segment_without_room_is_an_error) {
@@ -257,7 +257,7 @@ TEST(steps, a_segment_without_room_is_an_error) {
     std::vector<particle> all = start_of(whole, {0, 6}, 1);
     for (particle& p : all) p.velocity = {0.0, p.at.y < 2.0 ? 9.0 : 0.0};
     const failure seen = move(all, whole, 2, 12, 12, 0.1, order::border_first, 2);
-    EXPECT_EQ(seen.what, failure::overfull);
+    EXPECT_EQ(seen.cause, failure::overfull);
     EXPECT_GT(seen.count, 12);
 }
 

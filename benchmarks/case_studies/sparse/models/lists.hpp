@@ -59,24 +59,24 @@ public:
     }
 
     // A product in the first column of devices, to where it is the vector in the first row.
-    messages transposition(int from, int to) const {
+    messages transposition(int from, int target) const {
         messages result;
         const decomposition& whole = work_.whole;
         if (at_.column == 0)
             for (int column = at_.row == 0 ? 1 : 0; column < whole.devices.columns; ++column) {
                 const place there{0, column};
-                const range theirs = whole.columns_at(there), mine = whole.rows_at(at_);
-                const range common = intersection(mine, theirs);
+                const range theirs = whole.columns_at(there), own = whole.rows_at(at_);
+                const range common = intersection(own, theirs);
                 if (common.empty()) continue;
-                result.push_back(outgoing(there, product(from) + (common.first - mine.first), common,
-                                          memory_.vector(to) + bytes_of(common.first - theirs.first)));
+                result.push_back(outgoing(there, product(from) + (common.first - own.first), common,
+                                          memory_.vector(target) + bytes_of(common.first - theirs.first)));
             }
         if (at_.row == 0)
             for (int row = at_.column == 0 ? 1 : 0; row < whole.devices.rows; ++row) {
                 const place there{row, 0};
                 const range common = intersection(whole.rows_at(there), columns());
                 if (common.empty()) continue;
-                result.push_back(incoming(there, vector(to) + (common.first - columns().first), common));
+                result.push_back(incoming(there, vector(target) + (common.first - columns().first), common));
             }
         return result;
     }
@@ -86,9 +86,9 @@ public:
         messages result;
         for (int device = 0; device < work_.whole.devices.devices(); ++device) {
             if (device == work_.device) continue;
-            const std::size_t mine = offset + static_cast<std::size_t>(work_.device) * bytes;
+            const std::size_t own = offset + static_cast<std::size_t>(work_.device) * bytes;
             result.push_back(
-                {device, at(mine), bytes, mine, at(offset + static_cast<std::size_t>(device) * bytes), bytes});
+                {device, at(own), bytes, own, at(offset + static_cast<std::size_t>(device) * bytes), bytes});
         }
         return result;
     }
@@ -126,8 +126,8 @@ private:
         result.in_bytes = bytes_of(elements.count());
         return result;
     }
-    common::message outgoing(place to, const void* out, range elements, std::size_t there) const {
-        common::message result{work_.whole.devices.device_at(to)};
+    common::message outgoing(place target, const void* out, range elements, std::size_t there) const {
+        common::message result{work_.whole.devices.device_at(target)};
         result.out = out;
         result.out_bytes = bytes_of(elements.count());
         result.there = there;

@@ -102,15 +102,15 @@ __global__ void __launch_bounds__(most_threads) iterate_with_nvshmem(const __gri
 
 class nvshmem_model final : public common::model {
 public:
-    explicit nvshmem_model(const setting& with)
-        : with_(with), library_(processes_), bytes_(with.work.places().bytes()),
+    explicit nvshmem_model(const setting& given)
+        : given_(given), library_(processes_), bytes_(given.work.places().bytes()),
           memory_(common::allocate_symmetric<std::byte>(bytes_)),
           signals_(common::allocate_symmetric<std::uint64_t>(words())), received_(words()), stamps_(2) {
         common::check(cudaMemset(received_.data(), 0, received_.bytes()), "clearing memory");
         common::check(cudaDeviceSynchronize(), "clearing memory");
-        job_.work = with.work;
+        job_.work = given.work;
         job_.work.memory = memory_.get();
-        job_.wanted = with.wanted;
+        job_.wanted = given.wanted;
         job_.signals = signals_.get();
         job_.received = received_.data();
         job_.stamps = stamps_.data();
@@ -118,15 +118,15 @@ public:
     }
 
     double run() override {
-        copy(memory_.get(), with_.work.memory);
+        copy(memory_.get(), given_.work.memory);
         void* arguments[] = {&job_};
         common::check_nvshmem(nvshmemx_collective_launch(reinterpret_cast<const void*>(&iterate_with_nvshmem),
                                                          dim3(static_cast<unsigned>(job_.blocks())),
-                                                         dim3(static_cast<unsigned>(with_.threads)), arguments,
-                                                         with_.work.on_chip_bytes, nullptr),
+                                                         dim3(static_cast<unsigned>(given_.threads)), arguments,
+                                                         given_.work.on_chip_bytes, nullptr),
                               "cannot launch; with fewer --ranks or --threads it may fit");
         common::check(cudaDeviceSynchronize(), "the kernel failed");
-        copy(with_.work.memory, memory_.get());
+        copy(given_.work.memory, memory_.get());
         std::uint64_t stamps[2] = {};
         stamps_.download(stamps, 2);
         return processes_.largest(1e-6 * static_cast<double>(stamps[1] - stamps[0]));
@@ -138,14 +138,14 @@ public:
 
 private:
     std::size_t words() const {
-        return static_cast<std::size_t>(tags) * static_cast<std::size_t>(with_.work.whole.ranks_per_device);
+        return static_cast<std::size_t>(tags) * static_cast<std::size_t>(given_.work.whole.ranks_per_device);
     }
     void copy(std::byte* target, const std::byte* source) const {
         common::check(cudaMemcpy(target, source, bytes_, cudaMemcpyDeviceToDevice), "copying the vectors");
         common::check(cudaDeviceSynchronize(), "copying the vectors");
     }
 
-    setting with_;
+    setting given_;
     common::processes processes_;
     common::nvshmem_library library_;
     std::size_t bytes_; // of the device's memory
@@ -155,8 +155,8 @@ private:
     job job_;
 };
 
-const models::entry nvshmem("nvshmem", [](const setting& with) -> std::unique_ptr<common::model> {
-    return std::make_unique<nvshmem_model>(with);
+const models::entry nvshmem("nvshmem", [](const setting& given) -> std::unique_ptr<common::model> {
+    return std::make_unique<nvshmem_model>(given);
 });
 
 } // namespace

@@ -95,7 +95,7 @@ struct sums {
     const control* told;        // with the vector before
     double* partial;            // of parts: squares, x y, distances
     unsigned* finished;         // blocks
-    record* mine;
+    record* own;
 
     DCUDA_DEVICE range part(int count, int number) const { return common::part_of({0, count}, parts, number); }
     DCUDA_DEVICE double square(int i) const {
@@ -164,7 +164,7 @@ __global__ void __launch_bounds__(bins) add_up(const sums of) {
     if (of.rows > 0) result.square = whole(0);
     if (of.columns > 0) result.seen = {whole(1), whole(2)};
     if (threadIdx.x == 0) {
-        *of.mine = result;
+        *of.own = result;
         *of.finished = 0;
     }
 }
@@ -178,12 +178,12 @@ void launch(const sums& of, const stream& on) {
     add_up<<<static_cast<unsigned>(kinds * of.parts), bins, 0, on.get()>>>(of);
     common::check(cudaGetLastError(), "launching a kernel");
 #else
-    const auto sum_of_parts = [](const sums& what, int count, const auto& term) {
-        for (int number = 0; number < what.parts; ++number) {
-            const range part = what.part(count, number);
-            what.partial[number] = ordered_sum(part.count(), [&](int i) { return term(part.first + i); });
+    const auto sum_of_parts = [](const sums& parts, int count, const auto& term) {
+        for (int number = 0; number < parts.parts; ++number) {
+            const range part = parts.part(count, number);
+            parts.partial[number] = ordered_sum(part.count(), [&](int i) { return term(part.first + i); });
         }
-        return ordered_sum(what.parts, [&](int i) { return what.partial[i]; });
+        return ordered_sum(parts.parts, [&](int i) { return parts.partial[i]; });
     };
     const auto loop = [=] {
         record result;
@@ -191,7 +191,7 @@ void launch(const sums& of, const stream& on) {
         if (of.columns > 0)
             result.seen = {sum_of_parts(of, of.columns, [&](int i) { return of.along(i); }),
                            sum_of_parts(of, of.columns, [&](int i) { return of.off(i); })};
-        *of.mine = result;
+        *of.own = result;
     };
     common::launch_on_host(loop, on.get());
 #endif
@@ -199,13 +199,13 @@ void launch(const sums& of, const stream& on) {
 
 class power_model final : public common::model {
 public:
-    power_model(const setting& with, const std::string& carrier)
-        : with_(with), lists_(with.work), exchanges_(prepare(with.work, lists_)),
+    power_model(const setting& given, const std::string& carrier)
+        : given_(given), lists_(given.work), exchanges_(prepare(given.work, lists_)),
           carrier_(
-              common::carriers::make(carrier, {processes_, with.work.memory, with.work.places().bytes(), routes()})),
-          told_(2), found_(2), partial_(3 * static_cast<std::size_t>(with.work.whole.ranks_per_device)), finished_(1),
+              common::carriers::make(carrier, {processes_, given.work.memory, given.work.places().bytes(), routes()})),
+          told_(2), found_(2), partial_(3 * static_cast<std::size_t>(given.work.whole.ranks_per_device)), finished_(1),
           host_(common::allocate_pinned<control>(turns)) {
-        const grid& devices = with.work.whole.devices;
+        const grid& devices = given.work.whole.devices;
         if (std::max(devices.rows, devices.columns) > most_in_line)
             throw std::runtime_error("the models to compare with are for at most " + std::to_string(most_in_line) +
                                      " devices in a row or a column: choose another --grid");
@@ -221,7 +221,7 @@ public:
         meet();
         start_.record(kernels_);
         int t = 0;
-        for (; t <= with_.wanted.iterations && (t < 2 || !has_ended(t - 2)); ++t) iterate(t, work::all);
+        for (; t <= given_.wanted.iterations && (t < 2 || !has_ended(t - 2)); ++t) iterate(t, work::all);
         wait_on_host();
         iterations_ =
             host_[static_cast<std::size_t>((t - 1) % turns)].iterations; // since it ended, nothing has changed
@@ -256,24 +256,24 @@ private:
         return reinterpret_cast<record*>(of.memory + offset_of_records(of.whole)) + t % 2 * of.whole.devices.devices();
     }
 
-    static std::array<exchange_lists, period> prepare(const task& of, const lists& with) {
+    static std::array<exchange_lists, period> prepare(const task& of, const lists& known) {
         std::array<exchange_lists, period> result;
         for (int t = 0; t < period; ++t) {
             exchange_lists& made = result[static_cast<std::size_t>(t)];
             const int product = t % layout::products, next = (t + 1) % layout::vectors;
-            made.from_behind = with.from_behind();
-            made.to_front = with.to_front(product);
-            made.transposed = with.transposition(product, next);
+            made.from_behind = known.from_behind();
+            made.to_front = known.to_front(product);
+            made.transposed = known.transposition(product, next);
             const auto offset =
                 static_cast<std::size_t>(reinterpret_cast<const std::byte*>(records(of, t)) - of.memory);
-            const messages told = with.to_all(offset, sizeof(record));
+            const messages told = known.to_all(offset, sizeof(record));
             const int row = of.here().row;
             const bool is_first = row == 0, is_second = !is_first && tree{of.whole.devices.rows}.parent(row) == 0;
             made.records_and_vector = told;
-            if (is_first) made.records_and_vector = told + with.to_below(next);
-            if (is_second) made.records_and_vector = told + with.from_above(next);
-            if (!is_first && !is_second) made.from_above = with.from_above(next);
-            if (!is_first) made.to_below = with.to_below(next);
+            if (is_first) made.records_and_vector = told + known.to_below(next);
+            if (is_second) made.records_and_vector = told + known.from_above(next);
+            if (!is_first && !is_second) made.from_above = known.from_above(next);
+            if (!is_first) made.to_below = known.to_below(next);
         }
         return result;
     }
@@ -283,19 +283,19 @@ private:
                               lists_.from_above(0), lists_.to_below(0)});
     }
 
-    void iterate(int t, work what) {
+    void iterate(int t, work which) {
         const exchange_lists& all = exchanges_[static_cast<std::size_t>(t % period)];
-        const task& mine = with_.work;
-        const place here = mine.here();
-        const bool computes = what == work::all;
+        const task& own = given_.work;
+        const place here = own.here();
+        const bool computes = which == work::all;
         const int vector = t % layout::vectors, product = t % layout::products, next = (t + 1) % layout::vectors;
-        const int rows = mine.whole.rows_at(here).count(), columns = mine.whole.columns_at(here).count();
+        const int rows = own.whole.rows_at(here).count(), columns = own.whole.columns_at(here).count();
         if (t == 0) start_vector();
 
         if (computes) {
             const decision decide{
-                records(mine, t + 1), told_.data(), found_.data(), host_.get(), mine.whole.devices, with_.wanted, t};
-            multiply(mine, with_.threads, lists_.vector(vector), lists_.product(product), decide, kernels_);
+                records(own, t + 1), told_.data(), found_.data(), host_.get(), own.whole.devices, given_.wanted, t};
+            multiply(own, given_.threads, lists_.vector(vector), lists_.product(product), decide, kernels_);
             ended_[t % turns].record(kernels_);
         }
         if (!all.from_behind.empty()) {
@@ -312,10 +312,10 @@ private:
         if (computes) {
             const bool checks = here.row == 0 && t > 0;
             const int before = (t + layout::vectors - 1) % layout::vectors;
-            launch(sums{here.column == 0 ? rows : 0, checks ? columns : 0, mine.whole.ranks_per_device,
+            launch(sums{here.column == 0 ? rows : 0, checks ? columns : 0, own.whole.ranks_per_device,
                         lists_.product(product), lists_.vector(before), lists_.vector(vector), lists_.vector(next),
-                        mine.device == 0 ? std::min(rows, columns) : 0, &told_.data()[(t + 1) % 2], partial_.data(),
-                        finished_.data(), &records(mine, t)[mine.device]},
+                        own.device == 0 ? std::min(rows, columns) : 0, &told_.data()[(t + 1) % 2], partial_.data(),
+                        finished_.data(), &records(own, t)[own.device]},
                    kernels_);
         }
         bring(all.transposed);
@@ -341,19 +341,18 @@ private:
 
     // What was found, with the last product's check, to where the ranks note it.
     void note() {
-        const task& mine = with_.work;
-        std::vector<record> last(static_cast<std::size_t>(mine.whole.devices.devices()));
+        const task& own = given_.work;
+        std::vector<record> last(static_cast<std::size_t>(own.whole.devices.devices()));
         common::check(
-            cudaMemcpy(last.data(), records(mine, iterations_), last.size() * sizeof(record), cudaMemcpyDeviceToHost),
+            cudaMemcpy(last.data(), records(own, iterations_), last.size() * sizeof(record), cudaMemcpyDeviceToHost),
             "copying what was found");
         findings found[2];
         found_.download(found, 2);
         board result;
         result.told = host_[static_cast<std::size_t>(iterations_ % turns)];
         result.found = found[iterations_ % 2];
-        result.found.see(sum_of_checks(last.data(), mine.whole.devices), iterations_ - 1, with_.wanted);
-        common::check(cudaMemcpy(mine.memory, &result, sizeof result, cudaMemcpyHostToDevice),
-                      "copying what was found");
+        result.found.see(sum_of_checks(last.data(), own.whole.devices), iterations_ - 1, given_.wanted);
+        common::check(cudaMemcpy(own.memory, &result, sizeof result, cudaMemcpyHostToDevice), "copying what was found");
     }
 
     void meet() {
@@ -373,7 +372,7 @@ private:
         joined_.hold_up(second);
     }
 
-    setting with_;
+    setting given_;
     lists lists_;
     std::array<exchange_lists, period> exchanges_;
     common::processes processes_;
@@ -390,15 +389,15 @@ private:
                            event(cudaEventDefault)};
 };
 
-std::unique_ptr<common::model> make(const char* carrier, const setting& with) {
-    return std::make_unique<power_model>(with, carrier);
+std::unique_ptr<common::model> make(const char* carrier, const setting& given) {
+    return std::make_unique<power_model>(given, carrier);
 }
 
-const models::entry plain("plain", [](const setting& with) { return make("plain", with); });
-const models::entry host("host", [](const setting& with) { return make("host", with); });
-const models::entry mpi("mpi", [](const setting& with) { return make("mpi", with); });
+const models::entry plain("plain", [](const setting& given) { return make("plain", given); });
+const models::entry host("host", [](const setting& given) { return make("host", given); });
+const models::entry mpi("mpi", [](const setting& given) { return make("mpi", given); });
 #if DCUDA_BACKEND_CUDA
-const models::entry nccl("nccl", [](const setting& with) { return make("nccl", with); });
+const models::entry nccl("nccl", [](const setting& given) { return make("nccl", given); });
 #endif
 
 } // namespace

@@ -23,10 +23,10 @@ using common::stream;
 
 class spmv_model final : public common::model {
 public:
-    spmv_model(const setting& with, const std::string& carrier, launching how)
-        : with_(with), how_(how), lists_(with.work), from_above_(lists_.from_above(0)), to_below_(lists_.to_below(0)),
-          from_behind_(lists_.from_behind()), to_front_(lists_.to_front(0)),
-          carrier_(common::carriers::make(carrier, {processes_, with.work.memory, memory_bytes(with.work),
+    spmv_model(const setting& given, const std::string& carrier, launching how)
+        : given_(given), how_(how), lists_(given.work), from_above_(lists_.from_above(0)),
+          to_below_(lists_.to_below(0)), from_behind_(lists_.from_behind()), to_front_(lists_.to_front(0)),
+          carrier_(common::carriers::make(carrier, {processes_, given.work.memory, memory_bytes(given.work),
                                                     lists::routes({from_above_, to_below_, from_behind_, to_front_})})),
           is_alone_(processes_.count() == 1) {
         // Before anything is captured or timed: kernels are loaded and connections made when first used.
@@ -38,7 +38,7 @@ public:
     double run() override { return timed(work::all); }
     double exchange_alone() override { return is_alone_ ? 0.0 : timed(work::exchanges); }
     std::string describe() const override {
-        return carrier_->name() + (is_alone_ || with_.barrier ? "" : ", without a barrier");
+        return carrier_->name() + (is_alone_ || given_.barrier ? "" : ", without a barrier");
     }
 
 private:
@@ -46,20 +46,20 @@ private:
 
     static std::size_t memory_bytes(const task& work) { return work.places().bytes(); }
 
-    double timed(work what) {
+    double timed(work kind) {
         carrier_->meet(messages_.get());
         wait_on_host();
-        std::unique_ptr<graph>& made = graphs_[static_cast<int>(what)];
+        std::unique_ptr<graph>& made = graphs_[static_cast<int>(kind)];
         if (how_ == launching::in_graphs && made == nullptr)
             made = std::make_unique<graph>(kernels_, [&] {
-                for (int i = 0; i < with_.repetitions; ++i) repeat(what);
+                for (int i = 0; i < given_.repetitions; ++i) repeat(kind);
             });
         wait_on_host();
         start_.record(kernels_);
         if (how_ == launching::in_graphs)
             made->launch(kernels_);
         else
-            for (int i = 0; i < with_.repetitions; ++i) repeat(what);
+            for (int i = 0; i < given_.repetitions; ++i) repeat(kind);
         stop_.record(kernels_);
         wait_on_host();
         return processes_.largest(milliseconds(start_, stop_));
@@ -70,10 +70,10 @@ private:
         kernels_.wait_on_host();
     }
 
-    void repeat(work what) {
+    void repeat(work kind) {
         const auto multiply_rows = [&] {
-            if (what == work::all)
-                multiply(with_.work, with_.threads, lists_.vector(0), lists_.product(0), fixed_factor{}, kernels_);
+            if (kind == work::all)
+                multiply(given_.work, given_.threads, lists_.vector(0), lists_.product(0), fixed_factor{}, kernels_);
         };
         if (is_alone_) return multiply_rows();
         // The products before have read what comes now.
@@ -85,15 +85,15 @@ private:
         if (!from_behind_.empty()) {
             bring(from_behind_);
             order(messages_, kernels_);
-            if (what == work::all)
-                launch_at_indices(with_.work.whole.rows_at(with_.work.here()).count(),
+            if (kind == work::all)
+                launch_at_indices(given_.work.whole.rows_at(given_.work.here()).count(),
                                   addition{lists_.product(0), lists_.received(), lists_.received_distance(),
                                            lists_.children_along_row()},
                                   kernels_);
         }
         order(kernels_, messages_);
         bring(to_front_);
-        if (with_.barrier) carrier_->meet(messages_.get());
+        if (given_.barrier) carrier_->meet(messages_.get());
         order(messages_, kernels_);
     }
 
@@ -104,7 +104,7 @@ private:
         joined_.hold_up(second);
     }
 
-    setting with_;
+    setting given_;
     launching how_;
     lists lists_;
     messages from_above_, to_below_, from_behind_, to_front_;
@@ -116,19 +116,19 @@ private:
     std::unique_ptr<graph> graphs_[2];
 };
 
-std::unique_ptr<common::model> make(const char* carrier, const setting& with, launching how) {
-    return std::make_unique<spmv_model>(with, carrier, how);
+std::unique_ptr<common::model> make(const char* carrier, const setting& given, launching how) {
+    return std::make_unique<spmv_model>(given, carrier, how);
 }
 
-const models::entry plain("plain", [](const setting& with) { return make("plain", with, launching::one_by_one); });
-const models::entry host("host", [](const setting& with) { return make("host", with, launching::one_by_one); });
-const models::entry mpi("mpi", [](const setting& with) { return make("mpi", with, launching::one_by_one); });
+const models::entry plain("plain", [](const setting& given) { return make("plain", given, launching::one_by_one); });
+const models::entry host("host", [](const setting& given) { return make("host", given, launching::one_by_one); });
+const models::entry mpi("mpi", [](const setting& given) { return make("mpi", given, launching::one_by_one); });
 #if DCUDA_BACKEND_CUDA
 const models::entry plain_graph("plain-graph",
-                                [](const setting& with) { return make("plain", with, launching::in_graphs); });
-const models::entry nccl("nccl", [](const setting& with) { return make("nccl", with, launching::one_by_one); });
+                                [](const setting& given) { return make("plain", given, launching::in_graphs); });
+const models::entry nccl("nccl", [](const setting& given) { return make("nccl", given, launching::one_by_one); });
 const models::entry nccl_graph("nccl-graph",
-                               [](const setting& with) { return make("nccl", with, launching::in_graphs); });
+                               [](const setting& given) { return make("nccl", given, launching::in_graphs); });
 #endif
 
 } // namespace

@@ -443,11 +443,11 @@ TEST(report, tells_why_there_is_no_eigenvalue) {
 }
 
 template <class Parse>
-auto parse(const Parse& with, std::vector<std::string> words) {
+auto parse(const Parse& parser, std::vector<std::string> words) {
     words.insert(words.begin(), "program");
     std::vector<char*> pointers;
     for (std::string& word : words) pointers.push_back(word.data());
-    return with(static_cast<int>(pointers.size()), pointers.data());
+    return parser(static_cast<int>(pointers.size()), pointers.data());
 }
 
 TEST(options, defaults_and_choices) {
@@ -476,8 +476,8 @@ TEST(options, defaults_and_choices) {
 }
 
 TEST(options, refuse_with_reason) {
-    const auto refused = [](const auto& with, std::vector<std::string> words, const char* reason) {
-        const auto result = parse(with, std::move(words));
+    const auto refused = [](const auto& parser, std::vector<std::string> words, const char* reason) {
+        const auto result = parse(parser, std::move(words));
         EXPECT_FALSE(result.chosen);
         EXPECT_EQ(result.status, 2);
         EXPECT_NE(result.text.find(reason), std::string::npos) << result.text;

@@ -17,7 +17,7 @@ struct setting {
     int threads = 0;      // of a block
     double* in = nullptr; // the device's rows, and room for one more on either side, in device memory
 
-    range mine() const { return ranks.rows.of_device(device); }
+    range own() const { return ranks.rows.of_device(device); }
 };
 
 using models = common::models<setting>;

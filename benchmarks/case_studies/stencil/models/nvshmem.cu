@@ -58,12 +58,12 @@ public:
 
     // To the neighbour before (0) or after (1): rows from `first_row` on, `halo` of them, are as iteration `number`
     // makes them. All threads call it; it begins with the block's barrier.
-    __device__ void send(int border, kind what, const field_view& field, int first_row, std::uint64_t number) const {
+    __device__ void send(int border, kind which, const field_view& field, int first_row, std::uint64_t number) const {
         const int neighbour = neighbours_[border];
         if (neighbour < 0) return;
         __syncthreads();
         if (neighbour / ranks_ == of_.device) {
-            if (is_first_thread()) flag(block_, border, what).store(number, cuda::memory_order_release);
+            if (is_first_thread()) flag(block_, border, which).store(number, cuda::memory_order_release);
             return;
         }
         const int pe = neighbour / ranks_;
@@ -73,7 +73,7 @@ public:
             static_cast<std::size_t>(levels_.count()) * static_cast<std::size_t>(of_.whole.nx);
         const std::size_t count = is_whole ? static_cast<std::size_t>(of_.halo) * of_.whole.plane() : row_points;
         const int first_there = of_.ranks.rows.of_device(pe).first - of_.halo;
-        std::uint64_t* const signal = &of_.signals[signal_index(1 - border, what)];
+        std::uint64_t* const signal = &of_.signals[signal_index(1 - border, which)];
         for (int row = 0; row < pieces; ++row) {
             const std::size_t first_level = field.offset(0, levels_.first);
             double* const source = field.row(first_row + row) + first_level;
@@ -100,15 +100,15 @@ public:
     }
 
     // Until that neighbour has sent what belongs to iteration `number`. wait_end must follow.
-    __device__ void wait(int border, kind what, std::uint64_t number) const {
+    __device__ void wait(int border, kind which, std::uint64_t number) const {
         const int neighbour = neighbours_[border];
         if (neighbour < 0 || !is_first_thread()) return;
         if (neighbour / ranks_ == of_.device) {
-            const auto theirs = flag(neighbour % ranks_, 1 - border, what);
+            const auto theirs = flag(neighbour % ranks_, 1 - border, which);
             while (theirs.load(cuda::memory_order_acquire) < number) {
             }
         } else {
-            nvshmem_signal_wait_until(&of_.signals[signal_index(border, what)], NVSHMEM_CMP_GE, number);
+            nvshmem_signal_wait_until(&of_.signals[signal_index(border, which)], NVSHMEM_CMP_GE, number);
         }
     }
     __device__ void wait_end() const { __syncthreads(); }
@@ -133,12 +133,13 @@ private:
 
     __device__ static bool is_first_thread() { return threadIdx.x == 0 && threadIdx.y == 0; }
     // Of this device's border: a signal per border, kind and part of the levels.
-    __device__ int signal_index(int border, kind what) const {
-        return (of_.ranks.level_part_of(rank_) * 2 + border) * kinds + what;
+    __device__ int signal_index(int border, kind which) const {
+        return (of_.ranks.level_part_of(rank_) * 2 + border) * kinds + which;
     }
-    __device__ cuda::atomic_ref<std::uint64_t, cuda::thread_scope_device> flag(int block, int border, kind what) const {
+    __device__ cuda::atomic_ref<std::uint64_t, cuda::thread_scope_device> flag(int block, int border,
+                                                                               kind which) const {
         return cuda::atomic_ref<std::uint64_t, cuda::thread_scope_device>(
-            of_.flags[static_cast<std::size_t>((block * 2 + border) * kinds + what) * line]);
+            of_.flags[static_cast<std::size_t>((block * 2 + border) * kinds + which) * line]);
     }
 
     const job& of_;
@@ -150,8 +151,8 @@ private:
 __global__ void __launch_bounds__(512) diffuse_in_steps(const __grid_constant__ job of) {
     const owner self(of);
     const grid& g = of.whole;
-    const range mine = self.rows();
-    const border_rows border(mine, of.halo);
+    const range own = self.rows();
+    const border_rows border(own, of.halo);
     const field_view in = of.view(0), lap = of.view(1), fy = of.view(2), fx = of.view(3);
     const auto compute_lap = [&](range rows) {
         for_each_point(
@@ -180,21 +181,21 @@ __global__ void __launch_bounds__(512) diffuse_in_steps(const __grid_constant__ 
     for (int iteration = 0; iteration < of.iterations; ++iteration) {
         const std::uint64_t number = of.done + static_cast<std::uint64_t>(iteration) + 1;
         compute_lap(border.first);
-        self.send(0, lap_kind, lap, mine.first, number);
-        compute_lap({border.first.last, mine.last});
+        self.send(0, lap_kind, lap, own.first, number);
+        compute_lap({border.first.last, own.last});
         self.wait(1, lap_kind, number);
         self.wait_end();
 
-        compute_fluxes(intersection(mine, {mine.last - 1, mine.last}));
-        self.send(1, fy_kind, fy, mine.last - 1, number);
-        compute_fluxes({mine.first, mine.last - 1});
+        compute_fluxes(intersection(own, {own.last - 1, own.last}));
+        self.send(1, fy_kind, fy, own.last - 1, number);
+        compute_fluxes({own.first, own.last - 1});
         self.wait(0, fy_kind, number);
         self.wait_end();
 
         update(border.first);
-        self.send(0, field_kind, in, mine.first, number);
+        self.send(0, field_kind, in, own.first, number);
         update(border.last);
-        self.send(1, field_kind, in, mine.last - 1, number);
+        self.send(1, field_kind, in, own.last - 1, number);
         update(border.inner);
         self.wait(0, field_kind, number);
         self.wait(1, field_kind, number);
@@ -209,8 +210,8 @@ __global__ void __launch_bounds__(512) diffuse_in_steps(const __grid_constant__ 
 __global__ void __launch_bounds__(512) diffuse_at_once(const __grid_constant__ job of) {
     const owner self(of);
     const grid& g = of.whole;
-    const range mine = self.rows();
-    const border_rows border(mine, of.halo);
+    const range own = self.rows();
+    const border_rows border(own, of.halo);
 
     meet();
     if (blockIdx.x == 0 && threadIdx.x == 0 && threadIdx.y == 0) of.stamps[0] = now_ns();
@@ -224,9 +225,9 @@ __global__ void __launch_bounds__(512) diffuse_at_once(const __grid_constant__ j
                 [&](int x, int y, int k, double value) { out(x, y, k) = value; });
         };
         compute(border.first);
-        self.send(0, field_kind, out, mine.first, number);
+        self.send(0, field_kind, out, own.first, number);
         compute(border.last);
-        self.send(1, field_kind, out, mine.last - of.halo, number);
+        self.send(1, field_kind, out, own.last - of.halo, number);
         compute(border.inner);
         self.wait(0, field_kind, number);
         self.wait(1, field_kind, number);
@@ -238,14 +239,14 @@ __global__ void __launch_bounds__(512) diffuse_at_once(const __grid_constant__ j
 
 // Before the iterations: the border rows of devices into the halo of their neighbours.
 __global__ void __launch_bounds__(1024) fill_halo(const __grid_constant__ job of) {
-    const range mine = of.ranks.rows.of_device(of.device);
+    const range own = of.ranks.rows.of_device(of.device);
     const field_view in = of.view(0);
     const partition devices{of.ranks.rows.rows, of.ranks.rows.devices, 1};
     const std::size_t bytes = static_cast<std::size_t>(of.halo) * of.whole.plane_bytes();
     for (int border = 0; border < 2; ++border) {
-        const int pe = mine.empty() ? -1 : devices.owner(border == 0 ? mine.first - 1 : mine.last);
+        const int pe = own.empty() ? -1 : devices.owner(border == 0 ? own.first - 1 : own.last);
         if (pe < 0) continue;
-        const int row = border == 0 ? mine.first : mine.last - of.halo;
+        const int row = border == 0 ? own.first : own.last - of.halo;
         const int first_there = of.ranks.rows.of_device(pe).first - of.halo;
         nvshmemx_putmem_block(in.data + static_cast<std::size_t>(row - first_there) * of.whole.plane(), in.row(row),
                               bytes, pe);
@@ -260,19 +261,19 @@ using common::symmetric_array;
 
 class nvshmem_model final : public common::model {
 public:
-    explicit nvshmem_model(const setting& with)
-        : with_(with), fused_(with.chosen.fused), library_(processes_), stamps_(2),
-          flags_(owner::flag_words(with.ranks.ranks_per_device())),
-          signals_(common::allocate_symmetric<std::uint64_t>(owner::signal_words(with.ranks))) {
-        job_.whole = with.whole;
-        job_.ranks = with.ranks;
-        job_.device = with.device;
+    explicit nvshmem_model(const setting& given)
+        : given_(given), fused_(given.chosen.fused), library_(processes_), stamps_(2),
+          flags_(owner::flag_words(given.ranks.ranks_per_device())),
+          signals_(common::allocate_symmetric<std::uint64_t>(owner::signal_words(given.ranks))) {
+        job_.whole = given.whole;
+        job_.ranks = given.ranks;
+        job_.device = given.device;
         job_.halo = fused_ ? 2 : 1;
         const int arrays = fused_ ? 2 : 4;
         // The same size everywhere: the first device has the most rows.
-        const auto most_rows = static_cast<std::size_t>(with.ranks.rows.of_device(0).count() + 2 * job_.halo);
+        const auto most_rows = static_cast<std::size_t>(given.ranks.rows.of_device(0).count() + 2 * job_.halo);
         for (int i = 0; i < arrays; ++i) {
-            fields_[i] = common::allocate_symmetric<double>(most_rows * with.whole.plane());
+            fields_[i] = common::allocate_symmetric<double>(most_rows * given.whole.plane());
             job_.fields[i] = fields_[i].get();
         }
         check(cudaMemset(flags_.data(), 0, flags_.bytes()), "clearing memory");
@@ -280,33 +281,33 @@ public:
         job_.signals = signals_.get();
         job_.done = 0;
         job_.stamps = stamps_.data();
-        job_.iterations = with.chosen.iterations;
-        job_.coefficient = with.chosen.coefficient;
-        job_.stores = with.chosen.stores;
-        const auto threads = static_cast<unsigned>(with.threads);
+        job_.iterations = given.chosen.iterations;
+        job_.coefficient = given.chosen.coefficient;
+        job_.stores = given.chosen.stores;
+        const auto threads = static_cast<unsigned>(given.threads);
         block_ = threads < 32 ? dim3(threads) : dim3(32, threads / 32);
         check(cudaDeviceSynchronize(), "clearing memory");
         nvshmem_barrier_all();
-        if (with.chosen.stores && processes_.largest(reaches_neighbours() ? 0.0 : 1.0) > 0.0)
+        if (given.chosen.stores && processes_.largest(reaches_neighbours() ? 0.0 : 1.0) > 0.0)
             throw std::runtime_error("--stores takes devices that map each other's memory");
     }
 
     double run() override {
-        const range mine = with_.mine();
-        const std::size_t bytes = static_cast<std::size_t>(mine.count()) * with_.whole.plane_bytes();
+        const range own = given_.own();
+        const std::size_t bytes = static_cast<std::size_t>(own.count()) * given_.whole.plane_bytes();
         // The rows that never change must be in both arrays of fused iterations.
         for (int i = 0; i < (fused_ ? 2 : 1); ++i)
-            check(cudaMemcpy(job_.view(i).row(mine.first), with_.in + with_.whole.plane(), bytes,
+            check(cudaMemcpy(job_.view(i).row(own.first), given_.in + given_.whole.plane(), bytes,
                              cudaMemcpyDeviceToDevice),
                   "copying the field");
         launch(reinterpret_cast<const void*>(&fill_halo), dim3(1), dim3(1024));
         launch(reinterpret_cast<const void*>(fused_ ? &diffuse_at_once : &diffuse_in_steps),
-               dim3(static_cast<unsigned>(with_.ranks.ranks_per_device())), block_);
+               dim3(static_cast<unsigned>(given_.ranks.ranks_per_device())), block_);
         job_.done += static_cast<std::uint64_t>(job_.iterations);
         std::uint64_t stamps[2] = {};
         stamps_.download(stamps, 2);
         const int last = fused_ ? job_.iterations % 2 : 0;
-        check(cudaMemcpy(with_.in + with_.whole.plane(), job_.view(last).row(mine.first), bytes,
+        check(cudaMemcpy(given_.in + given_.whole.plane(), job_.view(last).row(own.first), bytes,
                          cudaMemcpyDeviceToDevice),
               "copying the field");
         return processes_.largest(1e-6 * static_cast<double>(stamps[1] - stamps[0]));
@@ -332,7 +333,7 @@ private:
         check(cudaDeviceSynchronize(), "the kernel failed");
     }
 
-    setting with_;
+    setting given_;
     bool fused_;
     common::processes processes_;
     common::nvshmem_library library_;
@@ -343,8 +344,8 @@ private:
     dim3 block_;
 };
 
-const models::entry nvshmem("nvshmem", [](const setting& with) -> std::unique_ptr<common::model> {
-    return std::make_unique<nvshmem_model>(with);
+const models::entry nvshmem("nvshmem", [](const setting& given) -> std::unique_ptr<common::model> {
+    return std::make_unique<nvshmem_model>(given);
 });
 
 } // namespace

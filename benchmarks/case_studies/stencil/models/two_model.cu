@@ -20,9 +20,9 @@ using common::stream;
 
 // --- Arrays ----------------------------------------------------------------------------------------------------------
 
-device_arrays::device_arrays(const setting& with, int arrays, int halo)
-    : halo_(halo), nx_(with.whole.nx), devices_{with.whole.ny, with.ranks.rows.devices, 1}, mine_(with.mine()),
-      plane_(with.whole.plane()), stride_(static_cast<std::size_t>(mine_.count() + 2 * halo) * plane_) {
+device_arrays::device_arrays(const setting& given, int arrays, int halo)
+    : halo_(halo), nx_(given.whole.nx), devices_{given.whole.ny, given.ranks.rows.devices, 1}, mine_(given.own()),
+      plane_(given.whole.plane()), stride_(static_cast<std::size_t>(mine_.count() + 2 * halo) * plane_) {
     if (!mine_.empty()) {
         neighbours_[0] = devices_.owner(mine_.first - 1);
         neighbours_[1] = devices_.owner(mine_.last);
@@ -179,9 +179,9 @@ void launch(const row_groups& rows, range columns, int levels, int, const Point&
 
 class two_model final : public common::model {
 public:
-    two_model(const setting& with, const std::string& carrier, launching how)
-        : with_(with), how_(how), fused_(with.chosen.fused),
-          arrays_(with, fused_ ? 2 : arrays_of_steps, fused_ ? 2 : 1),
+    two_model(const setting& given, const std::string& carrier, launching how)
+        : given_(given), how_(how), fused_(given.chosen.fused),
+          arrays_(given, fused_ ? 2 : arrays_of_steps, fused_ ? 2 : 1),
           carrier_(carriers::make(carrier, {processes_, arrays_.base(), arrays_.bytes(), arrays_.routes()})) {
         // Once before anything is captured or timed: kernels are loaded and connections made when first used.
         iterate(0, work::all);
@@ -196,7 +196,7 @@ public:
         return time;
     }
 
-    double exchange_alone() override { return with_.ranks.rows.devices > 1 ? timed(work::exchanges) : 0.0; }
+    double exchange_alone() override { return given_.ranks.rows.devices > 1 ? timed(work::exchanges) : 0.0; }
 
     std::string describe() const override { return carrier_->name(); }
 
@@ -206,21 +206,21 @@ private:
     static constexpr int iterations_per_graph = 100; // even, for the two arrays of fused iterations take turns
 
     // The neighbours begin together: after an exchange, which also fills the halo.
-    double timed(work what) {
+    double timed(work kind) {
         bring(arrays_.rows_of(in_array, true, true));
         border_.wait_on_host();
         if (how_ == launching::in_graphs)
-            for (const int iterations : {iterations_per_graph, with_.chosen.iterations % iterations_per_graph})
-                if (iterations > 0 && iterations <= with_.chosen.iterations) captured(iterations, what);
+            for (const int iterations : {iterations_per_graph, given_.chosen.iterations % iterations_per_graph})
+                if (iterations > 0 && iterations <= given_.chosen.iterations) captured(iterations, kind);
         border_.wait_on_host();
         start_.record(border_);
         if (how_ == launching::in_graphs) {
-            const int rest = with_.chosen.iterations % iterations_per_graph;
-            for (int done = 0; done + iterations_per_graph <= with_.chosen.iterations; done += iterations_per_graph)
-                captured(iterations_per_graph, what).launch(border_);
-            if (rest > 0) captured(rest, what).launch(border_);
+            const int rest = given_.chosen.iterations % iterations_per_graph;
+            for (int done = 0; done + iterations_per_graph <= given_.chosen.iterations; done += iterations_per_graph)
+                captured(iterations_per_graph, kind).launch(border_);
+            if (rest > 0) captured(rest, kind).launch(border_);
         } else {
-            for (int i = 0; i < with_.chosen.iterations; ++i) iterate(i, what);
+            for (int i = 0; i < given_.chosen.iterations; ++i) iterate(i, kind);
         }
         stop_.record(border_);
         border_.wait_on_host();
@@ -231,61 +231,61 @@ private:
         carrier_->bring({rows.messages, static_cast<std::size_t>(rows.count)}, border_.get());
     }
 
-    const graph& captured(int iterations, work what) {
-        std::unique_ptr<graph>& made = graphs_[{iterations, what}];
+    const graph& captured(int iterations, work kind) {
+        std::unique_ptr<graph>& made = graphs_[{iterations, kind}];
         if (made == nullptr)
             made = std::make_unique<graph>(border_, [&] {
-                for (int i = 0; i < iterations; ++i) iterate(i, what);
+                for (int i = 0; i < iterations; ++i) iterate(i, kind);
             });
         return *made;
     }
 
-    void iterate(int iteration, work what) {
-        const grid& g = with_.whole;
-        const double coefficient = with_.chosen.coefficient;
+    void iterate(int iteration, work kind) {
+        const grid& g = given_.whole;
+        const double coefficient = given_.chosen.coefficient;
         if (fused_) {
-            const int from = iteration % 2, to = 1 - from;
-            const field_view in = arrays_.view(from), out = arrays_.view(to);
-            const exchange rows = arrays_.rows_of(to, true, true);
-            if (with_.chosen.rows_per_thread == 1)
-                step(what, fused_point<1>{in, out, coefficient}, g.inner_columns(), g.inner_rows(), rows);
-            else if (with_.chosen.rows_per_thread == 2)
-                step(what, fused_point<2>{in, out, coefficient}, g.inner_columns(), g.inner_rows(), rows);
+            const int from = iteration % 2, target = 1 - from;
+            const field_view in = arrays_.view(from), out = arrays_.view(target);
+            const exchange rows = arrays_.rows_of(target, true, true);
+            if (given_.chosen.rows_per_thread == 1)
+                step(kind, fused_point<1>{in, out, coefficient}, g.inner_columns(), g.inner_rows(), rows);
+            else if (given_.chosen.rows_per_thread == 2)
+                step(kind, fused_point<2>{in, out, coefficient}, g.inner_columns(), g.inner_rows(), rows);
             else
-                step(what, fused_point<4>{in, out, coefficient}, g.inner_columns(), g.inner_rows(), rows);
+                step(kind, fused_point<4>{in, out, coefficient}, g.inner_columns(), g.inner_rows(), rows);
             return;
         }
         const field_view in = arrays_.view(in_array), lap = arrays_.view(lap_array), fx = arrays_.view(fx_array),
                          fy = arrays_.view(fy_array);
-        step(what, lap_point{in, lap}, g.lap_columns(), g.lap_rows(), arrays_.rows_of(lap_array, true, false));
-        step(what, flux_point{in, lap, fx, fy}, g.flux_columns(), g.flux_rows(),
+        step(kind, lap_point{in, lap}, g.lap_columns(), g.lap_rows(), arrays_.rows_of(lap_array, true, false));
+        step(kind, flux_point{in, lap, fx, fy}, g.flux_columns(), g.flux_rows(),
              arrays_.rows_of(fy_array, false, true));
-        step(what, update_point{in, fx, fy, coefficient}, g.inner_columns(), g.inner_rows(),
+        step(kind, update_point{in, fx, fy, coefficient}, g.inner_columns(), g.inner_rows(),
              arrays_.rows_of(in_array, true, true));
     }
 
     // Computes this device's rows of the given ones and exchanges some. No kernel of a step touches the halo rows that
     // its exchange fills.
     template <class Point>
-    void step(work what, const Point& point, range columns, range rows, const exchange& crossing) {
-        if (what == work::exchanges) {
+    void step(work kind, const Point& point, range columns, range rows, const exchange& crossing) {
+        if (kind == work::exchanges) {
             if (crossing.count > 0) bring(crossing);
             return;
         }
         const auto compute = [&](range first, range second, const stream& on) {
             const row_groups groups{intersection(first, rows), intersection(second, rows), Point::rows};
             if (groups.count() > 0 && !columns.empty())
-                launch(groups, columns, with_.whole.nz, with_.threads, point, on.get());
+                launch(groups, columns, given_.whole.nz, given_.threads, point, on.get());
         };
-        const range mine = arrays_.mine();
+        const range own = arrays_.own();
         if (crossing.count == 0) {
-            compute(mine, {}, border_);
+            compute(own, {}, border_);
             return;
         }
         // What goes out, and the rest, each row once.
         const int halo = arrays_.halo();
-        const range before{mine.first, mine.first + (crossing.sends[0] ? std::min(halo, mine.count()) : 0)};
-        const range after{std::max(before.last, mine.last - (crossing.sends[1] ? halo : 0)), mine.last};
+        const range before{own.first, own.first + (crossing.sends[0] ? std::min(halo, own.count()) : 0)};
+        const range after{std::max(before.last, own.last - (crossing.sends[1] ? halo : 0)), own.last};
         begun_.record(border_);
         begun_.hold_up(interior_);
         compute(before, after, border_);
@@ -296,27 +296,27 @@ private:
     }
 
     std::size_t own_bytes() const {
-        return static_cast<std::size_t>(arrays_.mine().count()) * arrays_.plane() * sizeof(double);
+        return static_cast<std::size_t>(arrays_.own().count()) * arrays_.plane() * sizeof(double);
     }
     // The rows that never change must be in both arrays of fused iterations.
     void load() {
         check(cudaDeviceSynchronize(), "copying the field"); // these streams do not wait for what put it there
-        if (arrays_.mine().empty()) return;
+        if (arrays_.own().empty()) return;
         for (int i = 0; i < (fused_ ? 2 : 1); ++i)
-            check(cudaMemcpyAsync(arrays_.view(i).row(arrays_.mine().first), with_.in + arrays_.plane(), own_bytes(),
+            check(cudaMemcpyAsync(arrays_.view(i).row(arrays_.own().first), given_.in + arrays_.plane(), own_bytes(),
                                   cudaMemcpyDeviceToDevice, border_.get()),
                   "copying the field");
     }
     void store() {
-        if (arrays_.mine().empty()) return;
-        const int last = fused_ ? with_.chosen.iterations % 2 : static_cast<int>(in_array);
-        check(cudaMemcpyAsync(with_.in + arrays_.plane(), arrays_.view(last).row(arrays_.mine().first), own_bytes(),
+        if (arrays_.own().empty()) return;
+        const int last = fused_ ? given_.chosen.iterations % 2 : static_cast<int>(in_array);
+        check(cudaMemcpyAsync(given_.in + arrays_.plane(), arrays_.view(last).row(arrays_.own().first), own_bytes(),
                               cudaMemcpyDeviceToDevice, border_.get()),
               "copying the field");
         border_.wait_on_host();
     }
 
-    setting with_;
+    setting given_;
     launching how_;
     bool fused_;
     common::processes processes_;
@@ -328,19 +328,19 @@ private:
     std::map<std::pair<int, work>, std::unique_ptr<graph>> graphs_;
 };
 
-std::unique_ptr<common::model> make(const char* carrier, const setting& with, launching how) {
-    return std::make_unique<two_model>(with, carrier, how);
+std::unique_ptr<common::model> make(const char* carrier, const setting& given, launching how) {
+    return std::make_unique<two_model>(given, carrier, how);
 }
 
-const models::entry plain("plain", [](const setting& with) { return make("plain", with, launching::one_by_one); });
-const models::entry host("host", [](const setting& with) { return make("host", with, launching::one_by_one); });
-const models::entry mpi("mpi", [](const setting& with) { return make("mpi", with, launching::one_by_one); });
+const models::entry plain("plain", [](const setting& given) { return make("plain", given, launching::one_by_one); });
+const models::entry host("host", [](const setting& given) { return make("host", given, launching::one_by_one); });
+const models::entry mpi("mpi", [](const setting& given) { return make("mpi", given, launching::one_by_one); });
 #if DCUDA_BACKEND_CUDA
 const models::entry plain_graph("plain-graph",
-                                [](const setting& with) { return make("plain", with, launching::in_graphs); });
-const models::entry nccl("nccl", [](const setting& with) { return make("nccl", with, launching::one_by_one); });
+                                [](const setting& given) { return make("plain", given, launching::in_graphs); });
+const models::entry nccl("nccl", [](const setting& given) { return make("nccl", given, launching::one_by_one); });
 const models::entry nccl_graph("nccl-graph",
-                               [](const setting& with) { return make("nccl", with, launching::in_graphs); });
+                               [](const setting& given) { return make("nccl", given, launching::in_graphs); });
 #endif
 
 } // namespace

@@ -32,10 +32,10 @@ struct exchange {
 // This device's arrays: its rows, with halo rows on either side. One allocation.
 class device_arrays {
 public:
-    device_arrays(const setting& with, int arrays, int halo);
+    device_arrays(const setting& given, int arrays, int halo);
 
     int halo() const { return halo_; }
-    range mine() const { return mine_; }
+    range own() const { return mine_; }
     std::size_t plane() const { return plane_; }
     double* base() const { return memory_.data(); }
     std::size_t bytes() const { return memory_.bytes(); }

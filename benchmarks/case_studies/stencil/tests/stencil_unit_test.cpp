@@ -156,11 +156,11 @@ TEST(partition, covers_each_row_once_and_in_order) {
                 const partition p{rows, devices, ranks};
                 int covered = 0;
                 for (int rank = 0; rank < devices * ranks; ++rank) {
-                    const range mine = p.of_rank(rank);
-                    if (mine.empty()) continue;
-                    EXPECT_EQ(mine.first, covered);
-                    covered = mine.last;
-                    for (int row = mine.first; row < mine.last; ++row) EXPECT_EQ(p.owner(row), rank);
+                    const range own = p.of_rank(rank);
+                    if (own.empty()) continue;
+                    EXPECT_EQ(own.first, covered);
+                    covered = own.last;
+                    for (int row = own.first; row < own.last; ++row) EXPECT_EQ(p.owner(row), rank);
                 }
                 EXPECT_EQ(covered, rows);
                 EXPECT_EQ(p.owner(-1), -1);

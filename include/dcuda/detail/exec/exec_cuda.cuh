@@ -241,22 +241,22 @@ DCUDA_DEVICE void move_words(const Group& group, std::size_t count, const Load& 
 // Source and target lie alike in words.
 template <class Word, class Group>
 DCUDA_DEVICE void copy_words(const Group& group, std::byte* target, const std::byte* source, std::size_t words) {
-    auto* to = reinterpret_cast<Word*>(target);
+    auto* into = reinterpret_cast<Word*>(target);
     const auto* from = reinterpret_cast<const Word*>(source);
     move_words<loads_in_flight>(
-        group, words, [&](std::size_t i) { return from[i]; }, [&](std::size_t i, const Word& word) { to[i] = word; });
+        group, words, [&](std::size_t i) { return from[i]; }, [&](std::size_t i, const Word& word) { into[i] = word; });
 }
 
 // Only the target lies in words of four bytes: each is put together from the two words of the source that hold it.
 template <class Group>
 DCUDA_DEVICE void copy_shifted(const Group& group, std::byte* target, const std::byte* source, std::size_t words) {
-    auto* to = reinterpret_cast<std::uint32_t*>(target);
+    auto* into = reinterpret_cast<std::uint32_t*>(target);
     const unsigned skew = reinterpret_cast<std::uintptr_t>(source) % 4;
     const auto* from = reinterpret_cast<const std::uint32_t*>(source - skew);
     const unsigned next = skew != 0 ? 1 : 0; // nothing behind the source is read if it needs no second word
     move_words<loads_in_flight / 2>(
         group, words, [&](std::size_t i) { return __funnelshift_r(from[i], from[i + next], 8 * skew); },
-        [&](std::size_t i, std::uint32_t word) { to[i] = word; });
+        [&](std::size_t i, std::uint32_t word) { into[i] = word; });
 }
 
 // Where a copy's words begin and end; and the few bytes before and after them.

@@ -13,47 +13,48 @@ namespace dcuda::detail {
 
 // Learns from a credit what the target has taken. The source knows the rest of the numbers: it has sent less than 2^16
 // more. One thread.
-DCUDA_DEVICE void use_credit(rank_connection& to, std::uint32_t credit) {
-    to.freed = {to.sent.messages - ((to.sent.messages - credit) & 0xffff),
-                to.sent.packets - ((to.sent.packets - (credit >> 16)) & 0xffff)};
+DCUDA_DEVICE void use_credit(rank_connection& connection, std::uint32_t credit) {
+    connection.freed = {connection.sent.messages - ((connection.sent.messages - credit) & 0xffff),
+                        connection.sent.packets - ((connection.sent.packets - (credit >> 16)) & 0xffff)};
     // A barrier may know more.
-    if (static_cast<std::int32_t>(to.freed.packets - to.placed) > 0) to.placed = to.freed.packets;
+    if (static_cast<std::int32_t>(connection.freed.packets - connection.placed) > 0)
+        connection.placed = connection.freed.packets;
 }
 
 // The same from the word that the target writes. ORDER queue-free -> queue-reuse: whoever learns that packets are free
 // may overwrite them, and what their payload was put over.
-DCUDA_DEVICE void read_credit(const lead_warp& warp, rank_connection& to) {
+DCUDA_DEVICE void read_credit(const lead_warp& warp, rank_connection& connection) {
     sync(warp);
-    if (warp.leads()) use_credit(to, load_acquire<order_tag::queue_reuse>(scope::system, to.credit));
+    if (warp.leads()) use_credit(connection, load_acquire<order_tag::queue_reuse>(scope::system, connection.credit));
     sync(warp);
 }
 
 // In the queue of a connection that has one.
-DCUDA_DEVICE bool queue_has_room(const queue_shape& rings, const rank_connection& to, std::uint32_t packets) {
-    return (to.sent.messages - to.freed.messages < rings.headers) &
-           (to.sent.packets + packets - to.freed.packets <= rings.packets);
+DCUDA_DEVICE bool queue_has_room(const queue_shape& rings, const rank_connection& connection, std::uint32_t packets) {
+    return (connection.sent.messages - connection.freed.messages < rings.headers) &
+           (connection.sent.packets + packets - connection.freed.packets <= rings.packets);
 }
 
-DCUDA_DEVICE bool has_room(const rank_state& state, const rank_connection& to, std::uint32_t packets) {
-    return (to.queue != nullptr) & queue_has_room(state.device.queues, to, packets);
+DCUDA_DEVICE bool has_room(const rank_state& state, const rank_connection& connection, std::uint32_t packets) {
+    return (connection.queue != nullptr) & queue_has_room(state.device.queues, connection, packets);
 }
 
 // The same after another load of the credit, if that is needed.
-DCUDA_DEVICE bool find_room(const lead_warp& warp, const rank_state& state, rank_connection& to,
+DCUDA_DEVICE bool find_room(const lead_warp& warp, const rank_state& state, rank_connection& connection,
                             std::uint32_t packets) {
-    if (to.queue == nullptr || has_room(state, to, packets)) return to.queue != nullptr;
-    read_credit(warp, to);
-    return has_room(state, to, packets);
+    if (connection.queue == nullptr || has_room(state, connection, packets)) return connection.queue != nullptr;
+    read_credit(warp, connection);
+    return has_room(state, connection, packets);
 }
 
 // The same for a fast path, which has found no room: not inlined.
 DCUDA_COLD bool load_credit(lead_warp warp, shared_state shared, unsigned place, std::uint32_t packets) {
     rank_state& state = shared.get();
-    rank_connection& to = state.own.of(warp).connections[place];
-    return find_room(warp, state, to, packets);
+    rank_connection& connection = state.own.of(warp).connections[place];
+    return find_room(warp, state, connection, packets);
 }
 
-DCUDA_DEVICE bool is_remote(const rank_connection& to) { return to.counters == nullptr; }
+DCUDA_DEVICE bool is_remote(const rank_connection& connection) { return connection.counters == nullptr; }
 
 // Whether payload of messages may be under way on a connection.
 DCUDA_DEVICE bool has_undelivered(const rank_connection& path) {
@@ -66,10 +67,10 @@ DCUDA_DEVICE bool may_be_under_way(const rank_connection& path, std::uint64_t ho
 }
 
 // Payload for these bytes leaves, after what was sent before. The leader.
-DCUDA_DEVICE void extend_range(rank_connection& to, std::uint64_t home, std::uint32_t bytes) {
-    const bool is_first = to.sent.packets == to.placed;
-    if (is_first || home < to.begin) to.begin = home;
-    if (is_first || home + bytes > to.end) to.end = home + bytes;
+DCUDA_DEVICE void extend_range(rank_connection& connection, std::uint64_t home, std::uint32_t bytes) {
+    const bool is_first = connection.sent.packets == connection.placed;
+    if (is_first || home < connection.begin) connection.begin = home;
+    if (is_first || home + bytes > connection.end) connection.end = home + bytes;
 }
 
 // Claims one of the queues of a target's device for its mailbox, and tells the target. Without a queue if none is left
@@ -246,46 +247,46 @@ DCUDA_DEVICE void release_stores(rank_state& state, endpoint& own, scope reach) 
 }
 
 // Whether anything was stored at a target that nothing has released.
-DCUDA_DEVICE bool has_unreleased(const endpoint& own, const rank_connection& to) {
-    return (to.unreleased != 0) & ((own.unreleased & bit_of(to.reach)) != 0);
+DCUDA_DEVICE bool has_unreleased(const endpoint& own, const rank_connection& connection) {
+    return (connection.unreleased != 0) & ((own.unreleased & bit_of(connection.reach)) != 0);
 }
 
 // Makes the header of the next message on a connection. One thread, or all of the lead warp for themselves.
-DCUDA_DEVICE outgoing_header make_header(const rank_state& state, const endpoint& own, const rank_connection& to,
-                                         const message_content& content) {
+DCUDA_DEVICE outgoing_header make_header(const rank_state& state, const endpoint& own,
+                                         const rank_connection& connection, const message_content& content) {
     const bool in_place = content.is_in_place();
-    const bool releases = (to.flushes != own.flushes) | in_place;
+    const bool releases = (connection.flushes != own.flushes) | in_place;
     const auto home = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(content.home));
     const mailbox_header header{
         {static_cast<std::uint32_t>(home),
          static_cast<std::uint32_t>(home >> 32) | content.flags | (releases ? message_releases : 0),
          content.tag << 16 | content.payload_bytes()}};
-    const bool must_release = has_unreleased(own, to) | in_place;
-    return {to.queue + state.device.queues.header(to.sent.messages), header, to.sent.messages + 1,
-            must_release ? 1u : 0u};
+    const bool must_release = has_unreleased(own, connection) | in_place;
+    return {connection.queue + state.device.queues.header(connection.sent.messages), header,
+            connection.sent.messages + 1, must_release ? 1u : 0u};
 }
 
 // A header leaves, after what it releases.
 // ORDER message-publish -> message-observe: a packet's number and payload are stored at once. What was stored into the
 // target's memory, or is in place, is released before the header leaves: fence, then the header's strong store, of one
 // thread; whoever sees the header acquires. The leader; after the block's barrier if the header releases.
-DCUDA_DEVICE void store_header(rank_state& state, endpoint& own, const rank_connection& to,
+DCUDA_DEVICE void store_header(rank_state& state, endpoint& own, const rank_connection& connection,
                                const outgoing_header& message) {
-    if (message.must_release != 0) release_stores(state, own, to.reach);
+    if (message.must_release != 0) release_stores(state, own, connection.reach);
     store_packet<order_tag::message_publish>(message.slot, message.header.words[0], message.header.words[1],
                                              message.header.words[2], message.sequence);
 }
 
 // An atomic operation has changed an element, whose value it has brought back: the next message there releases that.
 // The leader.
-DCUDA_DEVICE void count_update(endpoint& own, rank_connection& to) {
-    to.unreleased = 1;
-    to.flushes = never_flushed(own);
-    own.unreleased |= bit_of(to.reach);
+DCUDA_DEVICE void count_update(endpoint& own, rank_connection& connection) {
+    connection.unreleased = 1;
+    connection.flushes = never_flushed(own);
+    own.unreleased |= bit_of(connection.reach);
 }
 // Something was stored at a target directly: likewise. The leader.
-DCUDA_DEVICE void count_direct_store(endpoint& own, rank_connection& to) {
-    count_update(own, to);
+DCUDA_DEVICE void count_direct_store(endpoint& own, rank_connection& connection) {
+    count_update(own, connection);
     own.has_stored = 1;
 }
 
@@ -307,9 +308,9 @@ DCUDA_DEVICE void complete_stores(rank_state& state, endpoint& own) {
 }
 
 // A message has left that releases what was stored at its target before. The leader.
-DCUDA_DEVICE void count_release(const endpoint& own, rank_connection& to) {
-    to.unreleased = 0;
-    to.flushes = own.flushes;
+DCUDA_DEVICE void count_release(const endpoint& own, rank_connection& connection) {
+    connection.unreleased = 0;
+    connection.flushes = own.flushes;
 }
 
 // What was stored at a target is released, before a message leaves that says so. The lead warp. `IsFar`: for
@@ -319,18 +320,18 @@ DCUDA_COLD void release_before_message(lead_warp warp, shared_state shared, unsi
     if (!warp.leads()) return;
     rank_state& state = shared.get();
     endpoint& own = state.own.of(warp);
-    rank_connection& to = own.connections[place];
-    if (has_unreleased(own, to)) release_stores(state, own, to.reach);
-    count_release(own, to);
+    rank_connection& connection = own.connections[place];
+    if (has_unreleased(own, connection)) release_stores(state, own, connection.reach);
+    count_release(own, connection);
 }
 
 // Counts a message that has left, with so many packets of payload. The leader.
-DCUDA_DEVICE void count_sent(endpoint& own, rank_connection& to, std::uint32_t packets, bool releases) {
-    to.sent = {to.sent.messages + 1, to.sent.packets + packets};
-    ++own.sent[static_cast<unsigned>(to.reach)];
-    if (releases) count_release(own, to);
-    if (to.is_far != 0) announce_message(to);
-    if (DCUDA_BACKEND_CPU) ring_doorbell(&to.status->doorbell);
+DCUDA_DEVICE void count_sent(endpoint& own, rank_connection& connection, std::uint32_t packets, bool releases) {
+    connection.sent = {connection.sent.messages + 1, connection.sent.packets + packets};
+    ++own.sent[static_cast<unsigned>(connection.reach)];
+    if (releases) count_release(own, connection);
+    if (connection.is_far != 0) announce_message(connection);
+    if (DCUDA_BACKEND_CPU) ring_doorbell(&connection.status->doorbell);
 }
 
 // A message whose payload, if it has any, leaves by itself. There is room for it.
@@ -339,12 +340,12 @@ DCUDA_DEVICE void send_header(const lead_warp& warp, rank_state& state, unsigned
     endpoint& own = state.own.of(warp);
     sync(warp);
     if (warp.leads()) {
-        rank_connection& to = own.connections[place];
-        const outgoing_header message = make_header(state, own, to, content);
-        store_header(state, own, to, message);
-        if (content.payload_bytes() != 0 && to.keeps_range != 0)
-            extend_range(to, message.header.address(), content.payload_bytes());
-        count_sent(own, to, packets_for(content.payload_bytes()), message.header.releases());
+        rank_connection& connection = own.connections[place];
+        const outgoing_header message = make_header(state, own, connection, content);
+        store_header(state, own, connection, message);
+        if (content.payload_bytes() != 0 && connection.keeps_range != 0)
+            extend_range(connection, message.header.address(), content.payload_bytes());
+        count_sent(own, connection, packets_for(content.payload_bytes()), message.header.releases());
     }
     sync(warp);
 }
@@ -381,22 +382,22 @@ DCUDA_DEVICE std::uint64_t smallest(const Group& group, std::uint64_t value) {
 DCUDA_COLD bool is_under_way(lead_warp warp, shared_state shared, unsigned place, const std::byte* home,
                              std::size_t bytes) {
     rank_state& state = shared.get();
-    rank_connection& to = state.own.of(warp).connections[place];
+    rank_connection& connection = state.own.of(warp).connections[place];
     const auto begin = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(home)), end = begin + bytes;
-    if (bytes == 0 || !may_be_under_way(to, begin, bytes)) return false;
-    read_credit(warp, to);
-    if (!has_undelivered(to)) {
-        if (warp.leads()) to.keeps_range = 1;
+    if (bytes == 0 || !may_be_under_way(connection, begin, bytes)) return false;
+    read_credit(warp, connection);
+    if (!has_undelivered(connection)) {
+        if (warp.leads()) connection.keeps_range = 1;
         return false;
     }
     std::uint64_t lowest_begin = UINT64_MAX, lowest_beyond = UINT64_MAX; // of payload; the latter is ~end
-    for (std::uint32_t first = to.freed.messages; first != to.sent.messages;) {
+    for (std::uint32_t first = connection.freed.messages; first != connection.sent.messages;) {
         const std::uint32_t position = first + warp.index;
-        const bool was_sent = to.sent.messages - position - 1 < to.sent.messages - first;
+        const bool was_sent = connection.sent.messages - position - 1 < connection.sent.messages - first;
         bool hit = false;
         if (was_sent) {
-            const packet head =
-                load_packet<order_tag::message_observe>(to.queue + state.device.queues.header(position), position + 1);
+            const packet head = load_packet<order_tag::message_observe>(
+                connection.queue + state.device.queues.header(position), position + 1);
             const mailbox_header header{{head.payload[0], head.payload[1], head.payload[2]}};
             const std::uint64_t from = header.address(), beyond = from + header.bytes();
             hit = head.sequence != position + 1 || // never: it is this rank's own
@@ -405,16 +406,16 @@ DCUDA_COLD bool is_under_way(lead_warp warp, shared_state shared, unsigned place
             if (from != beyond && ~beyond < lowest_beyond) lowest_beyond = ~beyond;
         }
         if (any(warp, hit)) return true;
-        const std::uint32_t rest = to.sent.messages - first;
+        const std::uint32_t rest = connection.sent.messages - first;
         first += rest < warp.count ? rest : warp.count;
     }
     lowest_begin = smallest(warp, lowest_begin);
     lowest_beyond = smallest(warp, lowest_beyond);
     sync(warp); // all have read what now changes
     if (warp.leads()) {
-        to.begin = lowest_begin;
-        to.end = ~lowest_beyond;
-        to.keeps_range = 1;
+        connection.begin = lowest_begin;
+        connection.end = ~lowest_beyond;
+        connection.keeps_range = 1;
     }
     sync(warp);
     return false;
@@ -423,12 +424,12 @@ DCUDA_COLD bool is_under_way(lead_warp warp, shared_state shared, unsigned place
 // Asks a target to take what is under way to it: by a message, behind the others, if there is room; and by a word that
 // it looks at in every operation.
 DCUDA_DEVICE void request_credit(const lead_warp& warp, rank_state& state, unsigned place, bool again) {
-    rank_connection& to = state.own.of(warp).connections[place];
-    if (!again && has_room(state, to, 0))
+    rank_connection& connection = state.own.of(warp).connections[place];
+    if (!again && has_room(state, connection, 0))
         send_header(warp, state, place, {nullptr, nullptr, nullptr, 0, 0, message_is_quiet | message_requests});
     if (!warp.leads()) return;
-    add_after_fence<order_tag::none>(&to.status->requests, 1u);
-    if (DCUDA_BACKEND_CPU) ring_doorbell(&to.status->doorbell);
+    add_after_fence<order_tag::none>(&connection.status->requests, 1u);
+    if (DCUDA_BACKEND_CPU) ring_doorbell(&connection.status->doorbell);
 }
 
 // Waits until all payload that is under way to a target is in its window, and takes this rank's own messages meanwhile:
@@ -438,28 +439,29 @@ DCUDA_COLD bool await_delivery(lead_warp warp, shared_state shared, unsigned pla
                                bool asked = false) {
     rank_state& state = shared.get();
     endpoint& own = state.own.of(warp);
-    rank_connection& to = own.connections[place];
-    if (to.queue == nullptr || to.sent.packets == to.placed) return true;
-    read_credit(warp, to);
-    if (to.sent.packets == to.placed) return true;
+    rank_connection& connection = own.connections[place];
+    if (connection.queue == nullptr || connection.sent.packets == connection.placed) return true;
+    read_credit(warp, connection);
+    if (connection.sent.packets == connection.placed) return true;
     if (!asked) request_credit(warp, state, place, false);
     if (warp.leads()) {
-        begin_wait(own, waiting::delivery, where, to.world_rank);
+        begin_wait(own, waiting::delivery, where, connection.world_rank);
         if (is_profiled(state)) begin_blocked(exec::lead_access::alone(), state);
     }
     const bool there = poll_until(
         [&](unsigned polls) {
             if (polls % 4 == 0 && answer_sources(warp, state) && warp.leads())
                 count_as_new_wait(exec::lead_access::alone(), state);
-            read_credit(warp, to);
-            return to.sent.packets == to.placed ? poll_result::all : poll_result::nothing;
+            read_credit(warp, connection);
+            return connection.sent.packets == connection.placed ? poll_result::all : poll_result::nothing;
         },
         [&] {
             // The word may have come before the last messages did.
             request_credit(warp, state, place, true);
-            return any(warp, warp.leads() && keep_waiting(exec::lead_access::alone(), state, credit_of(to.freed)));
+            return any(warp,
+                       warp.leads() && keep_waiting(exec::lead_access::alone(), state, credit_of(connection.freed)));
         },
-        to.credit);
+        connection.credit);
     if (warp.leads()) {
         if (is_profiled(state)) end_blocked(exec::lead_access::alone(), state, waiting::delivery);
         end_wait(exec::lead_access::alone(), state);

@@ -21,13 +21,13 @@ DCUDA_DEVICE endpoint& books_of(rank_state& state) { return state.own.of(exec::l
 // Writes an event over the oldest.
 DCUDA_DEVICE void store_event(rank_state& state, const trace_event& event) {
     endpoint& own = books_of(state);
-    const profiler_view& to = state.device.profiler;
-    auto* const words = reinterpret_cast<std::uint32_t*>(to.events + (own.doing.events & (to.capacity - 1)));
+    const profiler_view& records = state.device.profiler;
+    auto* const words = reinterpret_cast<std::uint32_t*>(records.events + (own.doing.events & (records.capacity - 1)));
     store_relaxed(words, static_cast<std::uint32_t>(event.begin), static_cast<std::uint32_t>(event.begin >> 32),
                   event.ticks, event.kind);
     store_relaxed(words + 4, event.tag, event.peer, event.bytes, event.window);
     ++own.doing.events;
-    add_relaxed(&to.counters->events, 1);
+    add_relaxed(&records.counters->events, 1);
 }
 
 // --- Clocks --------------------------------------------------------------------------------------------------------
@@ -165,8 +165,8 @@ DCUDA_DEVICE void end_operation(rank_state& state, const event_fields& fields) {
     exec::align_turns(state.group()); // another thread may have acted for the rank
     if (state.group().leads()) {
         endpoint& own = books_of(state);
-        const profiler_view& to = state.device.profiler;
-        rank_counters& counters = *to.counters;
+        const profiler_view& records = state.device.profiler;
+        rank_counters& counters = *records.counters;
         const std::uint64_t now = clock_ticks(), ticks = now - own.doing.begin;
         trace_event event{own.doing.begin,
                           static_cast<std::uint32_t>(ticks),
@@ -181,7 +181,7 @@ DCUDA_DEVICE void end_operation(rank_state& state, const event_fields& fields) {
         if constexpr (!is_counted) count_operation(state, Kind);
         event.window = (event.window & 0xffff) | static_cast<std::uint32_t>(fields.bytes >> 32) << 16;
         add_relaxed(&counters.operations[static_cast<unsigned>(Kind)].ticks, ticks);
-        if (to.traced != 0) store_event(state, event);
+        if (records.traced != 0) store_event(state, event);
         if (Kind == operation::finish || now - own.doing.clock_at >= ticks_between_clock_samples)
             exec::far(relate_clocks)(state, Kind == operation::finish);
     }

@@ -76,28 +76,28 @@ DCUDA_COLD unsigned choose_route(lead_warp warp, shared_state shared, const send
         own.doing.target = target;
         own.doing.is_direct = 0;
     }
-    const target_entry& to = own.targets[target];
-    const auto home = reinterpret_cast<std::uintptr_t>(to.home + request.offset);
-    posted_put place{nullptr, static_cast<std::uint64_t>(home), nullptr, 0, to.world_rank};
-    if (to.is_remote != 0)
+    const target_entry& entry = own.targets[target];
+    const auto home = reinterpret_cast<std::uintptr_t>(entry.home + request.offset);
+    posted_put place{nullptr, static_cast<std::uint64_t>(home), nullptr, 0, entry.world_rank};
+    if (entry.is_remote != 0)
         return await_networked_gets(warp, state) ? post(warp, state, route::proxied, place)
                                                  : static_cast<unsigned>(route::ended);
 
-    place.target = to.base + request.offset;
-    rank_connection& path = own.connections[to.connection];
+    place.target = entry.base + request.offset;
+    rank_connection& path = own.connections[entry.connection];
     const bool in_place = place.target == request.source && request.bytes != 0;
     const std::uint32_t packets = in_place ? 0 : packets_for(static_cast<std::uint32_t>(request.bytes));
     const auto by_message = [&] {
         return packets > 32 && state.group().threads() > 32 ? post_payload(warp, state, path)
                                                             : static_cast<unsigned>(route::packets);
     };
-    if (request.notifies() && !in_place && (request.bytes == 0 || request.bytes < to.small) &&
+    if (request.notifies() && !in_place && (request.bytes == 0 || request.bytes < entry.small) &&
         find_room(warp, state, path, packets))
         return by_message();
-    if (is_under_way(warp, state, to.connection, to.home + request.offset, request.bytes)) {
+    if (is_under_way(warp, state, entry.connection, entry.home + request.offset, request.bytes)) {
         if (!in_place && request.bytes <= max_message_bytes && find_room(warp, state, path, packets))
             return by_message();
-        if (!await_delivery(warp, state, to.connection, request.kind)) return static_cast<unsigned>(route::ended);
+        if (!await_delivery(warp, state, entry.connection, request.kind)) return static_cast<unsigned>(route::ended);
     }
     if (in_place && warp.leads()) own.has_stored = 1; // the message does not release it for all
     if (request.notifies() && in_place && find_room(warp, state, path, 0)) return by_message();
@@ -115,10 +115,10 @@ DCUDA_COLD unsigned choose_route(lead_warp warp, shared_state shared, const send
 DCUDA_COLD void send_message(lead_warp warp, shared_state shared, const send_request request, bool by_block) {
     rank_state& state = shared.get();
     endpoint& own = state.own.of(warp);
-    const target_entry& to = own.targets[own.doing.target];
-    const rank_connection& path = own.connections[to.connection];
-    const message_content content{to.base + request.offset,
-                                  to.home + request.offset,
+    const target_entry& entry = own.targets[own.doing.target];
+    const rank_connection& path = own.connections[entry.connection];
+    const message_content content{entry.base + request.offset,
+                                  entry.home + request.offset,
                                   static_cast<const std::byte*>(request.source),
                                   static_cast<std::uint32_t>(request.bytes),
                                   request.notifies() ? wire_tag(state, request.tag) : 0,
@@ -127,7 +127,7 @@ DCUDA_COLD void send_message(lead_warp warp, shared_state shared, const send_req
         store_payload(state, path.queue, path.sent.packets, request.source, content.payload_bytes(), warp.index,
                       warp.count);
     if (warp.leads() && !request.notifies()) own.has_sent_quietly = 1;
-    send_header(warp, state, to.connection, content);
+    send_header(warp, state, entry.connection, content);
 }
 
 // A notification that tells of what was stored directly, or for which there is no room as a message. After the block's
@@ -141,13 +141,14 @@ DCUDA_COLD void notify_target(lead_warp warp, shared_state shared, std::uint32_t
     endpoint& own = state.own.of(warp);
     const std::uint32_t wire = wire_tag(state, tag);
     const unsigned place = own.targets[own.doing.target].connection;
-    rank_connection& to = own.connections[place];
-    if (find_room(warp, state, to, 0)) return send_header(warp, state, place, {nullptr, nullptr, nullptr, 0, wire, 0});
+    rank_connection& connection = own.connections[place];
+    if (find_room(warp, state, connection, 0))
+        return send_header(warp, state, place, {nullptr, nullptr, nullptr, 0, wire, 0});
     if (!warp.leads()) return;
     exec::complete_copies(state.staging);
-    add_release<order_tag::notify_publish>(to.reach, to.counters + wire, 1u);
-    count_direct_store(own, to);
-    if (DCUDA_BACKEND_CPU) ring_doorbell(&to.status->doorbell);
+    add_release<order_tag::notify_publish>(connection.reach, connection.counters + wire, 1u);
+    count_direct_store(own, connection);
+    if (DCUDA_BACKEND_CPU) ring_doorbell(&connection.status->doorbell);
 }
 
 // Notifies the target of this operation after all that the rank's threads have stored and read. All of them.

@@ -120,8 +120,8 @@ DCUDA_DEVICE bool is_near(const full_warp& warp, rank_state& state, const send_r
 #endif
 
 // Whether a request to a target that is near breaks no rule.
-DCUDA_DEVICE bool is_allowed(const rank_state& state, const target_entry& to, const send_request& request) {
-    return (request.bytes <= to.bytes) & (request.offset <= to.bytes - request.bytes) &
+DCUDA_DEVICE bool is_allowed(const rank_state& state, const target_entry& reached, const send_request& request) {
+    return (request.bytes <= reached.bytes) & (request.offset <= reached.bytes - request.bytes) &
            (!request.notifies() | (request.tag < state.device.tags.count));
 }
 

@@ -162,9 +162,9 @@ DCUDA_DEVICE std::uint32_t unread_messages(const rank_state& state, const endpoi
 DCUDA_DEVICE void count_as_placed(endpoint& own, scope reach) {
     if (reach == scope::system) own.undelivered = 0;
     for (unsigned place = 0; place < own.near_connections; ++place) {
-        rank_connection& to = own.connections[place];
-        if (reach == scope::device && to.reach != scope::device) continue;
-        to.placed = to.sent.packets;
+        rank_connection& connection = own.connections[place];
+        if (reach == scope::device && connection.reach != scope::device) continue;
+        connection.placed = connection.sent.packets;
     }
 }
 

@@ -24,18 +24,18 @@ DCUDA_DEVICE unsigned prepare_direct(const full_warp& warp, rank_state& state, c
     endpoint& own = state.own.of(warp);
     const std::uint64_t key = target_key(request.window, request.rank);
     const std::uint32_t hint = own.target_hints.at[own.target_hints.slot(hash_of(key))];
-    const target_entry to = own.targets[hint & hint_entry];
+    const target_entry entry = own.targets[hint & hint_entry];
     const std::uint32_t connection = hint >> 8;
     const rank_connection& path = own.connections[connection];
-    std::byte* const target = to.base + request.offset;
+    std::byte* const target = entry.base + request.offset;
     const bool in_place = !IsStraight && target == request.source, notifies = request.notifies();
     const bool can_notify = (path.queue != nullptr) & (request.tag < state.device.tags.plain) &
-                            (in_place ? to.small != 0 : IsStraight || request.bytes >= to.small);
+                            (in_place ? entry.small != 0 : IsStraight || request.bytes >= entry.small);
     const bool can_leave = notifies ? can_notify : !in_place;
     const bool fits =
-        (to.key == key) & (to.is_remote == 0) & (request.bytes != 0) & (request.bytes <= to.bytes) &
-        (request.offset <= to.bytes - request.bytes) & can_leave &
-        !may_be_under_way(path, reinterpret_cast<std::uintptr_t>(to.home) + request.offset, request.bytes) &
+        (entry.key == key) & (entry.is_remote == 0) & (request.bytes != 0) & (request.bytes <= entry.bytes) &
+        (request.offset <= entry.bytes - request.bytes) & can_leave &
+        !may_be_under_way(path, reinterpret_cast<std::uintptr_t>(entry.home) + request.offset, request.bytes) &
         (!IsStraight || reinterpret_cast<std::uintptr_t>(target) % alignment == 0);
     if (!all(warp, fits)) return direct_is_slow;
     if (any(warp, notifies & !queue_has_room(state.device.queues, path, 0))) {
@@ -74,10 +74,10 @@ DCUDA_DEVICE void send_prepared(const full_warp& warp, rank_state& state, std::u
     endpoint& own = state.own.of(warp);
     const bool is_new = requests != own.requests_seen;
     if (warp.leads()) {
-        rank_connection& to = own.connections[own.targets[own.doing.target].connection];
+        rank_connection& connection = own.connections[own.targets[own.doing.target].connection];
         own.has_stored = 1; // until something releases it for all
-        store_header(state, own, to, own.ready);
-        count_sent(own, to, 0, true);
+        store_header(state, own, connection, own.ready);
+        count_sent(own, connection, 0, true);
     }
     if (any(warp, is_new)) answer_new_requests(warp, state);
 }

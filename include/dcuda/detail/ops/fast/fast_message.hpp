@@ -72,9 +72,9 @@ public:
     // Header and payload leave; after the block's barrier.
     DCUDA_DEVICE void send(const full_warp& warp, rank_state& state, const send_request& request) const {
         endpoint& own = state.own.of(warp);
-        rank_connection& to = own.connections[connection_];
+        rank_connection& connection = own.connections[connection_];
         std::uint32_t& sent = own.sent[static_cast<unsigned>(reach_)];
-        const std::uint32_t sent_before = sent, packets_before = HasPayload ? to.sent.packets : 0;
+        const std::uint32_t sent_before = sent, packets_before = HasPayload ? connection.sent.packets : 0;
         // The leader stores the header, those behind it a packet of payload each.
         chunk words = words_;
         if constexpr (HasPayload)
@@ -89,15 +89,15 @@ public:
         // PERF: nothing is loaded that an instruction would wait for.
         if (any(warp, is_special_) && warp.leads()) {
             const mailbox_header header{{words_.words[0], words_.words[1], words_.words[2]}};
-            if (HasPayload && to.keeps_range != 0) extend_range(to, header.address(), header.bytes());
-            if (to.is_far != 0) announce_message(to);
+            if (HasPayload && connection.keeps_range != 0) extend_range(connection, header.address(), header.bytes());
+            if (connection.is_far != 0) announce_message(connection);
         }
         if (HasPayload)
-            exec::store_near_if(&to.sent.messages, sequence_, packets_before + packets(), warp.leads());
+            exec::store_near_if(&connection.sent.messages, sequence_, packets_before + packets(), warp.leads());
         else
-            exec::store_near_if(&to.sent.messages, sequence_, warp.leads());
+            exec::store_near_if(&connection.sent.messages, sequence_, warp.leads());
         exec::store_near_if(&sent, sent_before + 1, warp.leads());
-        if (DCUDA_BACKEND_CPU && warp.leads()) ring_doorbell(&to.status->doorbell);
+        if (DCUDA_BACKEND_CPU && warp.leads()) ring_doorbell(&connection.status->doorbell);
         if (any(warp, is_asked)) answer_new_requests<IsFar>(warp, state);
     }
 
@@ -112,18 +112,18 @@ private:
         const queue_shape rings{exec::load_now(state.device.queues.headers),
                                 exec::load_now(state.device.queues.packets)};
         requests_ = load_requests(state); // PERF: the trip to the L2 cache ends before it is needed
-        const target_entry to = own.targets[hint & hint_entry];
+        const target_entry entry = own.targets[hint & hint_entry];
         connection_ = hint >> 8;
         const rank_connection path = own.connections[connection_];
-        fits_ = (to.key == key) & (to.small != 0) & (request.tag < tags);
+        fits_ = (entry.key == key) & (entry.small != 0) & (request.tag < tags);
         words_ = {{0, 0, request.tag << 16}};
         if constexpr (HasPayload) {
             const auto bytes = static_cast<std::uint32_t>(request.bytes);
             const auto* const source = static_cast<const std::byte*>(request.source);
             // What is in place is not sent.
-            fits_ &= (request.bytes < to.small) & (request.offset <= to.bytes - request.bytes) &
-                     !is_unaligned(source, bytes) & (source != to.base + request.offset);
-            const auto home = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(to.home + request.offset));
+            fits_ &= (request.bytes < entry.small) & (request.offset <= entry.bytes - request.bytes) &
+                     !is_unaligned(source, bytes) & (source != entry.base + request.offset);
+            const auto home = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(entry.home + request.offset));
             words_ = {
                 {static_cast<std::uint32_t>(home), static_cast<std::uint32_t>(home >> 32), request.tag << 16 | bytes}};
             packets_ = packets_for(bytes);

@@ -72,10 +72,10 @@ DCUDA_DEVICE bool is_aligned(const lead_warp& warp, rank_state& state, const acc
 }
 
 // Waits until this rank's earlier small puts to the range are in its place. False if the run ended. The lead warp.
-DCUDA_DEVICE bool await_own_puts(const lead_warp& warp, rank_state& state, const target_entry& to,
+DCUDA_DEVICE bool await_own_puts(const lead_warp& warp, rank_state& state, const target_entry& entry,
                                  const accessed_range& range) {
-    return !is_under_way(warp, state, to.connection, to.home + range.offset, range.bytes) ||
-           await_delivery(warp, state, to.connection, range.where);
+    return !is_under_way(warp, state, entry.connection, entry.home + range.offset, range.bytes) ||
+           await_delivery(warp, state, entry.connection, range.where);
 }
 
 } // namespace dcuda::detail

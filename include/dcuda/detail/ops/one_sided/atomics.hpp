@@ -28,11 +28,11 @@ struct update_request {
 inline constexpr std::uint32_t updates_between_looks = 64;
 
 // An atomic operation was made. The leader.
-DCUDA_DEVICE void settle_update(endpoint& own, rank_connection& to, bool has_result) {
+DCUDA_DEVICE void settle_update(endpoint& own, rank_connection& connection, bool has_result) {
     if (has_result)
-        count_update(own, to);
+        count_update(own, connection);
     else
-        count_direct_store(own, to);
+        count_direct_store(own, connection);
 }
 DCUDA_DEVICE value_unit value_of_bits(std::uint64_t bits) {
     return {{static_cast<std::uint32_t>(bits), static_cast<std::uint32_t>(bits >> 32)}};
@@ -53,13 +53,14 @@ DCUDA_DEVICE unsigned update_near(const full_warp& warp, rank_state& state, cons
     const std::uint32_t hint = own.target_hints.at[own.target_hints.slot(hash_of(key))];
     const std::uint32_t requests = load_requests(state);
     const std::uint32_t calls = own.spinning_calls, turn = own.posted_turn;
-    const target_entry to = own.targets[hint & hint_entry];
+    const target_entry entry = own.targets[hint & hint_entry];
     rank_connection& path = own.connections[hint >> 8];
-    std::byte* const element = to.base + range.offset;
-    const bool fits =
-        (to.key == key) & (to.is_remote == 0) & (sizeof(T) <= to.bytes) & (range.offset <= to.bytes - sizeof(T)) &
-        (reinterpret_cast<std::uintptr_t>(element) % sizeof(T) == 0) & (calls % updates_between_looks != 0) &
-        !may_be_under_way(path, reinterpret_cast<std::uintptr_t>(to.home) + range.offset, sizeof(T));
+    std::byte* const element = entry.base + range.offset;
+    const bool fits = (entry.key == key) & (entry.is_remote == 0) & (sizeof(T) <= entry.bytes) &
+                      (range.offset <= entry.bytes - sizeof(T)) &
+                      (reinterpret_cast<std::uintptr_t>(element) % sizeof(T) == 0) &
+                      (calls % updates_between_looks != 0) &
+                      !may_be_under_way(path, reinterpret_cast<std::uintptr_t>(entry.home) + range.offset, sizeof(T));
     if (!all(warp, fits)) return 0;
     sync(warp); // all have read what now changes
     if (warp.leads()) {
@@ -91,28 +92,28 @@ DCUDA_COLD unsigned update_at_target(lead_warp warp, shared_state shared, const 
     const std::uint32_t requests = load_requests(state); // PERF: the trip to the L2 cache ends before it is needed
     const unsigned target = exec::far(find_accessed)(warp, state, request.range);
     if (target == cached_targets) return 0;
-    const target_entry& to = own.targets[target];
-    std::byte* const home = to.home + request.range.offset;
+    const target_entry& entry = own.targets[target];
+    std::byte* const home = entry.home + request.range.offset;
     if (!is_aligned(warp, state, request.range, home, request.range.bytes)) return 0;
     std::uint64_t before = 0;
-    if (to.is_remote != 0) {
+    if (entry.is_remote != 0) {
         if (!await_networked_gets(warp, state)) return 0;
         bool going = false;
         if (warp.leads()) {
             const lone_thread leader = exec::lead_access::alone();
             complete_stores(state, own);
-            going = request.has_result != 0 ? fetch_from_far_away(leader, state, to.world_rank, home, request.update,
+            going = request.has_result != 0 ? fetch_from_far_away(leader, state, entry.world_rank, home, request.update,
                                                                   request.range.where, before)
-                                            : update_far_away(leader, state, to.world_rank, home, request.update);
+                                            : update_far_away(leader, state, entry.world_rank, home, request.update);
         }
         if (!any(warp, going)) return 0;
     } else {
-        if (!await_own_puts(warp, state, to, request.range)) return 0;
+        if (!await_own_puts(warp, state, entry, request.range)) return 0;
         if (warp.leads()) {
             if (own.has_stored != 0) complete_stores(state, own);
-            std::byte* const element = to.base + request.range.offset;
+            std::byte* const element = entry.base + request.range.offset;
             before = update_element(element, request.update);
-            settle_update(own, own.connections[to.connection], request.has_result != 0);
+            settle_update(own, own.connections[entry.connection], request.has_result != 0);
             if (request.has_result != 0)
                 acquire_after<order_tag::atomic_observe>(state.job_scope, reinterpret_cast<std::uint32_t*>(element));
         }

@@ -47,12 +47,14 @@ DCUDA_COLD unsigned choose_straight(lead_warp warp, shared_state shared, const s
     const accessed_range& range = access.range;
     const unsigned target = exec::far(find_accessed)(warp, state, range);
     if (target == cached_targets) return ended;
-    const target_entry& to = own.targets[target];
-    std::byte* const home = to.home + range.offset;
+    const target_entry& entry = own.targets[target];
+    std::byte* const home = entry.home + range.offset;
     if (!is_aligned(warp, state, range, home, access.element_bytes)) return ended;
-    const posted_put place{to.base + range.offset, reinterpret_cast<std::uintptr_t>(home), nullptr, 0, to.world_rank};
-    if (to.is_remote != 0) return await_networked_gets(warp, state) ? post(warp, state, route::proxied, place) : ended;
-    if (!await_own_puts(warp, state, to, range)) return ended;
+    const posted_put place{entry.base + range.offset, reinterpret_cast<std::uintptr_t>(home), nullptr, 0,
+                           entry.world_rank};
+    if (entry.is_remote != 0)
+        return await_networked_gets(warp, state) ? post(warp, state, route::proxied, place) : ended;
+    if (!await_own_puts(warp, state, entry, range)) return ended;
     if (warp.leads()) {
         exec::complete_copies(state.staging);
         if (range.is_got()) {

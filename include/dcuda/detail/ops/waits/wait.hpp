@@ -97,8 +97,8 @@ DCUDA_DEVICE void post_batch(const lead_warp& warp, rank_state& state, const bat
 
 // That batch, as far as placing it goes: without its queues. All threads of a full warp, after that barrier.
 DCUDA_DEVICE batch posted_batch_of(const warp_group& warp, const rank_state& state) {
-    const posted_message mine = state.messages[warp.index];
-    batch messages{0, mine.header, 0, mine.place, mine.packet, 0, 0, 1};
+    const posted_message ours = state.messages[warp.index];
+    batch messages{0, ours.header, 0, ours.place, ours.packet, 0, 0, 1};
     messages.end = sum_of_rows(warp, messages.header.packets(), warp.index, 1, warp.count);
     return messages;
 }

@@ -239,6 +239,12 @@ programs() {
         attempt "stencil --fused on $count GPU(s)" 60 programs.log "${command[@]}" --fused --verify
         attempt "stencil --fields device on $count GPU(s)" 60 programs.log "${command[@]}" --fields device --verify
     done
+    for count in "${counts[@]}"; do
+        [ -x "$bin/himeno" ] || { fail "himeno: not built"; break; }
+        job "$count" "$bin/himeno"
+        attempt "himeno --no-fma --verify on $count GPU(s)" 60 programs.log "${command[@]}" --size M --no-fma --verify
+        attempt "himeno on $count GPU(s)" 60 programs.log "${command[@]}" --size L
+    done
     models stencil --fused --fused "plain plain-graph" host nccl nccl-graph nvshmem "nvshmem --stores" mpi
     models spmv "" "--grid 1x2" "plain plain-graph" host nccl nccl-graph "nccl --no-barrier" mpi
     models power_iteration "" "--grid 1x2" plain host nccl nvshmem mpi
@@ -371,6 +377,7 @@ checked_programs() {
         checked "spmv" 60 "$bin/spmv" --rows 201 --density 0.1 --repetitions 5 --threads 64 --verify
     [ ! -x "$bin/power_iteration" ] ||
         checked "power_iteration" 60 "$bin/power_iteration" --rows 201 --density 0.1 --iterations 5 --threads 64 --verify
+    [ ! -x "$bin/himeno" ] || checked "himeno" 60 "$bin/himeno" --size 9,17,33 --steps 5 --threads 64 --no-fma --verify
 }
 
 # One of compute-sanitizer's tools over all programs, on each GPU one at a time.

@@ -37,8 +37,8 @@ public:
         check_.open_window(slot, std::move(exports));
     }
 
-    // Takes a command of a rank for others that are reached over a network. `payload`: those of its bytes that came through the
-    // ring.
+    // Takes a command of a rank for others that are reached over a network. `payload`: those of its bytes that came
+    // through the ring.
     void take(const detail::command& cmd, const std::byte* payload);
 
     // Whether it can take more of them: slow receivers slow their senders down.

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "options.hpp"
+
+#include <CLI/CLI.hpp>
+
+namespace himeno {
+
+command_line parse_command_line(int argc, char** argv) {
+    options chosen;
+    bool is_exact = false;
+    std::string gosa = "every";
+    CLI::App app(
+        "The Himeno benchmark: Jacobi's method for a pressure on a grid, in one long-running kernel per device.\n"
+        "Start one process per device: dcuda-run -n 2 himeno --size M --no-fma --verify",
+        "himeno");
+    app.add_option("--size", chosen.size, "XS, S, M, L, XL, or I,J,K points, of which K lie side by side")
+        ->check([](const std::string& text) {
+            return parse_size(text)
+                       ? std::string()
+                       : "'" + text + "' is none of XS, S, M, L, XL, nor I,J,K with 3 to 32768 points each";
+        })
+        ->capture_default_str();
+    app.add_option("--steps", chosen.steps, "steps")
+        ->check(CLI::Range(0, 1 << 30).description(""))
+        ->capture_default_str();
+    app.add_flag("--no-fma", is_exact,
+                 "round each product by itself: the result is the serial reference's, bit for bit (always so on CPUs)");
+    app.add_option("--gosa", gosa, "add up the changes of every step, or of the last one: every or last")
+        ->check(CLI::IsMember({"every", "last"}).description(""))
+        ->capture_default_str();
+    common::add_run_options(app, chosen, "rows");
+    command_line result = common::parse(app, argc, argv, chosen);
+    if (!result.chosen) return result;
+    options& taken = *result.chosen;
+    taken.whole = *parse_size(taken.size);
+    taken.is_fused = taken.is_fused && !is_exact;
+    taken.sums_every_step = gosa == "every";
+    if (taken.verify && taken.is_fused)
+        return common::refused<options>("--verify compares bit for bit, which takes --no-fma\n");
+    return result;
+}
+
+} // namespace himeno

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Himeno by ranks: one kernel for all steps. The planes are cut over the devices, and the rows of each device over its
+// ranks, so a rank has a column of the grid: some rows of all planes of its device. The pressure is in memory twice, as
+// each step reads one and writes the other. Ranks of a device read each other's border rows where they are; to the
+// neighbouring devices they put their rows of the border planes.
+//
+// Why nobody reads what is not there, or writes what is still read. A rank begins step n when each of its neighbours
+// has told it that step n - 1 is done: two on its device, and up to three on either device beside it, the one with
+// the same rows and those next to it, since points are computed from all 18 around them. It tells a neighbour on its
+// device after its whole step, and one on another device when its border planes are done, which alone read the planes
+// that come from there. (1) What step n reads has been written: by this rank, or by neighbours that have told it so.
+// (2) Step n writes the pressure that step n - 1 has read. On this device its readers are this rank and the two beside
+// it, who have done step n - 1. On the other device its readers are the three whom this rank tells; each of them has
+// told it that its border planes of step n - 1 are done. (3) A neighbour is at most one step ahead: for the next one it
+// waits for this rank. So two tags in turn tell the steps apart.
+#pragma once
+
+#include "common/partition.hpp"
+#include "common/progress.hpp"
+#include "dcuda/dcuda.hpp"
+#include "grid.hpp"
+
+namespace himeno {
+
+using common::range;
+
+// What a kernel has of a device, in its memory.
+struct task {
+    grid whole;
+    common::partition planes; // over the devices
+    int device = 0;
+    common::partition rows; // 1 to nj - 2, counted from 0, over the ranks of a device
+    int steps = 0;
+    bool sums_every_step = true; // else after the last one
+    const float* coefficients[coefficient_count] = {};
+    float* pressure[2] = {}; // that step 0 reads, and writes; one after the other
+    dcuda::window window{};  // over both
+    double* gosa = nullptr;  // the last step's
+    common::run_series runs{};
+
+    // Planes of a device, and those that are computed.
+    DCUDA_HOST_DEVICE range own() const { return planes.of_device(device); }
+    DCUDA_HOST_DEVICE range computed() const { return common::intersection(own(), {1, whole.ni - 1}); }
+    // Arrays hold one plane more on either side.
+    DCUDA_HOST_DEVICE range stored(int on_device) const { return common::with_halo(planes.of_device(on_device)); }
+    DCUDA_HOST_DEVICE std::size_t array_points(int on_device) const {
+        return std::size_t(stored(on_device).count()) * whole.plane();
+    }
+    // Where a point is in the arrays of a device.
+    DCUDA_HOST_DEVICE std::size_t place(int on_device, int i, int j, int k) const {
+        return std::size_t(i - stored(on_device).first) * whole.plane() + std::size_t(j) * std::size_t(whole.nk) +
+               std::size_t(k);
+    }
+};
+
+// With `IsFused`, each product and the addition behind it are rounded once.
+template <bool IsFused>
+DCUDA_DEVICE float multiply_add(float a, float b, float c) {
+    return IsFused ? fmaf(a, b, c) : a * b + c;
+}
+
+// One point of a step. Returns the square of its change.
+template <bool IsFused>
+DCUDA_DEVICE float compute_point(const task& work, const float* in, float* out, std::size_t at) {
+    const auto row = static_cast<std::ptrdiff_t>(work.whole.nk),
+               plane = static_cast<std::ptrdiff_t>(work.whole.plane());
+    const float* const p = in + at;
+    const auto c = [&](int which) { return work.coefficients[which][at]; };
+    float s0 = c(0) * p[plane];
+    s0 = multiply_add<IsFused>(c(1), p[row], s0);
+    s0 = multiply_add<IsFused>(c(2), p[1], s0);
+    s0 = multiply_add<IsFused>(c(4), p[plane + row] - p[plane - row] - p[-plane + row] + p[-plane - row], s0);
+    s0 = multiply_add<IsFused>(c(5), p[row + 1] - p[-row + 1] - p[row - 1] + p[-row - 1], s0);
+    s0 = multiply_add<IsFused>(c(6), p[plane + 1] - p[-plane + 1] - p[plane - 1] + p[-plane - 1], s0);
+    s0 = multiply_add<IsFused>(c(7), p[-plane], s0);
+    s0 = multiply_add<IsFused>(c(8), p[-row], s0);
+    s0 = multiply_add<IsFused>(c(9), p[-1], s0);
+    s0 += c(11);
+    const float ss = multiply_add<IsFused>(s0, c(3), -p[0]) * c(10);
+    out[at] = multiply_add<IsFused>(omega, ss, p[0]);
+    return ss * ss;
+}
+
+// A rank's part. All threads of the rank call everything.
+template <bool IsFused>
+class column {
+public:
+    DCUDA_DEVICE column(dcuda::rank& self, const task& work) : self_(self), work_(work) {
+        number_ = self.id() % ranks();
+        const range own = work.rows.of_rank(number_);
+        rows_ = {own.first + 1, own.last + 1};
+        for (int beside = -1; beside <= 1; ++beside) {
+            if (!has_rows(number_ + beside)) continue;
+            if (beside != 0) ++expected_;
+            expected_ += (has_device(-1) ? 1 : 0) + (has_device(1) ? 1 : 0);
+        }
+    }
+    DCUDA_DEVICE bool is_empty() const { return rows_.empty(); }
+
+    // A step: border planes, messages, then the others. Adds the squares of this thread's changes.
+    DCUDA_DEVICE double compute(int step) const {
+        if (step > 0) self_.wait_notifications(step % 2, expected_);
+        const range planes = work_.computed();
+        range inside = planes;
+        double squares = 0.0;
+        if (has_device(-1) && !inside.empty()) squares += compute(step, {planes.first, ++inside.first});
+        if (has_device(1) && !inside.empty()) squares += compute(step, {--inside.last, planes.last});
+        const bool is_last = step + 1 == work_.steps;
+        if (!is_last && has_device(-1)) send(step, -1, planes.first);
+        if (!is_last && has_device(1)) send(step, 1, planes.last - 1);
+        squares += compute(step, inside);
+        if (!is_last)
+            for (int beside = -1; beside <= 1; beside += 2)
+                if (has_rows(number_ + beside)) self_.notify(self_.id() + beside, dcuda::world, (step + 1) % 2);
+        return squares;
+    }
+
+private:
+    DCUDA_DEVICE int ranks() const { return work_.rows.ranks_per_device; }
+    DCUDA_DEVICE bool has_rows(int number) const {
+        return number >= 0 && number < ranks() && !work_.rows.of_rank(number).empty();
+    }
+    DCUDA_DEVICE bool has_device(int beside) const {
+        const int device = work_.device + beside;
+        return device >= 0 && device < work_.planes.devices && !work_.planes.of_device(device).empty();
+    }
+
+    DCUDA_DEVICE double compute(int step, range planes) const {
+        const float* const in = work_.pressure[step % 2];
+        float* const out = work_.pressure[(step + 1) % 2];
+        const int width = work_.whole.nk - 2, lines = rows_.count() * width;
+        double squares = 0.0;
+        for (int line = static_cast<int>(threadIdx.x); line < lines; line += static_cast<int>(blockDim.x)) {
+            std::size_t at = work_.place(work_.device, planes.first, rows_.first + line / width, 1 + line % width);
+            for (int i = planes.first; i < planes.last; ++i, at += work_.whole.plane())
+                squares += static_cast<double>(compute_point<IsFused>(work_, in, out, at));
+        }
+        return squares;
+    }
+
+    // This rank's rows of a plane that step `step` has written, to where the device beside has it as well.
+    DCUDA_DEVICE void send(int step, int beside, int plane) const {
+        const int there = work_.device + beside, target = self_.id() + beside * ranks(), tag = (step + 1) % 2;
+        const std::size_t before = tag * work_.array_points(there); // of the window's two arrays
+        const std::size_t bytes = std::size_t(rows_.count()) * std::size_t(work_.whole.nk) * sizeof(float);
+        self_.put_notify(work_.window, target, (before + work_.place(there, plane, rows_.first, 0)) * sizeof(float),
+                         bytes, work_.pressure[tag] + work_.place(work_.device, plane, rows_.first, 0), tag);
+        for (int next = -1; next <= 1; next += 2)
+            if (has_rows(number_ + next)) self_.notify(target + next, dcuda::world, tag);
+    }
+
+    dcuda::rank& self_;
+    const task& work_;
+    int number_ = 0;   // on the device
+    range rows_{};     // of the grid
+    int expected_ = 0; // messages before each step but the first
+};
+
+// The sum of what the threads of a rank have, in all of them. `parts`: of the block's shared memory, one for each.
+DCUDA_DEVICE double sum_of_block(double* parts, double own) {
+    __syncthreads(); // the last sum has been read
+    parts[threadIdx.x] = own;
+    __syncthreads();
+    for (unsigned count = blockDim.x; count > 1; count = (count + 1) / 2) {
+        if (threadIdx.x + (count + 1) / 2 < count) parts[threadIdx.x] += parts[threadIdx.x + (count + 1) / 2];
+        __syncthreads();
+    }
+    return parts[0];
+}
+
+// All ranks. Shared memory: a double for each thread.
+template <bool IsFused>
+__global__ void solve(dcuda::context context, task work) {
+    auto* const parts = dcuda::dynamic_shared<double>();
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const column<IsFused> own(self, work);
+    self.barrier(dcuda::world);
+    self.start_timer();
+    common::progress progress(self, "himeno", "step", work.steps, work.runs);
+    double gosa = 0.0;
+    for (int step = 0; step < work.steps; ++step) {
+        const double squares = own.is_empty() ? 0.0 : own.compute(step);
+        if (work.sums_every_step || step + 1 == work.steps)
+            gosa = self.allreduce(dcuda::world, sum_of_block(parts, squares), dcuda::sum{});
+        progress.done(step + 1);
+    }
+    self.barrier(dcuda::world);
+    self.stop_timer();
+    if (self.id(dcuda::device) == 0 && threadIdx.x == 0) *work.gosa = gosa;
+}
+
+} // namespace himeno

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "report.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "common/times.hpp"
+#include "common/wording.hpp"
+#include "dcuda/config.hpp"
+
+namespace himeno {
+
+namespace {
+
+constexpr const char* backend = DCUDA_BACKEND_CUDA ? "cuda" : "cpu";
+
+// Of the official figure, and of all points that are computed.
+double mflops(const report& about, const options& chosen, double points) {
+    const double seconds = common::seconds_per_run(about.milliseconds).median;
+    return seconds > 0.0 ? operations_of_point * points * chosen.steps / seconds * 1e-6 : 0.0;
+}
+
+} // namespace
+
+std::string in_words(const report& about, const options& chosen) {
+    const grid& whole = chosen.whole;
+    std::string text = fmt::format(
+        "himeno: {} x {} x {} points, {}, {}\non {} ({} backend) with {} of {} each\n", whole.ni, whole.nj, whole.nk,
+        common::counted(chosen.steps, "step"), chosen.is_fused ? "fused multiply-add" : "every product rounded",
+        common::counted(about.devices, "device"), backend, common::counted(about.ranks_per_device, "rank"),
+        common::counted(about.threads, "thread"));
+    if (chosen.steps > 0)
+        text +=
+            fmt::format("{}\n{:.0f} MFLOPS by the official count, {:.0f} with all points\n",
+                        common::times_in_words(about.milliseconds, chosen.steps, "step"),
+                        mflops(about, chosen, whole.counted_points()), mflops(about, chosen, whole.computed_points()));
+    if (about.is_verified)
+        text += about.is_equal ? "verified: pressure, sum and CRC equal the serial reference to the last bit\n"
+                               : "WRONG: the result differs from the serial reference\n";
+    return text +
+           fmt::format("gosa {:.9e} sum {:.12e} crc {:08x}\n", about.found.gosa, about.found.sum, about.found.crc);
+}
+
+std::string as_json(const report& about, const options& chosen) {
+    nlohmann::ordered_json json{{"size", {chosen.whole.ni, chosen.whole.nj, chosen.whole.nk}},
+                                {"steps", chosen.steps},
+                                {"control", "rank"},
+                                {"fused", chosen.is_fused},
+                                {"backend", backend},
+                                {"devices", about.devices},
+                                {"ranks_per_device", about.ranks_per_device},
+                                {"threads", about.threads},
+                                {"gosa", about.found.gosa},
+                                {"sum", about.found.sum},
+                                {"crc", fmt::format("{:08x}", about.found.crc)}};
+    if (chosen.steps > 0) {
+        json["time_per_step_us"] = common::times_as_json(about.milliseconds, chosen.steps);
+        json["mflops"] = mflops(about, chosen, chosen.whole.counted_points());
+    }
+    if (about.is_verified) json["verification"] = {{"equal", about.is_equal}};
+    return json.dump(2) + "\n";
+}
+
+} // namespace himeno

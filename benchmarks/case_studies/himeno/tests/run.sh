@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Runs the Himeno benchmark as users do: run.sh HIMENO DCUDA_RUN
+set -euo pipefail
+program=$1 launcher=$2
+. "$(dirname "$0")/../../common/run.sh"
+
+# known PROCESSES RESULT OPTION...: verified, and the last line is what an independent serial program gives.
+known() {
+    local processes=$1 result=$2
+    shift 2
+    [ "$processes" -le $most ] || return 0
+    job "$processes" "$@" --no-fma --verify >"$work/log" 2>&1 || die "status $?: $*"
+    grep -q 'equal the serial reference to the last bit' "$work/log" || die "not verified: $*"
+    [ "$(tail -n 1 "$work/log")" = "$result" ] || die "not '$result': $*"
+    runs=$((runs + 1))
+}
+
+for processes in $(counts 1 2 3 4); do
+    known $processes 'gosa 8.829806972e-02 sum 1.801750054624e+03 crc 1d49d9ee' --size 9,17,33 --steps 1
+    known $processes 'gosa 4.168863978e-02 sum 1.896001858229e+03 crc 52d4233f' --size 9,17,33 --steps 10 --ranks 5
+    known $processes 'gosa 6.229796349e-03 sum 2.224315522317e+04 crc 794c7c80' --size XS --steps 3 --gosa last --threads 32
+    # One rank, a rank for each row, ranks without a row; few planes; planes of boundary alone.
+    verified $processes --size 12,9,10 --steps 7 --no-fma --ranks 1
+    verified $processes --size 12,9,10 --steps 7 --no-fma --ranks 7
+    verified $processes --size 12,9,10 --steps 8 --no-fma --ranks 12 --threads $fewest_threads
+    verified $processes --size 4,5,6 --steps 5 --no-fma --ranks 2 --repeat 3
+    verified $processes --size 12,9,10 --steps 0 --no-fma
+done
+known 2 'gosa 3.042699344e-03 sum 2.293382602158e+04 crc a4fa2cf1' --size XS --steps 64
+# Over a network.
+DCUDA_DISABLE_PEER=1 DCUDA_TRANSPORT=shm known 2 'gosa 6.229796349e-03 sum 2.224315522317e+04 crc 794c7c80' --size XS --steps 3
+job 1 --size 9,8,7 --steps 3 --json "$work/out.json" >"$work/log" 2>&1 || die "JSON: status $?"
+python3 - "$work/out.json" <<'PYTHON' || die "JSON"
+import json, sys
+report = json.load(open(sys.argv[1]))
+assert report["size"] == [9, 8, 7] and report["mflops"] > 0 and len(report["crc"]) == 8
+PYTHON
+refused 2 'is none of XS' 1 --size 2,9,9
+refused 2 'is none of XS' 1 --size huge
+refused_once 'planes are too few for' 4 --size 3,9,9
+[ "${DCUDA_TEST_BACKEND:-}" != cuda ] || refused 2 'takes --no-fma' 1 --size XS --verify
+echo "$runs runs as expected"

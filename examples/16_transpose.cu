@@ -41,8 +41,12 @@ __global__ void transpose(dcuda::context context, const double* matrix, double* 
 
 int main(int argc, char** argv) try {
     dcuda::runtime runtime(argc, argv);
-    const dcuda::launch_config config{.threads = 64};
-    const dcuda::rank_info info = runtime.plan(transpose, config);
+    dcuda::launch_config config{.threads = 64};
+    dcuda::rank_info info = runtime.plan(transpose, config);
+    if (info.rank_count > static_cast<int>(order)) { // no rank is without a row
+        config.ranks_per_device = static_cast<int>(order) / info.process_count;
+        info = runtime.plan(transpose, config);
+    }
     const std::size_t first = first_of(info.rank_start, info.rank_count);
     const std::size_t rows = first_of(info.rank_start + info.rank_responsible, info.rank_count) - first;
 

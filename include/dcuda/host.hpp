@@ -143,6 +143,10 @@ public:
     /// run() returns or throws. Until then the program may call no other function of this runtime; a run that is
     /// started nevertheless throws dcuda::error (invalid_argument). The future's destructor waits. An error that is
     /// found before the kernel is in the stream is thrown by the call itself.
+    ///
+    /// Until the future is ready, copy behind the run to pinned memory only: a copy to or from other host memory keeps
+    /// all threads of the process from the driver until the stream has come there, the library's thread as well. Where
+    /// a process is reached over a network, that thread starts a kernel of its own, and the run would never end.
     template <class... Params, class... Args>
     std::future<double> run_async(cudaStream_t stream, void (*kernel)(context, Params...), const launch_config& config,
                                   Args&&... arguments) {

@@ -154,6 +154,10 @@ protected:
     }
     void end_job() { runtime_.reset(); }
 
+    // So many ranks, which fill a GPU, or one less: where some processes are reached over a network the delivery kernel
+    // takes the place of one.
+    int all_of(int ranks_per_device) { return ranks_per_device - (job().network().empty() ? 0 : 1); }
+
     // Runs kernel(context, findings*, arguments...) and expects it to find nothing wrong.
     template <class... Params, class... Args>
     void check(void (*kernel)(context, findings*, Params...), const launch_config& config, Args... arguments) {

@@ -322,13 +322,15 @@ protected:
 
 TEST_F(AsynchronousRun, InTheOrderOfItsStream) {
     const std::vector<unsigned> tens(4, 10);
-    std::vector<unsigned> seen(4);
+    unsigned* seen = nullptr; // pinned: a copy to other memory keeps all threads from the driver until it is done
+    require_cuda(cudaMallocHost(reinterpret_cast<void**>(&seen), sums.size_bytes()));
     require_cuda(cudaMemcpyAsync(memory, tens.data(), sums.size_bytes(), cudaMemcpyHostToDevice, stream));
     std::future<double> run = start();
-    require_cuda(cudaMemcpyAsync(seen.data(), memory, sums.size_bytes(), cudaMemcpyDeviceToHost, stream));
+    require_cuda(cudaMemcpyAsync(seen, memory, sums.size_bytes(), cudaMemcpyDeviceToHost, stream));
     EXPECT_GE(run.get(), 0);
     require_cuda(cudaStreamSynchronize(stream));
-    EXPECT_EQ(seen, std::vector<unsigned>(4, 17));
+    EXPECT_EQ(std::vector<unsigned>(seen, seen + 4), std::vector<unsigned>(4, 17));
+    require_cuda(cudaFreeHost(seen));
     start().get(); // the runtime is free again
     job().run(add_in_ring, shape(4, dim3(32)), memory, first, second);
     EXPECT_EQ(sums.read(), std::vector<unsigned>(4, 31));

@@ -609,7 +609,7 @@ TEST_F(OneSided, BoxesKeepTheirPlaceBetweenPuts) {
 
 #if DCUDA_BACKEND_CUDA
 TEST_F(OneSided, OnFullDevice) {
-    for (const int ranks : {132, 1056, 2112}) {
+    for (const int ranks : {132, 1056, all_of(2112)}) {
         const dcuda::launch_config config = shape(ranks, dim3(64));
         const device_vector<unsigned> memory(96 * static_cast<std::size_t>(ranks));
         check(cross, config, memory.get(), rounds_of(30, 1));

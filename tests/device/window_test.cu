@@ -85,8 +85,8 @@ TEST_F(Windows, OfGroups) {
 }
 
 TEST_F(Windows, OfEachColumn) {
-    const int ranks = DCUDA_BACKEND_CUDA ? 1056 : few_threads ? 9 : 40;
-    requested.max_windows = ranks;
+    requested.max_windows = 1056;
+    const int ranks = DCUDA_BACKEND_CUDA ? all_of(1056) : few_threads ? 9 : 40;
     const device_vector<unsigned> memory(static_cast<std::size_t>(ranks) * 2);
     check(windows_of_groups, shape(ranks, dim3(64)), memory.get(), 2, 1, ranks, 1);
 }

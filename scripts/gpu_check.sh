@@ -243,6 +243,7 @@ programs() {
         [ -x "$bin/himeno" ] || { fail "himeno: not built"; break; }
         job "$count" "$bin/himeno"
         attempt "himeno --no-fma --verify on $count GPU(s)" 60 programs.log "${command[@]}" --size M --no-fma --verify
+        attempt "himeno, 1000 steps, on $count GPU(s)" 60 programs.log "${command[@]}" --size XS --steps 1000 --no-fma --verify
         attempt "himeno on $count GPU(s)" 60 programs.log "${command[@]}" --size L
     done
     models stencil --fused --fused "plain plain-graph" host nccl nccl-graph nvshmem "nvshmem --stores" mpi

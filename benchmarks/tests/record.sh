@@ -19,7 +19,10 @@ sed 's/"unit": "us"/"unit": "us", "library": "Rival of the test"/' "$work/flush.
 grep -q 'Rival of the test .*x)' "$work/output" || fail "the rival does not stand beside our row"
 grep -q 'cost of checks' "$work/output" || fail "the cost of the checks is not shown"
 grep -E '.{121}' "$work/output" && fail "a line is wider than 120 columns"
-head -n 9 "$work/output" | grep -q goal && fail "a column is shown in which no row says anything"
+# On GPUs rows have goals.
+if ! grep -q '<= ' "$work/output" && head -n 9 "$work/output" | grep -q goal; then
+    fail "a column is shown in which no row says anything"
+fi
 
 "$bench" flush "${small[@]}" --csv >"$work/output"
 head -n 1 "$work/output" | grep -q '^benchmark,path,operation,bytes' || fail "the CSV has no head"

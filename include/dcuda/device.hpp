@@ -127,9 +127,10 @@ public:
     // --- Notifications and waits -------------------------------------------------------------------------------------
 
     /// Adds one to the number of notifications with `tag` that rank `target` has received; `target` is the rank's
-    /// number in `comm`. The target sees the notification after all earlier puts of this rank to it. All threads of the
-    /// rank call it. It returns when the notification is issued, and does not wait for the target; over a network it
-    /// waits while the network has no room. A tag, a target or a communicator that does not exist ends the run
+    /// number in `comm`. The target sees the notification after all earlier puts of this rank to it; not after puts to
+    /// other ranks, nor after what the rank's threads have stored without a put: call flush() before. All threads of
+    /// the rank call it. It returns when the notification is issued, and does not wait for the target; over a network
+    /// it waits while the network has no room. A tag, a target or a communicator that does not exist ends the run
     /// (error_code::device_fault).
     DCUDA_DEVICE void notify(int target, communicator comm, int tag) {
         detail::perform<detail::notify_operation>(self_, is_profiled(), target, comm, tag);

@@ -43,7 +43,8 @@ public:
         // Ranks of a device offer the same memory, and read what is put there without being told of it one by one.
         work_.window = runtime_.create_window(pressure_.data(), pressure_.bytes(), dcuda::window_kind::direct);
     }
-    ~solver() noexcept(false) { runtime_.free_window(work_.window); }
+    // Collective, when nothing has failed. Then no other process maps the pressure any more.
+    void close() { runtime_.free_window(work_.window); }
     solver(const solver&) = delete;
     solver& operator=(const solver&) = delete;
 
@@ -114,6 +115,7 @@ int run(common::session& here, const options& chosen) {
     report about{devices, config.ranks_per_device, threads};
     for (int i = 0; i < chosen.repeat; ++i) about.milliseconds.push_back(solve_it.run());
     about.found = solve_it.collect();
+    solve_it.close();
     if (!here.first()) return 0;
     if (chosen.verify) {
         about.is_verified = true;

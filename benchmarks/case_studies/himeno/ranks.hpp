@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Himeno by ranks: one kernel for all steps. The planes are cut over the devices, and the rows of each device over its
 // ranks, so a rank has a column of the grid: some rows of all planes of its device. The pressure is in memory twice, as
-// each step reads one and writes the other. Ranks of a device read each other's border rows where they are; to the
-// neighbouring devices they put their rows of the border planes.
+// each step reads one and writes the other. Ranks of a device read each other's border rows where they are, so they
+// flush before they tell each other of them; to the neighbouring devices they put their rows of the border planes.
 //
 // Why nobody reads what is not there, or writes what is still read. A rank begins step n when each of its neighbours
 // has told it that step n - 1 is done: two on its device, and up to three on either device beside it, the one with
@@ -105,13 +105,19 @@ public:
         double squares = 0.0;
         if (has_device(-1) && !inside.empty()) squares += compute(step, {planes.first, ++inside.first});
         if (has_device(1) && !inside.empty()) squares += compute(step, {--inside.last, planes.last});
-        const bool is_last = step + 1 == work_.steps;
-        if (!is_last && has_device(-1)) send(step, -1, planes.first);
-        if (!is_last && has_device(1)) send(step, 1, planes.last - 1);
+        const bool tells = step + 1 < work_.steps;
+        if (tells && has_device(-1)) send(step, -1, planes.first);
+        if (tells && has_device(1)) send(step, 1, planes.last - 1);
+        if (tells && has_ranks_beside() && (has_device(-1) || has_device(1))) {
+            self_.flush(work_.window);
+            if (has_device(-1)) tell_ranks_beside(step, -1);
+            if (has_device(1)) tell_ranks_beside(step, 1);
+        }
         squares += compute(step, inside);
-        if (!is_last)
-            for (int beside = -1; beside <= 1; beside += 2)
-                if (has_rows(number_ + beside)) self_.notify(self_.id() + beside, dcuda::world, (step + 1) % 2);
+        if (tells && has_ranks_beside()) {
+            self_.flush(work_.window);
+            tell_ranks_beside(step, 0);
+        }
         return squares;
     }
 
@@ -140,13 +146,21 @@ private:
 
     // This rank's rows of a plane that step `step` has written, to where the device beside has it as well.
     DCUDA_DEVICE void send(int step, int beside, int plane) const {
-        const int there = work_.device + beside, target = self_.id() + beside * ranks(), tag = (step + 1) % 2;
+        const int there = work_.device + beside, tag = (step + 1) % 2;
         const std::size_t before = tag * work_.array_points(there); // of the window's two arrays
         const std::size_t bytes = std::size_t(rows_.count()) * std::size_t(work_.whole.nk) * sizeof(float);
-        self_.put_notify(work_.window, target, (before + work_.place(there, plane, rows_.first, 0)) * sizeof(float),
-                         bytes, work_.pressure[tag] + work_.place(work_.device, plane, rows_.first, 0), tag);
-        for (int next = -1; next <= 1; next += 2)
-            if (has_rows(number_ + next)) self_.notify(target + next, dcuda::world, tag);
+        self_.put_notify(work_.window, self_.id() + beside * ranks(),
+                         (before + work_.place(there, plane, rows_.first, 0)) * sizeof(float), bytes,
+                         work_.pressure[tag] + work_.place(work_.device, plane, rows_.first, 0), tag);
+    }
+
+    // Tells the ranks beside this one, or beside those with its rows on the device beside, of what it has done before.
+    // A notification tells of puts to who gets it; of others, and of what was stored without a put, after a flush.
+    DCUDA_DEVICE bool has_ranks_beside() const { return has_rows(number_ - 1) || has_rows(number_ + 1); }
+    DCUDA_DEVICE void tell_ranks_beside(int step, int device_beside) const {
+        for (int beside = -1; beside <= 1; beside += 2)
+            if (has_rows(number_ + beside))
+                self_.notify(self_.id() + device_beside * ranks() + beside, dcuda::world, (step + 1) % 2);
     }
 
     dcuda::rank& self_;

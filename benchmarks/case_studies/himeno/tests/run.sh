@@ -28,6 +28,7 @@ for processes in $(counts 1 2 3 4); do
     verified $processes --size 12,9,10 --steps 0 --no-fma
 done
 known 2 'gosa 3.042699344e-03 sum 2.293382602158e+04 crc a4fa2cf1' --size XS --steps 64
+known 1 'gosa 8.341751582e-06 sum 2.539047289769e+04 crc 151f521c' --size XS --steps 1000
 # Over a network.
 DCUDA_DISABLE_PEER=1 DCUDA_TRANSPORT=shm known 2 'gosa 6.229796349e-03 sum 2.224315522317e+04 crc 794c7c80' --size XS --steps 3
 job 1 --size 9,8,7 --steps 3 --json "$work/out.json" >"$work/log" 2>&1 || die "JSON: status $?"

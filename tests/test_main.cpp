@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// main() of the tests. Ends with 77, which CTest counts as skipped, if every test of the program skipped itself, and with
-// 1 if the filter leaves none, unless they are cut into shares: a program that tested nothing is no pass.
+// main() of the tests. Ends with 77, which CTest counts as skipped, if every test of the program skipped itself, and
+// with 1 if the filter leaves none, unless they are cut into shares: a program that tested nothing is no pass.
 #include <cstdio>
 #include <cstdlib>
 #include <gtest/gtest.h>

@@ -154,9 +154,10 @@ private:
                          work_.pressure[tag] + work_.place(work_.device, plane, rows_.first, 0), tag);
     }
 
-    // Tells the ranks beside this one, or beside those with its rows on the device beside, of what it has done before.
-    // A notification tells of puts to who gets it; of others, and of what was stored without a put, after a flush.
     DCUDA_DEVICE bool has_ranks_beside() const { return has_rows(number_ - 1) || has_rows(number_ + 1); }
+    // Tells the ranks beside this one, or beside the one with its rows on the device beside, that the step is done.
+    // After a flush: a notification by itself tells only of puts to who gets it, and not of what was stored without a
+    // put.
     DCUDA_DEVICE void tell_ranks_beside(int step, int device_beside) const {
         for (int beside = -1; beside <= 1; beside += 2)
             if (has_rows(number_ + beside))

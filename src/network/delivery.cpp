@@ -70,32 +70,30 @@ void device_delivery::store(const std::uint32_t* words, std::size_t count) {
 
 bool device_delivery::put(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t rank,
                           std::uint32_t tag) {
-    const bool is_small = bytes <= max_delivery_bytes;
-    const std::uint32_t commands = is_small ? delivery_commands(static_cast<std::uint32_t>(bytes)) : 1;
+    if (bytes > max_delivery_bytes)
+        return store_copy(delivery_kind::copy, place, payload, bytes, rank, tag, static_cast<std::uint32_t>(bytes), 0,
+                          no_update);
+    const std::uint32_t commands = delivery_commands(static_cast<std::uint32_t>(bytes));
     if (!has_room(commands)) return false;
-    const auto kind = is_small ? delivery_kind::put : delivery_kind::copy;
-    std::uint32_t words[8 * command_words] = {static_cast<std::uint32_t>(kind),
+    std::uint32_t words[8 * command_words] = {static_cast<std::uint32_t>(delivery_kind::put),
                                               rank,
                                               tag,
                                               static_cast<std::uint32_t>(bytes),
                                               static_cast<std::uint32_t>(place),
                                               static_cast<std::uint32_t>(place >> 32)};
-    const auto address = reinterpret_cast<std::uintptr_t>(payload);
-    if (is_small && bytes != 0)
-        std::memcpy(words + 6, payload, bytes);
-    else if (!is_small)
-        std::memcpy(words + 6, &address, sizeof address);
+    if (bytes != 0) std::memcpy(words + 6, payload, bytes);
     store(words, commands * command_words);
     return true;
 }
 
 // A delivery whose payload stays in host memory.
 bool device_delivery::store_copy(delivery_kind kind, std::uint64_t place, const std::byte* payload, std::size_t bytes,
-                                 std::uint32_t width, std::uint64_t distance, std::uint32_t code) {
+                                 std::uint32_t rank, std::uint32_t tag, std::uint32_t width, std::uint64_t distance,
+                                 std::uint32_t code) {
     if (!has_room(1)) return false;
     std::uint32_t words[command_words] = {static_cast<std::uint32_t>(kind),
-                                          0,
-                                          no_tag,
+                                          rank,
+                                          tag,
                                           static_cast<std::uint32_t>(bytes),
                                           static_cast<std::uint32_t>(place),
                                           static_cast<std::uint32_t>(place >> 32)};
@@ -110,11 +108,12 @@ bool device_delivery::store_copy(delivery_kind kind, std::uint64_t place, const 
 
 bool device_delivery::put_rows(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t width,
                                std::uint64_t distance) {
-    return store_copy(delivery_kind::rows, place, payload, bytes, width, distance, no_update);
+    return store_copy(delivery_kind::rows, place, payload, bytes, 0, no_tag, width, distance, no_update);
 }
 
 bool device_delivery::combine(std::uint64_t place, const std::byte* payload, std::size_t bytes, std::uint32_t code) {
-    return store_copy(delivery_kind::combine, place, payload, bytes, static_cast<std::uint32_t>(bytes), 0, code);
+    return store_copy(delivery_kind::combine, place, payload, bytes, 0, no_tag, static_cast<std::uint32_t>(bytes), 0,
+                      code);
 }
 
 bool device_delivery::put_packets(std::uint64_t place, const std::byte* values, std::uint32_t rank,

@@ -102,7 +102,8 @@ private:
     detail::packet* slot(std::uint32_t ticket) const;
     bool has_room(std::uint32_t commands);
     bool store_copy(detail::delivery_kind kind, std::uint64_t place, const std::byte* payload, std::size_t bytes,
-                    std::uint32_t width, std::uint64_t distance, std::uint32_t code);
+                    std::uint32_t rank, std::uint32_t tag, std::uint32_t width, std::uint64_t distance,
+                    std::uint32_t code);
     void store(const std::uint32_t* words, std::size_t count);
 
     cuda::stream stream_;

@@ -47,9 +47,9 @@ public:
         const std::vector<Element> zeros(count_);
         upload(zeros.data(), zeros.size());
     }
-    void download(Element* target, std::size_t count) const {
+    void download(Element* target, std::size_t count, std::size_t at = 0) const {
         if (count == 0) return;
-        check(cudaMemcpy(target, data_, count * sizeof(Element), cudaMemcpyDeviceToHost), "copy from the device");
+        check(cudaMemcpy(target, data_ + at, count * sizeof(Element), cudaMemcpyDeviceToHost), "copy from the device");
     }
 
 private:

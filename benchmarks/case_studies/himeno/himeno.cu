@@ -23,6 +23,8 @@ using common::device_buffer;
 
 namespace {
 
+auto kernel_of(const options& chosen) { return chosen.is_fused ? solve<true> : solve<false>; }
+
 // A device's arrays.
 class solver {
 public:
@@ -56,19 +58,17 @@ public:
             std::fill_n(start.begin() + static_cast<std::ptrdiff_t>(work_.place(work_.device, i, 0, 0)),
                         work_.whole.plane(), start_of(work_.whole, i));
         for (const std::size_t at : {std::size_t{0}, start.size()}) pressure_.upload(start.data(), start.size(), at);
-        work_.runs.next(
-            measure::seconds_of([&] { runtime_.run(chosen_.is_fused ? solve<true> : solve<false>, config_, work_); }));
+        work_.runs.next(measure::seconds_of([&] { runtime_.run(kernel_of(chosen_), config_, work_); }));
         return runtime_.timings().at(0);
     }
 
     // On process 0; elsewhere nothing.
     outcome collect() {
         const std::size_t points = work_.array_points(work_.device), plane = work_.whole.plane();
-        std::vector<float> both(2 * points);
-        pressure_.download(both.data(), both.size());
-        const std::span<const float> own(both.data() + (work_.steps % 2 == 0 ? 0 : points) + plane, points - 2 * plane);
+        std::vector<float> own(points - 2 * plane);
+        pressure_.download(own.data(), own.size(), (work_.steps % 2 == 0 ? 0 : points) + plane);
         outcome result;
-        for (const std::vector<float>& part : runtime_.gather(own))
+        for (const std::vector<float>& part : runtime_.gather(std::span<const float>(own)))
             result.pressure.insert(result.pressure.end(), part.begin(), part.end());
         gosa_.download(&result.gosa, 1);
         survey(result);
@@ -107,12 +107,11 @@ int run(common::session& here, const options& chosen) {
     const int threads = chosen.threads > 0 ? chosen.threads : common::default_threads;
     dcuda::launch_config config{dim3(static_cast<unsigned>(threads)),
                                 static_cast<std::size_t>(threads) * sizeof(double), chosen.ranks};
-    config.ranks_per_device = common::choose_ranks(here, chosen.is_fused ? solve<true> : solve<false>, config,
-                                                   std::max(1, chosen.whole.nj - 2));
+    config.ranks_per_device = common::choose_ranks(here, kernel_of(chosen), config, std::max(1, chosen.whole.nj - 2));
     work.rows = {chosen.whole.nj - 2, 1, config.ranks_per_device};
 
     solver solve_it(here.runtime, chosen, work, config);
-    report about{devices, config.ranks_per_device, threads};
+    report about{devices, config.ranks_per_device, threads, common::backend};
     for (int i = 0; i < chosen.repeat; ++i) about.milliseconds.push_back(solve_it.run());
     about.found = solve_it.collect();
     solve_it.close();

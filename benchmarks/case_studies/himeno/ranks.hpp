@@ -38,9 +38,10 @@ struct task {
     double* gosa = nullptr;  // the last step's
     common::run_series runs{};
 
-    // Planes of a device, and those that are computed.
-    DCUDA_HOST_DEVICE range own() const { return planes.of_device(device); }
-    DCUDA_HOST_DEVICE range computed() const { return common::intersection(own(), {1, whole.ni - 1}); }
+    // The device's planes that are computed.
+    DCUDA_HOST_DEVICE range computed() const {
+        return common::intersection(planes.of_device(device), {1, whole.ni - 1});
+    }
     // Arrays hold one plane more on either side.
     DCUDA_HOST_DEVICE range stored(int on_device) const { return common::with_halo(planes.of_device(on_device)); }
     DCUDA_HOST_DEVICE std::size_t array_points(int on_device) const {
@@ -128,7 +129,7 @@ private:
     }
     DCUDA_DEVICE bool has_device(int beside) const {
         const int device = work_.device + beside;
-        return device >= 0 && device < work_.planes.devices && !work_.planes.of_device(device).empty();
+        return device >= 0 && device < work_.planes.devices; // each has a plane
     }
 
     DCUDA_DEVICE double compute(int step, range planes) const {

@@ -6,13 +6,10 @@
 
 #include "common/times.hpp"
 #include "common/wording.hpp"
-#include "dcuda/config.hpp"
 
 namespace himeno {
 
 namespace {
-
-constexpr const char* backend = DCUDA_BACKEND_CUDA ? "cuda" : "cpu";
 
 // Of the official figure, and of all points that are computed.
 double mflops(const report& about, const options& chosen, double points) {
@@ -27,7 +24,7 @@ std::string in_words(const report& about, const options& chosen) {
     std::string text = fmt::format(
         "himeno: {} x {} x {} points, {}, {}\non {} ({} backend) with {} of {} each\n", whole.ni, whole.nj, whole.nk,
         common::counted(chosen.steps, "step"), chosen.is_fused ? "fused multiply-add" : "every product rounded",
-        common::counted(about.devices, "device"), backend, common::counted(about.ranks_per_device, "rank"),
+        common::counted(about.devices, "device"), about.backend, common::counted(about.ranks_per_device, "rank"),
         common::counted(about.threads, "thread"));
     if (chosen.steps > 0)
         text +=
@@ -46,7 +43,7 @@ std::string as_json(const report& about, const options& chosen) {
                                 {"steps", chosen.steps},
                                 {"control", "rank"},
                                 {"fused", chosen.is_fused},
-                                {"backend", backend},
+                                {"backend", about.backend},
                                 {"devices", about.devices},
                                 {"ranks_per_device", about.ranks_per_device},
                                 {"threads", about.threads},

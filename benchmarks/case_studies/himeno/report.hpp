@@ -12,6 +12,7 @@ namespace himeno {
 
 struct report {
     int devices = 1, ranks_per_device = 1, threads = 1;
+    std::string backend = {};
     std::vector<double> milliseconds = {}; // one entry per run
     outcome found = {};
     bool is_verified = false, is_equal = false; // with the serial reference

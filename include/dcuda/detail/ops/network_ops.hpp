@@ -86,17 +86,23 @@ DCUDA_COLD void copy_behind(shared_state shared, std::byte* target, const std::b
     exec::copy_bytes(shared.get().group(), target, source, bytes);
 }
 
+// So many places of the ring: `target` is their payload, `position` the ticket of the first. All threads of the rank.
+// If the run has ended they leave the kernel.
+DCUDA_DEVICE posted_put take_ring_payload(rank_state& state, std::uint32_t places) {
+    const unsigned decision = exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
+        std::uint32_t ticket = 0;
+        if (!take_tickets_together(warp, state, places, ticket)) return 0u;
+        return 1 + post(warp, state, {state.device.ring.payload(ticket), 0, nullptr, ticket, 0});
+    });
+    if (decision == 0) exec::exit_thread();
+    return posted(state, decision - 1);
+}
+
 // All threads store the payload of a command behind it in the ring. The command's ticket. PERF: a function of its own,
 // as its registers are every kernel's.
 DCUDA_COLD std::uint32_t store_behind(shared_state shared, const outbound message) {
     rank_state& state = shared.get();
-    const unsigned decision = exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
-        std::uint32_t ticket = 0;
-        if (!take_tickets_together(warp, state, message.commands(), ticket)) return 0u;
-        return 1 + post(warp, state, {state.device.ring.payload(ticket), 0, nullptr, ticket, 0});
-    });
-    if (decision == 0) exec::exit_thread();
-    const posted_put put = posted(state, decision - 1);
+    const posted_put put = take_ring_payload(state, message.commands());
     copy_behind(state, put.target, message.source, message.bytes);
     return put.position;
 }

@@ -86,13 +86,7 @@ struct distant_rows {
 DCUDA_COLD void send_rows(shared_state shared, const distant_rows& rows) {
     rank_state& state = shared.get();
     const std::uint32_t bytes = rows.width * rows.count;
-    const unsigned decision = exec::decide(state.group(), state.decision, [&](const lead_warp& warp) {
-        std::uint32_t ticket = 0;
-        if (!take_tickets_together(warp, state, slots_for(bytes), ticket)) return 0u;
-        return 1 + post(warp, state, {state.device.ring.payload(ticket), 0, nullptr, ticket, 0});
-    });
-    if (decision == 0) exec::exit_thread();
-    const posted_put behind = posted(state, decision - 1);
+    const posted_put behind = take_ring_payload(state, slots_for(bytes));
     copy_box(shared, behind.target, {rows.width}, rows.source, {rows.distance}, {rows.width, rows.count});
     const auto send = [&](const lead_warp& warp, unsigned has_ended) {
         if (has_ended != 0 || !warp.leads()) return;

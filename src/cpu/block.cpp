@@ -107,6 +107,7 @@ block::~block() { std::free(shared_); }
 block* block::current() { return this_block; }
 
 std::string block::name() const {
+    if (ranks() == 0) return fmt::format("block {}", index_);
     if (ranks() == 1) return fmt::format("rank {} (block {})", rank(), index_);
     return fmt::format("ranks {} to {} (block {})", rank(), rank() + ranks() - 1, index_);
 }

@@ -142,11 +142,11 @@ public:
         return reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(current_->stack_bottom) <
                current_->stack_bytes;
     }
-    // Its first rank, and how many it has.
+    // Its first rank, and how many it has: none in a kernel that runtime::run did not start.
     int rank() const { return kernel_.shape.first_rank + static_cast<int>(index_) * ranks(); }
     int ranks() const { return kernel_.shape.ranks_per_block; }
     unsigned index() const { return index_; }
-    std::string name() const; // "rank 5 (block 5)"
+    std::string name() const; // "rank 5 (block 5)", or "block 5"
     static block* current();  // null outside a kernel
 
     // Where the running fiber's stack begins; `previous` is the fiber that it was switched to from.

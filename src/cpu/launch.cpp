@@ -37,12 +37,13 @@ failure_record& failure() {
 
 struct running_kernel {
     kernel shared;
-    std::vector<std::unique_ptr<block>> blocks;
+    std::vector<std::unique_ptr<block>> blocks; // of a run, made before it begins
     operation_ptr op = std::make_shared<operation>();
     std::mutex mutex;
     std::condition_variable opened;
     enum class gate { closed, open, cancelled } state = gate::closed;
-    unsigned running = 0;
+    unsigned running = 0;             // OS threads
+    std::atomic<unsigned> started{0}; // blocks
 
     ~running_kernel() { sanitizer::acquire(this); }
     // Before a reference is dropped: ThreadSanitizer does not see the reference counts of a library that is not
@@ -63,9 +64,10 @@ struct sigaction previous_segv {};
 void on_segv(int, siginfo_t* info, void*) {
     if (const block* const b = block::current()) {
         char text[256];
-        int length = b->ranks() == 1 ? std::snprintf(text, sizeof text, "rank %d (block %u): ", b->rank(), b->index())
-                                     : std::snprintf(text, sizeof text, "ranks %d to %d (block %u): ", b->rank(),
-                                                     b->rank() + b->ranks() - 1, b->index());
+        int length = b->ranks() == 0   ? std::snprintf(text, sizeof text, "block %u: ", b->index())
+                     : b->ranks() == 1 ? std::snprintf(text, sizeof text, "rank %d (block %u): ", b->rank(), b->index())
+                                       : std::snprintf(text, sizeof text, "ranks %d to %d (block %u): ", b->rank(),
+                                                       b->rank() + b->ranks() - 1, b->index());
         const auto add = [&](const char* format, auto... values) {
             const auto used = static_cast<std::size_t>(length);
             length += std::snprintf(text + used, sizeof text - used, format, values...);
@@ -108,9 +110,25 @@ private:
     stack_t before_{};
 };
 
-// The life of a block's OS thread.
-void run_block(std::shared_ptr<running_kernel> k, unsigned index) {
-    const std::string name = fmt::format("rank {}", k->blocks[index]->rank());
+// Runs the OS thread's own block, then those that no other thread has started.
+void run_in_turn(running_kernel& k, unsigned index) {
+    while (index < k.shared.shape.blocks) {
+        std::unique_ptr<block> own = index < k.blocks.size() ? std::move(k.blocks[index]) : nullptr;
+        try {
+            if (own == nullptr) own = std::make_unique<block>(k.shared, index);
+            own->run();
+        } catch (const error& problem) {
+            report_failure(k.shared, problem.what());
+        }
+        own.reset(); // its stacks go back to the system now
+        index = k.started.fetch_add(1, std::memory_order_relaxed);
+    }
+}
+
+// The life of an OS thread that runs blocks.
+void run_blocks(std::shared_ptr<running_kernel> k, unsigned index) {
+    const std::string name = k->shared.shape.ranks_per_block == 0 ? fmt::format("block {}", index)
+                                                                  : fmt::format("rank {}", k->blocks[index]->rank());
     pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
     {
         std::unique_lock lock(k->mutex);
@@ -118,13 +136,12 @@ void run_block(std::shared_ptr<running_kernel> k, unsigned index) {
         if (k->state == running_kernel::gate::cancelled) return;
     }
     if (sanitizer::address() || sanitizer::thread()) { // they watch by themselves
-        k->blocks[index]->run();
+        run_in_turn(*k, index);
     } else {
         const overflow_watch watch;
-        k->blocks[index]->run();
+        run_in_turn(*k, index);
     }
     detail::check::thread_ends();
-    k->blocks[index].reset(); // its stacks go back to the system now
     bool last = false;
     {
         const std::lock_guard lock(k->mutex);
@@ -269,6 +286,39 @@ launch_limit limit(dim3 threads, std::size_t shared_bytes) {
     return result;
 }
 
+namespace {
+
+// How many blocks an ordinary kernel has at a time: as many fibers as a process has room for beside other kernels, and
+// not so many blocks that programs which need more of them at a time than a GPU has room for would work here.
+unsigned resident_blocks(const launch_shape& shape) {
+    constexpr unsigned most_blocks = 64, most_fibers = 4096;
+    const unsigned threads = shape.threads.x * shape.threads.y * shape.threads.z;
+    return std::clamp(most_fibers / threads, 1u, std::min(most_blocks, shape.blocks));
+}
+
+// Starts the threads of an ordinary kernel, whose turn in its stream it is: before that it needs nothing, and hundreds
+// may be in streams.
+void begin(const std::shared_ptr<running_kernel>& k) {
+    auto& op = *k->op;
+    const unsigned resident = resident_blocks(k->shared.shape);
+    k->state = running_kernel::gate::open;
+    k->running = resident;
+    k->started = resident;
+    op.completes_later = device_state() == cudaSuccess; // no kernel follows one that has failed
+    unsigned begun = 0;
+    try {
+        for (; op.completes_later && begun < resident; ++begun) std::thread(run_blocks, k, begun).detach();
+    } catch (const std::system_error& problem) {
+        report_failure(k->shared, fmt::format("the system refused a thread for a block ({})", problem.what()));
+        const std::lock_guard lock(k->mutex);
+        k->running -= resident - begun;
+        op.completes_later = k->running != 0;
+    }
+    k->let_go();
+}
+
+} // namespace
+
 void launch(const launch_shape& shape, cudaStream_t stream, std::function<void()> body) {
     if (shape.blocks == 0) throw error(error_code::invalid_argument, "a kernel of 0 blocks");
     if (!body) throw error(error_code::invalid_argument, "a launch without a kernel");
@@ -287,10 +337,10 @@ void launch(const launch_shape& shape, cudaStream_t stream, std::function<void()
     auto k = std::make_shared<running_kernel>();
     k->shared.shape = shape;
     k->shared.body = std::move(body);
-    k->running = shape.blocks;
+    k->running = k->started = shape.blocks;
     for (unsigned i = 0; i < shape.blocks; ++i) k->blocks.push_back(std::make_unique<block>(k->shared, i));
     try {
-        for (unsigned i = 0; i < shape.blocks; ++i) std::thread(run_block, k, i).detach();
+        for (unsigned i = 0; i < shape.blocks; ++i) std::thread(run_blocks, k, i).detach();
     } catch (const std::system_error& e) {
         k->set(running_kernel::gate::cancelled);
         throw error(
@@ -305,3 +355,25 @@ void launch(const launch_shape& shape, cudaStream_t stream, std::function<void()
 }
 
 } // namespace dcuda::detail::exec
+
+cudaError_t dcudaCpuLaunch(const cudaLaunchConfig_t* config, std::function<void()> body) {
+    using namespace dcuda::detail;
+    using namespace dcuda::detail::cpu;
+    const dim3 &grid = config->gridDim, &threads = config->blockDim;
+    const unsigned long long count = 1ull * threads.x * threads.y * threads.z;
+    if (grid.x == 0 || grid.y != 1 || grid.z != 1 || config->numAttrs != 0)
+        return report(cudaErrorInvalidConfiguration);
+    if (count == 0 || count > 1024 || threads.z > 64 || config->dynamicSmemBytes > max_shared_bytes)
+        return report(cudaErrorInvalidConfiguration);
+    if (const cudaError_t e = check_stream(config->stream)) return report(e);
+    if (const cudaError_t e = device_state()) return report(e); // no kernel follows one that has failed
+    auto k = std::make_shared<running_kernel>();
+    k->shared.shape = {threads, grid.x, config->dynamicSmemBytes, 0, 0};
+    k->shared.body = std::move(body);
+    const operation_ptr op = k->op;
+    op->start = [k] { exec::begin(k); };
+    k->let_go();
+    k.reset();
+    enqueue(config->stream, op);
+    return cudaSuccess;
+}

@@ -3,6 +3,9 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <tuple>
+#include <utility>
 
 #include "vector_types.h"
 
@@ -124,6 +127,15 @@ using cudaEvent_t = struct CUevent_st*;
 using cudaHostFn_t = void (*)(void* data);
 #define cudaStreamLegacy (reinterpret_cast<cudaStream_t>(1))
 #define cudaStreamPerThread (reinterpret_cast<cudaStream_t>(2))
+
+// Grids have one dimension here, and launches no attributes.
+struct cudaLaunchConfig_t {
+    dim3 gridDim, blockDim;
+    std::size_t dynamicSmemBytes;
+    cudaStream_t stream;
+    void* attrs;
+    unsigned int numAttrs;
+};
 
 struct cudaIpcMemHandle_t {
     char reserved[64];
@@ -320,4 +332,17 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void (*fu
                                                           std::size_t shared_bytes) {
     return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, reinterpret_cast<const void*>(function), threads,
                                                          shared_bytes);
+}
+
+// Starts a kernel as `kernel<<<gridDim, blockDim, dynamicSmemBytes, stream>>>(arguments...)` does with nvcc. Not all of
+// its blocks are there at a time.
+cudaError_t dcudaCpuLaunch(const cudaLaunchConfig_t* config, std::function<void()> body);
+template <class... Parameters, class... Arguments>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
+                               Arguments&&... arguments) {
+    if (!config || !kernel) return cudaErrorInvalidValue;
+    return dcudaCpuLaunch(config, [kernel, values = std::tuple<Parameters...>(
+                                               static_cast<Parameters>(std::forward<Arguments>(arguments))...)] {
+        std::apply(kernel, values);
+    });
 }

@@ -25,6 +25,8 @@
 namespace dcuda {
 
 struct run_energy; // dcuda/energy.hpp
+struct port_access;
+class stream_port; // dcuda/stream.hpp
 
 namespace detail {
 template <class Type>
@@ -258,6 +260,8 @@ public:
     struct statistics statistics() const;
 
 private:
+    friend class stream_port;
+    port_access access_of_ports() const;
     void broadcast_bytes(std::span<std::byte> bytes, int root);
     std::vector<std::string> gather_bytes(std::span<const std::byte> bytes, int root, std::size_t element_bytes);
 

@@ -101,6 +101,12 @@ void host_windows::free(window win) {
     control_.barrier("unmapping a window"); // its memory may be freed when nobody maps it
 }
 
+const host_window* host_windows::find(window win) const {
+    const auto found =
+        std::find_if(open_.begin(), open_.end(), [&](const open_window& each) { return each.seen.id == win.id; });
+    return found == open_.end() ? nullptr : &found->seen;
+}
+
 std::vector<host_window> host_windows::all() const {
     std::vector<host_window> windows;
     for (const open_window& each : open_) windows.push_back(each.seen);

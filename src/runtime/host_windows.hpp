@@ -3,8 +3,11 @@
 #pragma once
 
 #include "bootstrap/control.hpp"
+#include "bootstrap/job.hpp"
 #include "dcuda/types.hpp"
 #include "device/host_window.hpp"
+#include "device/settings.hpp"
+#include "runtime/device_paths.hpp"
 #include "transport/peer.hpp"
 
 #include <memory>
@@ -21,6 +24,9 @@ public:
     // Both are collective over the processes, while no kernel runs; what one process cannot do throws on all of them.
     window create(void* memory, std::size_t bytes, window_kind kind);
     void free(window win);
+
+    // Null: there is no such window.
+    const host_window* find(window win) const;
 
     // For the next run.
     std::vector<host_window> all() const;
@@ -39,6 +45,14 @@ private:
     const std::vector<bool>& is_remote_;
     std::vector<open_window> open_;
     std::uint32_t made_ = 0; // so far
+};
+
+// What a stream port has of its runtime. All of it outlives the port.
+struct port_access {
+    const settings& chosen;
+    const bootstrap::job& job;
+    const device_paths& paths;
+    const host_windows& windows;
 };
 
 } // namespace dcuda

@@ -231,6 +231,8 @@ public:
                                fmt::format("runtime::gather of values of {} B to process {}", element_bytes, root));
     }
 
+    port_access access_of_ports() const { return {settings_, job_, paths_, windows_}; }
+
     void* user_data = nullptr;
     std::vector<double> timings;
 
@@ -575,6 +577,8 @@ run_energy runtime::energy() const { return implementation_->energy(); }
 rank_info runtime::plan(const kernel_handle& kernel, const launch_config& config) {
     return with_memory_errors([&] { return implementation_->plan(kernel.entry_, config); });
 }
+
+port_access runtime::access_of_ports() const { return implementation_->access_of_ports(); }
 
 rank_info runtime::info() const { return implementation_->info(); }
 

@@ -97,6 +97,12 @@ __device__ __forceinline__ void acquire_after(scope s, const void*) {
 #endif
 }
 
+// The same of so many words, `stride` words apart.
+template <order_tag Tag>
+__device__ __forceinline__ void acquire_after_all(scope s, const std::uint32_t* first, std::uint32_t, std::uint32_t) {
+    acquire_after<Tag>(s, first);
+}
+
 // The same if `yes`. PERF: without a branch.
 template <order_tag Tag>
 __device__ __forceinline__ void acquire_if(scope s, bool yes) {
@@ -293,6 +299,11 @@ inline Word load_acquire(scope, const Word* word) {
 template <order_tag Tag, class Word>
 inline void acquire_after(scope, const Word* word) {
     (void)load_acquire<Tag>(scope::system, word);
+}
+
+template <order_tag Tag>
+inline void acquire_after_all(scope s, const std::uint32_t* first, std::uint32_t count, std::uint32_t stride) {
+    for (std::uint32_t i = 0; i < count; ++i) acquire_after<Tag>(s, first + std::size_t(i) * stride);
 }
 
 template <class Word>

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// @file
+/// Communication in stream order: programs whose kernels are short, with a host between them, put, notify and wait as
+/// ranks do, as work of their CUDA streams.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "dcuda/host.hpp"
+#include "dcuda/types.hpp"
+
+namespace dcuda {
+
+/// How stream_port::wait_word compares the word in memory with the value.
+enum class comparison : int {
+    at_least, ///< word - value, as a signed number, is not negative: numbers may wrap around
+    equal,    ///< word == value
+    any_bit,  ///< word & value is not 0
+};
+
+/// What streams and short kernels of a process send and count. Windows are those of runtime::create_window: ranks,
+/// streams and kernels put into the same ones. A port has tags of its own, and counts notifications by process and tag;
+/// a program may have several ports.
+///
+/// Functions with a stream append work to it and return at once. That work begins when the stream's earlier work is
+/// done, and the stream's later work begins when it is done. They can be captured into CUDA graphs, which may be
+/// launched many times: each launch puts, notifies and waits anew. A graph must not be launched after its port has
+/// ended.
+///
+/// CUDA does not see what one stream's wait needs of another stream. So a wait must not come, in its stream, before
+/// work that the other side waits for; and it must not be in the default stream, which others wait for.
+///
+/// A wait that cannot end, since a process is lost or since it takes longer than options::wait_timeout, ends the kernel
+/// that waits with an error, for its stream and the whole device: nothing runs with data that has not come. The reason
+/// is said on standard error, and thrown by all later calls. A wait that lasts ten seconds is reported there, too.
+///
+/// One thread at a time makes calls; it need not be the runtime's, and a run may be under way. All functions throw
+/// dcuda::error: invalid_argument for what is not there (window, process, tag, place), before anything is in the
+/// stream.
+class stream_port {
+public:
+    /// Collective over the processes, with the same `tags` (1 to 65536). The runtime must outlive it. Throws
+    /// dcuda::error on all processes: no_path if some process is reached over a network only.
+    explicit stream_port(runtime& owner, int tags = 64);
+
+    /// Collective over the processes. Waits for all work of the device. Never throws.
+    ~stream_port();
+    stream_port(const stream_port&) = delete;
+    stream_port& operator=(const stream_port&) = delete;
+
+    /// Copies `bytes` bytes from `source`, memory of this device, to `offset` in the process's part of the window. The
+    /// target sees them when it has seen a notification that this process has sent later in the same stream.
+    void put(window win, int process, std::size_t offset, const void* source, std::size_t bytes, cudaStream_t stream);
+    /// The same of a box, whose rows lie `here` apart at the source and `there` apart at the target.
+    void put(window win, int process, std::size_t offset, pitch there, box shape, const void* source, pitch here,
+             cudaStream_t stream);
+
+    /// Puts, and notifies the process with the tag when the data is there.
+    void put_notify(window win, int process, std::size_t offset, const void* source, std::size_t bytes, int tag,
+                    cudaStream_t stream);
+    /// The same of a box.
+    void put_notify(window win, int process, std::size_t offset, pitch there, box shape, const void* source, pitch here,
+                    int tag, cudaStream_t stream);
+
+    /// Notifies a process with the tag. What this stream has done before is seen by who has waited for it.
+    void notify(int process, int tag, cudaStream_t stream);
+
+    /// Waits in the stream until `count` more notifications with the tag have come, from whichever process. A tag is
+    /// waited for by this function or by wait_from, never by both.
+    void wait(int tag, int count, cudaStream_t stream);
+    /// The same for notifications of one process.
+    void wait_from(int process, int tag, int count, cudaStream_t stream);
+
+    /// Waits in the stream until a word of this device's memory compares as asked with the value. Consumes nothing.
+    /// wait_timeout does not bound it.
+    void wait_word(const std::uint32_t* word, std::uint32_t value, comparison how, cudaStream_t stream);
+
+    /// Whether `count` more notifications with the tag have come; then they are taken, as by wait. Returns after a
+    /// short kernel on a stream of the port's own.
+    bool test(int tag, int count);
+    /// Waits for them on the host.
+    void wait_on_host(int tag, int count);
+
+    /// For kernels that put when they have what is sent: dcuda::trigger. 0 bytes: the notification alone.
+    put_trigger prepare_put_notify(window win, int process, std::size_t offset, const void* source, std::size_t bytes,
+                                   int tag);
+    /// For kernels that wait: dcuda::await and dcuda::consume.
+    wait_trigger prepare_wait(int tag, int count);
+    /// The same for notifications of one process.
+    wait_trigger prepare_wait_from(int process, int tag, int count);
+
+private:
+    class implementation;
+    std::unique_ptr<implementation> implementation_;
+};
+
+} // namespace dcuda

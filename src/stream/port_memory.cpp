@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "stream/port_memory.hpp"
+
+#include "dcuda/detail/protocol/memory.hpp"
+#include "support/wire.hpp"
+
+#include <algorithm>
+
+namespace dcuda {
+
+namespace {
+
+// A process, for the others.
+struct port_offer {
+    transport::exported_allocation memory{};
+    std::uint64_t offset = 0; // of arrived_, bytes
+    int tags = 0;
+    bool has_remote = false; // it reaches some process over a network only
+};
+
+template <class Element>
+void clear(Element* memory, std::size_t count) {
+    cuda::check(cudaMemset(memory, 0, count * sizeof(Element)), "clearing a stream port's memory");
+}
+
+} // namespace
+
+port_memory::port_memory(bootstrap::control& control, const std::vector<bool>& is_remote, int tags)
+    : control_(control), own_(control.index()), tags_(tags), device_(cuda::device_in_use()), ports_(is_remote.size()) {
+    constexpr const char* subject = "memory of a stream port";
+    const std::size_t words = ports_.size() * place(tags_) + 1;
+    arrived_ = cuda::allocate<std::uint32_t>(words, subject);
+    consumed_ = cuda::allocate<std::uint32_t>(places(), subject);
+    words_ = cuda::allocate_pinned<std::uint32_t>(2, subject);
+    wanted_ = cuda::allocate_pinned<std::uint64_t>(places(), subject);
+    clear(arrived_.get(), words);
+    clear(consumed_.get(), places());
+    cuda::check(cudaDeviceSynchronize(), "clearing a stream port's memory");
+    std::fill_n(words_.get(), 2, 0u);
+    std::fill_n(wanted_.get(), places(), 0u);
+
+    port_offer own;
+    own.tags = tags_;
+    own.has_remote = std::find(is_remote.begin(), is_remote.end(), true) != is_remote.end();
+    if (!own.has_remote && control_.count() > 1) {
+        const auto memory = transport::find_allocation(arrived_.get());
+        support::require(memory.has_value(), error_code::cuda_failure,
+                         "the driver does not know a stream port's memory");
+        own.offset = static_cast<std::uint64_t>(reinterpret_cast<std::byte*>(arrived_.get()) - memory->base);
+        own.memory = transport::export_allocation(*memory);
+    }
+    support::wire_writer message;
+    message.put(own);
+    const auto offers = control_.allgather(message.bytes(), "making a stream port");
+    for (int process = 0; process < control_.count(); ++process) {
+        const auto offer = support::wire_reader(offers[place(process)]).get<port_offer>();
+        support::require(
+            !offer.has_remote, error_code::no_path,
+            "stream_port: process {} reaches some process over a network only, and streams use peer access "
+            "(NVLink, or PCIe peers of one host); ranks communicate over networks (runtime::run)",
+            process);
+        support::require(offer.tags == tags_, error_code::invalid_argument,
+                         "stream_port: process {} makes a port of {} tags, and process {} one of {}", own_, tags_,
+                         process, offer.tags);
+        ports_[place(process)] =
+            process == own_ ? arrived_.get()
+                            : reinterpret_cast<std::uint32_t*>(mappings_.open(process, offer.memory) + offer.offset);
+    }
+    control_.barrier("making a stream port"); // nobody ends before all have mapped its memory
+}
+
+void port_memory::close(bool has_failed) {
+    try {
+        if (!has_failed) {
+            control_.barrier("ending a stream port"); // nobody sends any more
+            mappings_.close();
+            control_.barrier("ending a stream port"); // nobody maps what is freed
+            return;
+        }
+    } catch (const error&) {
+        // A process is lost. It, or others, may still use this process's memory.
+    }
+    static_cast<void>(arrived_.release());
+}
+
+wait_trigger port_memory::wait_of(int process, int tag, std::uint32_t count) const {
+    const bool is_of_any = process < 0;
+    const std::size_t kept = (is_of_any ? 0 : place(process) + 1) * place(tags_) + place(tag);
+    wait_trigger made;
+    made.arrived = arrived_.get() + (is_of_any ? 0 : place(process) * place(tags_)) + place(tag);
+    made.senders = is_of_any ? static_cast<std::uint32_t>(ports_.size()) : 1;
+    made.stride = static_cast<std::uint32_t>(tags_);
+    made.count = count;
+    made.consumed = consumed_.get() + kept;
+    made.doorbell = doorbell(own_);
+    made.ended = ended();
+    made.wanted = wanted_.get() + kept;
+    return made;
+}
+
+std::vector<port_memory::lasting_wait> port_memory::lasting_waits() const {
+    std::vector<lasting_wait> waits;
+    for (std::size_t i = 0; i < places(); ++i) {
+        const std::uint64_t wanted = detail::load_relaxed(wanted_.get() + i);
+        if (wanted == 0) continue;
+        waits.push_back({static_cast<int>(i / place(tags_)) - 1, static_cast<int>(i % place(tags_)),
+                         static_cast<std::uint32_t>(wanted >> 32), static_cast<std::uint32_t>(wanted)});
+    }
+    return waits;
+}
+
+std::vector<std::uint32_t> port_memory::read_arrived(int tag) const {
+    std::vector<std::uint32_t> counts(ports_.size());
+    cuda::check(cudaMemcpy2DAsync(counts.data(), sizeof(std::uint32_t), arrived_.get() + tag,
+                                  place(tags_) * sizeof(std::uint32_t), sizeof(std::uint32_t), counts.size(),
+                                  cudaMemcpyDeviceToHost, stream_.get()),
+                "reading a stream port's counts");
+    cuda::check(cudaStreamSynchronize(stream_.get()), "reading a stream port's counts");
+    return counts;
+}
+
+} // namespace dcuda

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a stream port has in memory: the words that notifications are counted in.
+//
+// A notification is added to a word of its sender and its tag in the receiver's device memory. So the receiver can wait
+// for one sender, or for the sum of all; and only one process adds to a word.
+#pragma once
+
+#include "bootstrap/control.hpp"
+#include "dcuda/types.hpp"
+#include "support/cuda.hpp"
+#include "transport/peer.hpp"
+
+#include <vector>
+
+namespace dcuda {
+
+class port_memory {
+public:
+    // Collective. Throws error(no_path) on all processes if one is reached over a network only.
+    port_memory(bootstrap::control& control, const std::vector<bool>& is_remote, int tags);
+
+    // Collective, unless the port has failed: nobody uses the others' memory any more. Never throws.
+    void close(bool has_failed);
+
+    int device() const { return device_; }
+
+    // Where this process's notifications with the tag are counted at the process; and what is rung there then.
+    std::uint32_t* counter(int process, int tag) const {
+        return ports_[place(process)] + place(own_) * place(tags_) + place(tag);
+    }
+    std::uint32_t* doorbell(int process) const { return ports_[place(process)] + ports_.size() * place(tags_); }
+
+    // Notifications of one process, or of any (-1).
+    wait_trigger wait_of(int process, int tag, std::uint32_t count) const;
+
+    // In the host's memory. ended: not 0 once waits shall end. result: of a test.
+    std::uint32_t* ended() const { return words_.get(); }
+    std::uint32_t* result() const { return words_.get() + 1; }
+
+    // Waits that last: of which process (-1: any), with which tag, and for how many; up to which number of
+    // notifications.
+    struct lasting_wait {
+        int process, tag;
+        std::uint32_t count, expected;
+        auto operator<=>(const lasting_wait&) const = default;
+    };
+    std::vector<lasting_wait> lasting_waits() const;
+
+    // Notifications so far, by process.
+    std::vector<std::uint32_t> read_arrived(int tag) const;
+
+private:
+    static std::size_t place(int number) { return static_cast<std::size_t>(number); }
+    std::size_t places() const {
+        return (ports_.size() + 1) * place(tags_);
+    } // of waits: of any process, then by process
+
+    bootstrap::control& control_;
+    int own_, tags_, device_;
+    cuda::device_array<std::uint32_t> arrived_;  // by process and tag; then the doorbell
+    cuda::device_array<std::uint32_t> consumed_; // by place
+    cuda::pinned_array<std::uint32_t> words_;
+    cuda::pinned_array<std::uint64_t> wanted_; // by place
+    transport::peer_mappings mappings_;
+    std::vector<std::uint32_t*> ports_; // by process: its arrived_
+    cuda::stream stream_;               // for reading while kernels wait
+};
+
+} // namespace dcuda

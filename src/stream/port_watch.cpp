@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "stream/port_watch.hpp"
+
+#include "dcuda/detail/protocol/memory.hpp"
+#include "support/check.hpp"
+
+#include <cstdio>
+
+namespace dcuda {
+
+namespace {
+
+constexpr std::chrono::milliseconds interval{10}; // between two looks
+constexpr std::chrono::seconds reported_after{10};
+
+} // namespace
+
+port_watch::port_watch(bootstrap::control& control, port_memory& memory, const settings& chosen)
+    : control_(control), memory_(memory), timeout_(chosen.wait_timeout), thread_([this] { watch(); }) {}
+
+void port_watch::stop() {
+    {
+        const std::lock_guard lock(mutex_);
+        stops_ = true;
+    }
+    stopped_.notify_all();
+    if (thread_.joinable()) thread_.join();
+}
+
+bool port_watch::has_failed() const {
+    const std::lock_guard lock(mutex_);
+    return failure_.has_value();
+}
+
+void port_watch::require_success() const {
+    const std::lock_guard lock(mutex_);
+    if (failure_) throw error(*failure_);
+}
+
+void port_watch::fail(const error& cause) {
+    {
+        const std::lock_guard lock(mutex_);
+        if (failure_) return;
+        failure_ = cause;
+    }
+    detail::store_relaxed(memory_.ended(), 1u);
+}
+
+// Of this process, whose other ends hear of it by the control plane; or what came from there.
+void port_watch::end(const error& cause) {
+    if (has_failed()) return;
+    std::fprintf(stderr, "dcuda: process %d: %s\n", control_.index(), cause.what());
+    fail(cause);
+}
+
+void port_watch::watch() {
+    bootstrap::control::attention serving(control_);
+    std::unique_lock lock(mutex_);
+    while (!stops_) {
+        lock.unlock();
+        try {
+            while (auto happened = control_.poll()) serve(*happened);
+            look_at_waits();
+        } catch (const error& problem) {
+            end(problem);
+        }
+        lock.lock();
+        tell_of_failure();
+        stopped_.wait_for(lock, interval, [this] { return stops_; });
+    }
+    tell_of_failure();
+}
+
+// The mutex is held.
+void port_watch::tell_of_failure() {
+    if (!failure_ || is_told_) return;
+    is_told_ = true;
+    control_.abort(static_cast<int>(failure_->code()), failure_->what());
+}
+
+void port_watch::serve(const bootstrap::event& happened) {
+    if (happened.type == bootstrap::event::kind::aborted) {
+        end(error(static_cast<error_code>(happened.code), happened.message));
+    } else if (happened.type == bootstrap::event::kind::lost) {
+        end(error(error_code::process_lost, happened.message));
+    } else if (happened.type == bootstrap::event::kind::asked) {
+        control_.answer(happened.process, "");
+    }
+}
+
+void port_watch::look_at_waits() {
+    if (has_failed()) return;
+    const auto now = clock::now();
+    std::map<port_memory::lasting_wait, sighting> seen;
+    for (const port_memory::lasting_wait& wait : memory_.lasting_waits()) {
+        const auto known = waits_.find(wait);
+        sighting& last = seen[wait] = known != waits_.end() ? known->second : sighting{now};
+        const bool is_over = timeout_.count() != 0 && now - last.first >= timeout_;
+        if (is_over)
+            return end(
+                error(error_code::wait_timeout, fmt::format("{} after {:.3g} s (DCUDA_WAIT_TIMEOUT)", describe(wait),
+                                                            static_cast<double>(timeout_.count()) * 1e-9)));
+        if (last.is_reported || now - last.first < reported_after) continue;
+        last.is_reported = true;
+        std::fprintf(stderr, "dcuda: process %d: %s\n", control_.index(), describe(wait).c_str());
+    }
+    waits_ = std::move(seen);
+}
+
+// "stream wait for tag 3, 1 of 2 arrived, nothing from process 0"
+std::string port_watch::describe(const port_memory::lasting_wait& wait) const {
+    const std::vector<std::uint32_t> counts = memory_.read_arrived(wait.tag);
+    std::uint32_t arrived = 0;
+    std::string silent;
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+        if (wait.process >= 0 && i != static_cast<std::size_t>(wait.process)) continue;
+        arrived += counts[i];
+        if (counts[i] == 0) silent += fmt::format("{}{}", silent.empty() ? "" : ", ", i);
+    }
+    const auto come = static_cast<std::int32_t>(arrived - (wait.expected - wait.count));
+    return fmt::format("stream wait for tag {}{}, {} of {} arrived{}", wait.tag,
+                       wait.process < 0 ? "" : fmt::format(" from process {}", wait.process), come < 0 ? 0 : come,
+                       wait.count, silent.empty() ? "" : ", nothing ever from process " + silent);
+}
+
+} // namespace dcuda

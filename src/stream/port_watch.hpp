@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The thread that looks after a stream port: it hears of lost processes, and sees waits that last.
+#pragma once
+
+#include "bootstrap/control.hpp"
+#include "dcuda/error.hpp"
+#include "device/settings.hpp"
+#include "stream/port_memory.hpp"
+
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+namespace dcuda {
+
+class port_watch {
+public:
+    // Until stop() the thread alone uses the control plane.
+    port_watch(bootstrap::control& control, port_memory& memory, const settings& chosen);
+    ~port_watch() { stop(); }
+    port_watch(const port_watch&) = delete;
+    port_watch& operator=(const port_watch&) = delete;
+
+    // Ends all waits, here and in the other processes' ports. The first reason counts.
+    void fail(const error& cause);
+    bool has_failed() const;
+    // Throws the reason if the port has failed.
+    void require_success() const;
+
+    void stop();
+
+private:
+    using clock = std::chrono::steady_clock;
+    void watch();
+    void serve(const bootstrap::event& happened);
+    void look_at_waits();
+    void tell_of_failure();
+    std::string describe(const port_memory::lasting_wait& wait) const;
+    void end(const error& cause);
+
+    bootstrap::control& control_;
+    port_memory& memory_;
+    std::chrono::nanoseconds timeout_; // 0: none
+    struct sighting {
+        clock::time_point first;
+        bool is_reported = false;
+    };
+    std::map<port_memory::lasting_wait, sighting> waits_; // as they were seen last
+    mutable std::mutex mutex_;                            // of what follows
+    std::condition_variable stopped_;
+    bool stops_ = false;
+    std::optional<error> failure_;
+    bool is_told_ = false; // to the other processes
+    std::thread thread_;
+};
+
+} // namespace dcuda

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The kernels that a stream port appends to streams.
+#pragma once
+
+#include "dcuda/stream.hpp"
+
+namespace dcuda {
+
+// Puts of up to so many bytes are made by a block of threads, which then notifies; larger ones by the copy engine, and
+// another kernel notifies.
+inline constexpr std::size_t most_bytes_of_block = 128 * 1024;
+
+// What CUDA says to the launch.
+cudaError_t append_put(const put_trigger& put,
+                       cudaStream_t stream); // of at most that size; notifies if it has a counter
+cudaError_t append_notify(const put_trigger& put, cudaStream_t stream);
+cudaError_t append_wait(const wait_trigger& wait, cudaStream_t stream);
+cudaError_t append_wait_word(const std::uint32_t* word, std::uint32_t value, comparison how, const std::uint32_t* ended,
+                             cudaStream_t stream);
+// *result, memory that the host can read: 1 if the notifications were there and are taken, else 0.
+cudaError_t append_test(const wait_trigger& wait, std::uint32_t* result, cudaStream_t stream);
+
+} // namespace dcuda

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "dcuda/stream.hpp"
+
+#include "runtime/host_windows.hpp"
+#include "stream/port_memory.hpp"
+#include "stream/port_watch.hpp"
+#include "stream/stream_kernels.hpp"
+#include "support/cuda.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <limits>
+#include <string>
+#include <thread>
+#include <utility>
+
+namespace dcuda {
+
+namespace {
+
+int require_tags(int tags) {
+    support::require(tags >= 1 && tags <= 65536, error_code::invalid_argument, "stream_port: {} tags: 1 to 65536",
+                     tags);
+    return tags;
+}
+
+// Bytes from the begin of the first row of a box to the end of its last one. Nothing: the numbers are too large.
+std::optional<std::size_t> extent_of(const box& shape, const pitch& layout) {
+    if (shape.width_bytes == 0 || shape.height == 0 || shape.depth == 0) return 0;
+    std::size_t rows = 0, slices = 0, sum = 0;
+    if (__builtin_mul_overflow(shape.height - 1, layout.row_bytes, &rows) ||
+        __builtin_mul_overflow(shape.depth - 1, layout.slice_bytes, &slices) ||
+        __builtin_add_overflow(rows, slices, &sum) || __builtin_add_overflow(sum, shape.width_bytes, &sum))
+        return std::nullopt;
+    return sum;
+}
+
+} // namespace
+
+class stream_port::implementation {
+public:
+    implementation(const port_access& owner, int tags)
+        : owner_(owner), tags_(require_tags(tags)), control_(owner.job, "stream port"),
+          memory_(control_, owner.paths.is_remote, tags_), watch_(control_, memory_, owner.chosen) {}
+
+    ~implementation() {
+        // The streams' work uses the port's memory. If the program throws, the others hear of it instead of waiting.
+        if (std::uncaught_exceptions() > exceptions_)
+            watch_.fail(error(error_code::process_lost,
+                              fmt::format("process {} has left its stream port by an exception", control_.index())));
+        if (!watch_.has_failed()) cudaDeviceSynchronize();
+        watch_.stop();
+        memory_.close(watch_.has_failed());
+    }
+
+    void put(window win, int process, std::size_t offset, pitch there, box shape, const void* source, pitch here,
+             const put_trigger& notification, cudaStream_t stream) {
+        require_device("a put");
+        const auto there_bytes = extent_of(shape, there), here_bytes = extent_of(shape, here);
+        support::require(there_bytes && here_bytes, error_code::invalid_argument,
+                         "stream_port: a put of a box of {} x {} x {} B, whose bytes cannot be counted", shape.depth,
+                         shape.height, shape.width_bytes);
+        std::byte* const target = place(win, process, offset, *there_bytes);
+        support::require(source != nullptr || *here_bytes == 0, error_code::invalid_argument,
+                         "stream_port: a put of {} B from a null pointer", *here_bytes);
+        const auto* from = static_cast<const std::byte*>(source);
+        const std::size_t bytes = *here_bytes == 0 ? 0 : shape.width_bytes * shape.height * shape.depth;
+        const bool is_contiguous = *there_bytes == bytes && *here_bytes == bytes;
+        if (is_contiguous && bytes <= most_bytes_of_block) {
+            put_trigger whole = notification;
+            whole.target = target;
+            whole.source = from;
+            whole.bytes = bytes;
+            return cuda::check(append_put(whole, stream), "a put in the stream");
+        }
+        if (is_contiguous) {
+            cuda::check(cudaMemcpyAsync(target, from, bytes, cudaMemcpyDefault, stream), "a put in the stream");
+        } else {
+            // Rows of one slice need no row pitch if there is but one, and CUDA wants one that is not below the width.
+            const std::size_t row_there = std::max(there.row_bytes, shape.width_bytes),
+                              row_here = std::max(here.row_bytes, shape.width_bytes);
+            for (std::size_t slice = 0; slice < shape.depth; ++slice)
+                cuda::check(cudaMemcpy2DAsync(target + slice * there.slice_bytes, row_there,
+                                              from + slice * here.slice_bytes, row_here, shape.width_bytes,
+                                              shape.height, cudaMemcpyDefault, stream),
+                            "a put of a box in the stream");
+        }
+        if (notification.counter != nullptr)
+            cuda::check(append_notify(notification, stream), "a notification in the stream");
+    }
+
+    void notify(int process, int tag, cudaStream_t stream) {
+        require_device("a notification");
+        cuda::check(append_notify(notification_of(process, tag), stream), "a notification in the stream");
+    }
+
+    void wait(const wait_trigger& wait, cudaStream_t stream) {
+        require_device("a wait");
+        require_no_default(stream);
+        if (wait.count != 0) cuda::check(append_wait(wait, stream), "a wait in the stream");
+    }
+
+    void wait_word(const std::uint32_t* word, std::uint32_t value, comparison how, cudaStream_t stream) {
+        require_device("a wait for a word");
+        require_no_default(stream);
+        support::require(word != nullptr, error_code::invalid_argument,
+                         "stream_port: a wait for a word at a null pointer");
+        cuda::check(append_wait_word(word, value, how, memory_.ended(), stream), "a wait for a word in the stream");
+    }
+
+    bool test(int tag, int count) {
+        const wait_trigger wait = wait_of(any_process, tag, count);
+        cuda::check(append_test(wait, memory_.result(), own_stream_.get()), "a test of notifications");
+        const cudaError_t result = cudaStreamSynchronize(own_stream_.get());
+        watch_.require_success();
+        cuda::check(result, "testing for notifications");
+        return *memory_.result() != 0;
+    }
+
+    void wait_on_host(int tag, int count) {
+        while (!test(tag, count)) std::this_thread::yield();
+    }
+
+    // With tag no_notification: none.
+    static constexpr int no_notification = -1;
+    put_trigger notification_of(int process, int tag) const {
+        watch_.require_success();
+        require_process(process);
+        require_tag(tag);
+        put_trigger made;
+        made.counter = memory_.counter(process, tag);
+        made.doorbell = memory_.doorbell(process);
+        return made;
+    }
+
+    put_trigger prepare(window win, int process, std::size_t offset, const void* source, std::size_t bytes, int tag) {
+        put_trigger made = notification_of(process, tag);
+        made.target = place(win, process, offset, bytes);
+        support::require(source != nullptr || bytes == 0, error_code::invalid_argument,
+                         "stream_port: a put of {} B from a null pointer", bytes);
+        made.source = static_cast<const std::byte*>(source);
+        made.bytes = bytes;
+        return made;
+    }
+
+    static constexpr int any_process = -1;
+    wait_trigger wait_of(int process, int tag, int count) const {
+        watch_.require_success();
+        if (process != any_process) require_process(process);
+        require_tag(tag);
+        support::require(count >= 0, error_code::invalid_argument, "stream_port: a wait for {} notifications", count);
+        return memory_.wait_of(process, tag, static_cast<std::uint32_t>(count));
+    }
+
+private:
+    void require_process(int process) const {
+        support::require(process >= 0 && process < control_.count(), error_code::invalid_argument,
+                         "stream_port: there is no process {}: there are processes 0 to {}", process,
+                         control_.count() - 1);
+    }
+    void require_tag(int tag) const {
+        support::require(tag >= 0 && tag < tags_, error_code::invalid_argument,
+                         "stream_port: tag {}: this port has tags 0 to {}", tag, tags_ - 1);
+    }
+
+    // CUDA's own error for work in a stream of another device does not say so.
+    void require_device(const char* subject) const {
+        watch_.require_success();
+        support::require(cuda::device_in_use() == memory_.device(), error_code::invalid_argument,
+                         "stream_port: {} while device {} is chosen: the port's device is {} (cudaSetDevice)", subject,
+                         cuda::device_in_use(), memory_.device());
+    }
+    static void require_no_default(cudaStream_t stream) {
+        support::require(stream != nullptr && stream != cudaStreamLegacy, error_code::invalid_argument,
+                         "stream_port: a wait in the default stream, which other streams wait for: use a stream of "
+                         "cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking)");
+    }
+
+    // Where `bytes` bytes of the process's part of a window are, as this device addresses them.
+    std::byte* place(window win, int process, std::size_t offset, std::size_t bytes) const {
+        require_process(process);
+        const host_window* const known = owner_.windows.find(win);
+        support::require(
+            known != nullptr, error_code::invalid_argument,
+            "stream_port: a put into a window that runtime::create_window has not made, or that was freed");
+        const detail::window_entry& entry = known->entries[static_cast<std::size_t>(process)];
+        support::require(offset <= entry.bytes() && bytes <= entry.bytes() - offset, error_code::invalid_argument,
+                         "stream_port: a put of {} B to offset {} of process {}'s part of the window, which has {} B",
+                         bytes, offset, process, entry.bytes());
+        return entry.base + offset;
+    }
+
+    port_access owner_;
+    int tags_;
+    int exceptions_ = std::uncaught_exceptions();
+    bootstrap::control control_;
+    port_memory memory_;
+    port_watch watch_;
+    cuda::stream own_stream_;
+};
+
+stream_port::stream_port(runtime& owner, int tags)
+    : implementation_(std::make_unique<implementation>(owner.access_of_ports(), tags)) {}
+stream_port::~stream_port() = default;
+
+void stream_port::put(window win, int process, std::size_t offset, const void* source, std::size_t bytes,
+                      cudaStream_t stream) {
+    implementation_->put(win, process, offset, {}, {bytes}, source, {}, {}, stream);
+}
+void stream_port::put(window win, int process, std::size_t offset, pitch there, box shape, const void* source,
+                      pitch here, cudaStream_t stream) {
+    implementation_->put(win, process, offset, there, shape, source, here, {}, stream);
+}
+void stream_port::put_notify(window win, int process, std::size_t offset, const void* source, std::size_t bytes,
+                             int tag, cudaStream_t stream) {
+    implementation_->put(win, process, offset, {}, {bytes}, source, {}, implementation_->notification_of(process, tag),
+                         stream);
+}
+void stream_port::put_notify(window win, int process, std::size_t offset, pitch there, box shape, const void* source,
+                             pitch here, int tag, cudaStream_t stream) {
+    implementation_->put(win, process, offset, there, shape, source, here,
+                         implementation_->notification_of(process, tag), stream);
+}
+void stream_port::notify(int process, int tag, cudaStream_t stream) { implementation_->notify(process, tag, stream); }
+void stream_port::wait(int tag, int count, cudaStream_t stream) {
+    implementation_->wait(implementation_->wait_of(implementation::any_process, tag, count), stream);
+}
+void stream_port::wait_from(int process, int tag, int count, cudaStream_t stream) {
+    implementation_->wait(prepare_wait_from(process, tag, count), stream);
+}
+void stream_port::wait_word(const std::uint32_t* word, std::uint32_t value, comparison how, cudaStream_t stream) {
+    implementation_->wait_word(word, value, how, stream);
+}
+bool stream_port::test(int tag, int count) { return implementation_->test(tag, count); }
+void stream_port::wait_on_host(int tag, int count) { implementation_->wait_on_host(tag, count); }
+put_trigger stream_port::prepare_put_notify(window win, int process, std::size_t offset, const void* source,
+                                            std::size_t bytes, int tag) {
+    return implementation_->prepare(win, process, offset, source, bytes, tag);
+}
+wait_trigger stream_port::prepare_wait(int tag, int count) {
+    return implementation_->wait_of(implementation::any_process, tag, count);
+}
+wait_trigger stream_port::prepare_wait_from(int process, int tag, int count) {
+    support::require(process != implementation::any_process, error_code::invalid_argument,
+                     "stream_port: there is no process -1");
+    return implementation_->wait_of(process, tag, count);
+}
+
+} // namespace dcuda

@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Stream waits that cannot end say so, and end; nothing behind them runs as if they had.
+Usage: stream_port_test.py PATH_OF_dcuda-run PATH_OF_stream_port_faults
+"""
+import os
+import subprocess
+import sys
+import unittest
+
+dcuda_run, program = (os.path.abspath(path) for path in sys.argv[1:3])
+TIMEOUT = 90
+SHORT = {"DCUDA_WAIT_TIMEOUT": "1"}
+
+
+class StreamPortTest(unittest.TestCase):
+    def check(self, case, *said, **variables):
+        result = subprocess.run([dcuda_run, "-n", "2", program, case], capture_output=True, text=True, timeout=TIMEOUT,
+                                stdin=subprocess.DEVNULL, env={**os.environ, **variables})
+        self.assertNotEqual(result.returncode, 0, result.stderr)
+        for text in said:
+            self.assertIn(text, result.stderr)
+        self.assertNotIn("the port goes on", result.stderr)
+        return result.stderr
+
+    def test_waits_that_last_too_long(self):
+        waits = "process 1: stream wait for tag 3, 1 of 2 arrived, nothing ever from process 0 after 1 s (DCUDA_WAIT_TIMEOUT)"
+        self.check("any", waits, "the stream has failed", **SHORT)
+        self.check("kernel", waits, "the stream has failed", **SHORT)
+        self.check("from", "process 1: stream wait for tag 3 from process 0, 0 of 1 arrived, nothing ever from process 0",
+                   "the stream has failed", **SHORT)
+
+    def test_a_process_is_lost(self):
+        self.check("lost", "process 0 (pid")
+
+    def test_a_process_leaves_by_an_exception(self):
+        self.check("exception", "caught: process 0 has had enough", "process 0 has left its stream port by an exception")
+
+    def test_processes_disagree(self):
+        self.check("tags", "process 0 makes a port of 4 tags, and process 1 one of 5")
+
+    def test_networks(self):
+        self.check("any", "reaches some process over a network only", DCUDA_DISABLE_PEER="1")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

@@ -30,7 +30,7 @@ struct subcommand {
     const char* name;
     void (*measure)(session&);
 };
-constexpr std::array<subcommand, 13> subcommands{{{"latency", measure_latency},
+constexpr std::array<subcommand, 14> subcommands{{{"latency", measure_latency},
                                                   {"bandwidth", measure_bandwidth},
                                                   {"barrier", measure_barrier},
                                                   {"collectives", measure_collectives},
@@ -42,6 +42,7 @@ constexpr std::array<subcommand, 13> subcommands{{{"latency", measure_latency},
                                                   {"waiters", measure_waiters},
                                                   {"warps", measure_warps},
                                                   {"messages", measure_messages},
+                                                  {"stream", measure_stream},
                                                   {"trace", measure_trace}}};
 
 std::string script_beside_this_program(const char* name) {

@@ -93,6 +93,8 @@ void add_subcommands(CLI::App& app, options& chosen) {
 
     app.add_subcommand("one_sided", "gets and atomic operations");
 
+    app.add_subcommand("stream", "puts, notifications and waits in stream order, between two processes");
+
     CLI::App* const partners =
         app.add_subcommand("partners", "notified puts to many ranks in turn, and waits for messages of many");
     partners->add_option("--partners", chosen.partners.partners, "numbers of other ranks")

@@ -19,7 +19,7 @@ constexpr Value by_backend(Value gpu, Value cpu) {
 
 inline const std::vector<std::string> all_subcommands{"latency",   "bandwidth", "barrier", "collectives", "flush",
                                                       "one_sided", "partners",  "overlap", "host",        "waiters",
-                                                      "warps",     "messages",  "trace"};
+                                                      "warps",     "messages",  "stream",  "trace"};
 
 // Zero rounds or batches: as the benchmark has it.
 struct options {

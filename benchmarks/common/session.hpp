@@ -87,6 +87,7 @@ void measure_host(session& suite);
 void measure_waiters(session& suite);
 void measure_warps(session& suite);
 void measure_messages(session& suite);
+void measure_stream(session& suite);
 void measure_trace(session& suite);
 
 // Throws if data was wrong.

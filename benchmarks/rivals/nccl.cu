@@ -97,7 +97,7 @@ public:
     player& operator=(const player&) = delete;
 
     // Processes 0 and 1 in turn; half of a round trip, as the others measure it. One round is both ways.
-    void ping_pong(std::size_t bytes, std::vector<row>& rows) {
+    void ping_pong(const row& place, std::size_t bytes, std::vector<row>& rows) {
         const auto round = [&] {
             for (const int sender : {0, 1}) {
                 if (job_.index == sender)
@@ -108,21 +108,16 @@ public:
         };
         const auto expected = [&](std::size_t i) { return value<float>(1 - job_.index, i); };
         const bool plays = job_.index < 2;
-        measure<float>({{"latency", "peer", "put_notify", bytes},
-                        "send/recv",
-                        bytes <= (64 << 10) ? 50 : 10,
-                        bytes,
-                        plays ? bytes : 0,
-                        0.5},
-                       round, expected, rows);
+        measure<float>({place, "send/recv", bytes <= (64 << 10) ? 50 : 10, bytes, plays ? bytes : 0, 0.5}, round,
+                       expected, rows);
     }
 
     // Every process with the ones before and after it, both ways at once.
-    void halo(std::vector<row>& rows) {
+    void halo(const char* benchmark, const char* operation, std::vector<row>& rows) {
         const int below = (job_.index + job_.count - 1) % job_.count, above = (job_.index + 1) % job_.count;
         const auto round = [&] { exchange_with(below, above, halo_bytes); };
-        measure<float>({{"overlap", "peer", "halo exchange", halo_bytes}, "send/recv", 50, halo_bytes, 2 * halo_bytes},
-                       round, borders(below, above, halo_bytes), rows);
+        measure<float>({{benchmark, "peer", operation, halo_bytes}, "send/recv", 50, halo_bytes, 2 * halo_bytes}, round,
+                       borders(below, above, halo_bytes), rows);
     }
 
     // A device's work in a step beside an exchange of all that its ranks send, each on a stream of its own; both are
@@ -379,7 +374,7 @@ void measure_collectives(player& nccl, std::vector<row>& rows) {
 }
 
 void measure_overlap(player& nccl, const options& chosen, std::vector<row>& rows) {
-    nccl.halo(rows);
+    nccl.halo("overlap", "halo exchange", rows);
     int multiprocessors = 0;
     check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0), "cannot ask for the GPU");
     for (const std::string& work : chosen.overlap.work)
@@ -395,7 +390,12 @@ void measure_nccl(const rival_job& job, const options& chosen, std::vector<row>&
     player nccl(job);
     if (chosen.wants("latency"))
         for (const std::size_t bytes : {4, 64, 384, 512, 1024, 4096, 65536, 1 << 20, 16 << 20})
-            nccl.ping_pong(bytes, rows);
+            nccl.ping_pong({"latency", "peer", "put_notify", bytes}, bytes, rows);
+    if (chosen.wants("stream")) {
+        for (const std::size_t bytes : {std::size_t{8}, std::size_t{1024}})
+            nccl.ping_pong({"stream", "peer", "put_notify, graph", bytes}, bytes, rows);
+        nccl.halo("stream", "halo exchange, graph", rows);
+    }
     if (chosen.wants("overlap")) measure_overlap(nccl, chosen, rows);
     if (chosen.wants("collectives")) measure_collectives(nccl, rows);
 }

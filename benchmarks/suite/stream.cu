@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Communication in stream order, between the streams of two processes: one-way latency of a notified put, an exchange
+// both ways, and what a call costs the host.
+#include <chrono>
+#include <functional>
+
+#include "common/session.hpp"
+#include "dcuda/stream.hpp"
+
+namespace benchmark {
+namespace {
+
+constexpr std::size_t stream_halo_bytes = 26'624; // of each side, as bench_nccl exchanges
+
+class stream {
+public:
+    stream() { check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cannot create a stream"); }
+    ~stream() { cudaStreamDestroy(stream_); }
+    stream(const stream&) = delete;
+    stream& operator=(const stream&) = delete;
+    cudaStream_t get() const { return stream_; }
+    void finish() const { check(cudaStreamSynchronize(stream_), "a stream failed"); }
+
+private:
+    cudaStream_t stream_ = nullptr;
+};
+
+class stream_exchanges {
+public:
+    explicit stream_exchanges(session& suite)
+        : suite_(suite), out_(allocate<unsigned char>(stream_halo_bytes)), in_(allocate<unsigned char>(in_bytes)),
+          window_(suite.runtime.create_window(in_.get(), in_bytes)), port_(suite.runtime, 2) {}
+
+    // Two processes in turn. A round is there and back.
+    void latency(std::size_t bytes) {
+        const int other = 1 - suite_.job.process_index;
+        const auto send = [this, bytes, other] {
+            port_.put_notify(window_, other, 0, out_.get(), bytes, 0, stream_.get());
+        };
+        const auto wait = [this, other] { port_.wait_from(other, 0, 1, stream_.get()); };
+        measure({"stream", "peer", "put_notify", bytes}, 0.5, [this, send, wait] {
+            if (suite_.first()) send();
+            wait();
+            if (!suite_.first()) send();
+        });
+    }
+
+    // Both processes at once, with both sides of the other one.
+    void halo() {
+        const int other = 1 - suite_.job.process_index;
+        measure({"stream", "peer", "halo exchange", stream_halo_bytes}, 1, [this, other] {
+            for (const std::size_t side : {std::size_t{0}, std::size_t{1}}) {
+                port_.put_notify(window_, other, side * stream_halo_bytes, out_.get(), stream_halo_bytes, 0,
+                                 stream_.get());
+            }
+            port_.wait_from(other, 0, 2, stream_.get());
+        });
+    }
+
+    // A notified put and a wait for one, as the host sees it: few enough that no queue is full.
+    void host_time() {
+        constexpr int calls = 100;
+        const int other = 1 - suite_.job.process_index;
+        std::vector<double> samples;
+        for (int batch = -1; batch < suite_.batches(10, 4); ++batch) {
+            suite_.runtime.barrier();
+            const auto begin = std::chrono::steady_clock::now();
+            for (int i = 0; i < calls; ++i) {
+                port_.put_notify(window_, other, 0, out_.get(), 8, 0, stream_.get());
+                port_.wait_from(other, 0, 1, stream_.get());
+            }
+            const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - begin;
+            stream_.finish();
+            if (batch >= 0) samples.push_back(time.count() / calls);
+        }
+        row entry{"stream", "host", "calls of put_notify and wait", 8};
+        entry.value = measure::summarise(samples);
+        suite_.rows.push_back(entry);
+    }
+
+    // Collective, at the end.
+    void close() { suite_.runtime.free_window(window_); }
+
+private:
+    static constexpr std::size_t in_bytes = 2 * stream_halo_bytes;
+
+    void measure(row entry, double share, const std::function<void()>& round) {
+        const int rounds = suite_.rounds(100, 10);
+        const auto run_rounds = [&] {
+            for (int i = 0; i < rounds; ++i) round();
+        };
+        add(entry, share / rounds, "eager", run_rounds);
+#if DCUDA_BACKEND_CUDA
+        cudaGraph_t captured = nullptr;
+        cudaGraphExec_t ready = nullptr;
+        check(cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal), "cannot capture");
+        run_rounds();
+        check(cudaStreamEndCapture(stream_.get(), &captured), "cannot capture");
+        check(cudaGraphInstantiate(&ready, captured, 0), "cannot make a graph");
+        check(cudaGraphUpload(ready, stream_.get()), "cannot upload a graph");
+        stream_.finish();
+        add(entry, share / rounds, "graph",
+            [&] { check(cudaGraphLaunch(ready, stream_.get()), "cannot launch a graph"); });
+        cudaGraphExecDestroy(ready);
+        cudaGraphDestroy(captured);
+#endif
+    }
+
+    void add(row entry, double factor, const char* mode, const std::function<void()>& batch_of_rounds) {
+        std::vector<double> samples;
+        for (int batch = -1; batch < suite_.batches(20, 4); ++batch) {
+            suite_.runtime.barrier();
+            check(cudaEventRecord(begin_.get(), stream_.get()), "cannot record an event");
+            batch_of_rounds();
+            check(cudaEventRecord(end_.get(), stream_.get()), "cannot record an event");
+            stream_.finish();
+            if (batch >= 0) samples.push_back(microseconds(begin_, end_) * factor);
+        }
+        entry.operation += std::string(", ") + mode;
+        entry.value = measure::summarise(samples);
+        suite_.rows.push_back(entry);
+    }
+
+    class event {
+    public:
+        event() { check(cudaEventCreate(&event_), "cannot create an event"); }
+        ~event() { cudaEventDestroy(event_); }
+        event(const event&) = delete;
+        event& operator=(const event&) = delete;
+        cudaEvent_t get() const { return event_; }
+
+    private:
+        cudaEvent_t event_ = nullptr;
+    };
+    static double microseconds(const event& begin, const event& end) {
+        float elapsed = 0;
+        check(cudaEventElapsedTime(&elapsed, begin.get(), end.get()), "cannot take a time");
+        return 1e3 * static_cast<double>(elapsed);
+    }
+
+    session& suite_;
+    device_array<unsigned char> out_, in_;
+    dcuda::window window_;
+    dcuda::stream_port port_;
+    stream stream_;
+    event begin_, end_;
+};
+
+} // namespace
+
+void measure_stream(session& suite) {
+    const char* missing = suite.job.process_count != 2       ? "takes exactly two processes: dcuda-run -n 2 dcuda-bench"
+                          : !suite.runtime.network().empty() ? "streams use peer access, and there is none"
+                                                             : nullptr;
+    if (missing != nullptr) {
+        row none{"stream", "peer", "put_notify", 8};
+        none.missing = missing;
+        suite.rows.push_back(none);
+        return;
+    }
+    stream_exchanges exchanges(suite);
+    exchanges.latency(8);
+    exchanges.latency(1024);
+    exchanges.halo();
+    exchanges.host_time();
+    exchanges.close();
+}
+
+} // namespace benchmark

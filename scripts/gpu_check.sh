@@ -246,6 +246,14 @@ programs() {
         attempt "himeno, 1000 steps, on $count GPU(s)" 60 programs.log "${command[@]}" --size XS --steps 1000 --no-fma --verify
         attempt "himeno on $count GPU(s)" 60 programs.log "${command[@]}" --size L
     done
+    for name in stream stream-graph kernel device-graph while-graph host host-graph; do
+        [ -x "$bin/himeno" ] || break
+        for count in "${counts[@]}"; do
+            job "$count" "$bin/himeno" --size S --steps 64 --no-fma --verify --control $name
+            if [ $name = host-graph ] && { [ "$count" -eq 1 ] || [ ! -x "$bin/himeno_nccl" ]; }; then continue; fi
+            attempt "himeno --control $name on $count GPU(s)" 60 programs.log "${command[@]}"
+        done
+    done
     models stencil --fused --fused "plain plain-graph" host nccl nccl-graph nvshmem "nvshmem --stores" mpi
     models spmv "" "--grid 1x2" "plain plain-graph" host nccl nccl-graph "nccl --no-barrier" mpi
     models power_iteration "" "--grid 1x2" plain host nccl nvshmem mpi

@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The Himeno benchmark by ranks: docs/guide/himeno.md.
+// The Himeno benchmark, by ranks or by short kernels: docs/guide/himeno.md.
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
 #include <span>
 #include <string>
+#include <sys/resource.h>
 #include <vector>
 
 #include "common/device_buffer.hpp"
 #include "common/files.hpp"
+#include "common/models/model.hpp"
 #include "common/program.hpp"
 #include "common/statistics.hpp"
 #include "options.hpp"
 #include "ranks.hpp"
 #include "reference.hpp"
 #include "report.hpp"
+#include "short_kernels.hpp"
 
 namespace himeno {
 
@@ -25,65 +28,106 @@ namespace {
 
 auto kernel_of(const options& chosen) { return chosen.is_fused ? solve<true> : solve<false>; }
 
-// A device's arrays.
-class solver {
+// A device's arrays, in a window.
+class slab_memory {
 public:
-    solver(dcuda::runtime& runtime, const options& chosen, const task& planned, const dcuda::launch_config& config)
-        : runtime_(runtime), chosen_(chosen), work_(planned), config_(config),
-          pressure_(2 * planned.array_points(planned.device)), gosa_(1) {
-        const std::size_t points = work_.array_points(work_.device);
+    // Collective.
+    slab_memory(dcuda::runtime& runtime, slab& described)
+        : runtime_(runtime), slab_(described), points_(described.array_points(described.device)),
+          pressure_(2 * points_) {
         for (int i = 0; i < coefficient_count; ++i) {
-            coefficients_[i] = device_buffer<float>(points);
-            const std::vector<float> values(points, coefficient(i));
-            coefficients_[i].upload(values.data(), points);
-            work_.coefficients[i] = coefficients_[i].data();
+            coefficients_[i] = device_buffer<float>(points_);
+            const std::vector<float> values(points_, coefficient(i));
+            coefficients_[i].upload(values.data(), points_);
+            slab_.coefficients[i] = coefficients_[i].data();
         }
-        work_.pressure[0] = pressure_.data();
-        work_.pressure[1] = pressure_.data() + points;
-        work_.gosa = gosa_.data();
-        work_.runs = {chosen.repeat, chosen.progress};
+        slab_.pressure[0] = pressure_.data();
+        slab_.pressure[1] = pressure_.data() + points_;
         // Ranks of a device offer the same memory, and read what is put there without being told of it one by one.
-        work_.window = runtime_.create_window(pressure_.data(), pressure_.bytes(), dcuda::window_kind::direct);
+        slab_.window = runtime_.create_window(pressure_.data(), pressure_.bytes(), dcuda::window_kind::direct);
     }
     // Collective, when nothing has failed. Then no other process maps the pressure any more.
-    void close() { runtime_.free_window(work_.window); }
-    solver(const solver&) = delete;
-    solver& operator=(const solver&) = delete;
+    void close() { runtime_.free_window(slab_.window); }
+    slab_memory(const slab_memory&) = delete;
+    slab_memory& operator=(const slab_memory&) = delete;
 
-    // All steps, from the beginning; the milliseconds that they took.
-    double run() {
-        const range stored = work_.stored(work_.device);
-        std::vector<float> start(work_.array_points(work_.device));
+    void load_start() {
+        const range stored = slab_.stored(slab_.device);
+        std::vector<float> start(points_);
         for (int i = stored.first; i < stored.last; ++i)
-            std::fill_n(start.begin() + static_cast<std::ptrdiff_t>(work_.place(work_.device, i, 0, 0)),
-                        work_.whole.plane(), start_of(work_.whole, i));
+            std::fill_n(start.begin() + static_cast<std::ptrdiff_t>(slab_.place(slab_.device, i, 0, 0)),
+                        slab_.whole.plane(), start_of(slab_.whole, i));
         for (const std::size_t at : {std::size_t{0}, start.size()}) pressure_.upload(start.data(), start.size(), at);
-        work_.runs.next(measure::seconds_of([&] { runtime_.run(kernel_of(chosen_), config_, work_); }));
-        return runtime_.timings().at(0);
     }
 
-    // On process 0; elsewhere nothing.
-    outcome collect() {
-        const std::size_t points = work_.array_points(work_.device), plane = work_.whole.plane();
-        std::vector<float> own(points - 2 * plane);
-        pressure_.download(own.data(), own.size(), (work_.steps % 2 == 0 ? 0 : points) + plane);
+    // All points after so many steps, on process 0; elsewhere nothing. Collective.
+    outcome collect(int steps) {
+        const std::size_t plane = slab_.whole.plane();
+        std::vector<float> own(points_ - 2 * plane);
+        pressure_.download(own.data(), own.size(), (steps % 2 == 0 ? 0 : points_) + plane);
         outcome result;
         for (const std::vector<float>& part : runtime_.gather(std::span<const float>(own)))
             result.pressure.insert(result.pressure.end(), part.begin(), part.end());
-        gosa_.download(&result.gosa, 1);
         survey(result);
         return result;
     }
 
 private:
     dcuda::runtime& runtime_;
-    const options& chosen_;
-    task work_;
-    dcuda::launch_config config_;
+    slab& slab_;
+    std::size_t points_; // of an array
     std::array<device_buffer<float>, coefficient_count> coefficients_;
     device_buffer<float> pressure_;
-    device_buffer<double> gosa_;
 };
+
+// Seconds that the processor has worked for this process so far.
+double processor_seconds() {
+    rusage used{};
+    getrusage(RUSAGE_SELF, &used);
+    const auto seconds = [](const timeval& time) {
+        return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+    };
+    return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
+void solve_by_ranks(common::session& here, const options& chosen, task& work, slab_memory& memory, report& about) {
+    const int threads = chosen.threads > 0 ? chosen.threads : common::default_threads;
+    dcuda::launch_config config{dim3(static_cast<unsigned>(threads)),
+                                static_cast<std::size_t>(threads) * sizeof(double), chosen.ranks};
+    config.ranks_per_device = common::choose_ranks(here, kernel_of(chosen), config, std::max(1, chosen.whole.nj - 2));
+    about.ranks_per_device = config.ranks_per_device;
+    about.threads = threads;
+    const device_buffer<double> gosa(1);
+    work.rows = {chosen.whole.nj - 2, 1, config.ranks_per_device};
+    work.steps = chosen.steps;
+    work.sums_every_step = chosen.sums_every_step;
+    work.gosa = gosa.data();
+    work.runs = {chosen.repeat, chosen.progress};
+    for (int i = 0; i < chosen.repeat; ++i) {
+        memory.load_start();
+        const double before = processor_seconds();
+        work.runs.next(measure::seconds_of([&] { here.runtime.run(kernel_of(chosen), config, work); }));
+        about.processor_seconds = processor_seconds() - before;
+        about.milliseconds.push_back(here.runtime.timings().at(0));
+    }
+    gosa.download(&about.found.gosa, 1);
+}
+
+void solve_by_short_kernels(common::session& here, const options& chosen, const slab& work, slab_memory& memory,
+                            report& about) {
+    const auto way = make_short_kernels(here.runtime, chosen, work);
+    about.communication = way->describe();
+    for (int i = 0; i < chosen.repeat; ++i) {
+        memory.load_start();
+        const double before = processor_seconds();
+        const double own = way->run();
+        about.processor_seconds = processor_seconds() - before;
+        double slowest = own;
+        for (const double each : here.runtime.gather(own)) slowest = std::max(slowest, each);
+        about.milliseconds.push_back(slowest);
+    }
+    for (const double each : here.runtime.gather(way->gosa())) about.found.gosa += each;
+}
 
 // Whether the result is the serial reference's: the changes are added in another order here, in double precision.
 bool is_equal(const outcome& found, const outcome& expected) {
@@ -102,19 +146,18 @@ int run(common::session& here, const options& chosen) {
     work.whole = chosen.whole;
     work.planes = {chosen.whole.ni, devices, 1};
     work.device = here.job.process_index;
-    work.steps = chosen.steps;
-    work.sums_every_step = chosen.sums_every_step;
-    const int threads = chosen.threads > 0 ? chosen.threads : common::default_threads;
-    dcuda::launch_config config{dim3(static_cast<unsigned>(threads)),
-                                static_cast<std::size_t>(threads) * sizeof(double), chosen.ranks};
-    config.ranks_per_device = common::choose_ranks(here, kernel_of(chosen), config, std::max(1, chosen.whole.nj - 2));
-    work.rows = {chosen.whole.nj - 2, 1, config.ranks_per_device};
-
-    solver solve_it(here.runtime, chosen, work, config);
-    report about{devices, config.ranks_per_device, threads, common::backend};
-    for (int i = 0; i < chosen.repeat; ++i) about.milliseconds.push_back(solve_it.run());
-    about.found = solve_it.collect();
-    solve_it.close();
+    slab_memory memory(here.runtime, work);
+    report about;
+    about.devices = devices;
+    about.backend = common::backend;
+    if (chosen.control == "rank")
+        solve_by_ranks(here, chosen, work, memory, about);
+    else
+        solve_by_short_kernels(here, chosen, work, memory, about);
+    const double gosa = about.found.gosa;
+    about.found = memory.collect(chosen.steps);
+    about.found.gosa = gosa;
+    memory.close();
     if (!here.first()) return 0;
     if (chosen.verify) {
         about.is_verified = true;
@@ -127,5 +170,6 @@ int run(common::session& here, const options& chosen) {
 } // namespace himeno
 
 int main(int argc, char** argv) {
+    common::start_program_of_model("himeno", argc, argv, "--carrier");
     return common::run_program("himeno", argc, argv, himeno::parse_command_line, himeno::run);
 }

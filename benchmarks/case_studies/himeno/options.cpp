@@ -9,10 +9,11 @@ command_line parse_command_line(int argc, char** argv) {
     options chosen;
     bool is_exact = false;
     std::string gosa = "every";
-    CLI::App app(
-        "The Himeno benchmark: Jacobi's method for a pressure on a grid, in one long-running kernel per device.\n"
-        "Start one process per device: dcuda-run -n 2 himeno --size M --no-fma --verify",
-        "himeno");
+    CLI::App app("The Himeno benchmark: Jacobi's method for a pressure on a grid, by ranks of one long-running kernel "
+                 "per device,\n"
+                 "or by short kernels, to compare who controls communication.\n"
+                 "Start one process per device: dcuda-run -n 2 himeno --size M --no-fma --verify",
+                 "himeno");
     app.add_option("--size", chosen.size, "XS, S, M, L, XL, or I,J,K points, of which K lie side by side")
         ->check([](const std::string& text) {
             return parse_size(text)
@@ -23,6 +24,18 @@ command_line parse_command_line(int argc, char** argv) {
     app.add_option("--steps", chosen.steps, "steps")
         ->check(CLI::Range(0, 1 << 30).description(""))
         ->capture_default_str();
+    app.add_option("--control", chosen.control,
+                   "who decides when planes travel: rank (dCUDA's ranks); or, with two short kernels for each step, "
+                   "stream (the stream's order), stream-graph, kernel (the kernels themselves), host, host-graph, "
+                   "device-graph (the device launches the next steps), while-graph")
+        ->check(CLI::IsMember(
+                    {"rank", "stream", "stream-graph", "kernel", "host", "host-graph", "device-graph", "while-graph"})
+                    .description(""))
+        ->capture_default_str();
+    app.add_option("--carrier", chosen.carrier,
+                   "what brings planes with --control host and host-graph: host (dCUDA's transports), mpi, nccl, plain "
+                   "(one device)")
+        ->check(CLI::IsMember({"host", "mpi", "nccl", "plain"}).description(""));
     app.add_flag("--no-fma", is_exact,
                  "round each product by itself: the result is the serial reference's, bit for bit (always so on CPUs)");
     app.add_option("--gosa", gosa, "add up the changes of every step, or of the last one: every or last")
@@ -35,6 +48,17 @@ command_line parse_command_line(int argc, char** argv) {
     taken.whole = *parse_size(taken.size);
     taken.is_fused = taken.is_fused && !is_exact;
     taken.sums_every_step = gosa == "every";
+    const bool is_of_host = taken.control.starts_with("host");
+    if (!is_of_host && !taken.carrier.empty())
+        return common::refused<options>("--carrier is for --control host and host-graph only\n");
+    if (taken.control == "host-graph" && (taken.carrier == "host" || taken.carrier == "mpi"))
+        return common::refused<options>("--carrier " + taken.carrier +
+                                        " is called by the host for every step: no graph can hold it\n");
+    if (is_of_host && taken.carrier.empty()) taken.carrier = taken.control == "host" ? "host" : "nccl";
+    if (taken.control != "rank" && (taken.ranks != 0 || taken.threads != 0))
+        return common::refused<options>("--ranks and --threads are for --control rank only\n");
+    if (taken.control != "rank" && !taken.sums_every_step)
+        return common::refused<options>("--gosa last is for --control rank only\n");
     if (taken.verify && taken.is_fused)
         return common::refused<options>("--verify compares bit for bit, which takes --no-fma\n");
     return result;

@@ -13,6 +13,8 @@ struct options : common::run_options {
     int steps = 64;
     bool is_fused = DCUDA_BACKEND_CUDA; // products are rounded together with the addition behind them
     bool sums_every_step = true;
+    std::string control = "rank";
+    std::string carrier{}; // of host and host-graph
 };
 
 using command_line = arguments::command_line<options>;

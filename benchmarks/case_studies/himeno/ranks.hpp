@@ -15,72 +15,20 @@
 // waits for this rank. So two tags in turn tell the steps apart.
 #pragma once
 
-#include "common/partition.hpp"
 #include "common/progress.hpp"
 #include "dcuda/dcuda.hpp"
-#include "grid.hpp"
+#include "slab.hpp"
 
 namespace himeno {
 
-using common::range;
-
-// What a kernel has of a device, in its memory.
-struct task {
-    grid whole;
-    common::partition planes; // over the devices
-    int device = 0;
+// What a kernel of ranks has of a device.
+struct task : slab {
     common::partition rows; // 1 to nj - 2, counted from 0, over the ranks of a device
     int steps = 0;
     bool sums_every_step = true; // else after the last one
-    const float* coefficients[coefficient_count] = {};
-    float* pressure[2] = {}; // that step 0 reads, and writes; one after the other
-    dcuda::window window{};  // over both
-    double* gosa = nullptr;  // the last step's
+    double* gosa = nullptr;      // the last step's
     common::run_series runs{};
-
-    // The device's planes that are computed.
-    DCUDA_HOST_DEVICE range computed() const {
-        return common::intersection(planes.of_device(device), {1, whole.ni - 1});
-    }
-    // Arrays hold one plane more on either side.
-    DCUDA_HOST_DEVICE range stored(int on_device) const { return common::with_halo(planes.of_device(on_device)); }
-    DCUDA_HOST_DEVICE std::size_t array_points(int on_device) const {
-        return std::size_t(stored(on_device).count()) * whole.plane();
-    }
-    // Where a point is in the arrays of a device.
-    DCUDA_HOST_DEVICE std::size_t place(int on_device, int i, int j, int k) const {
-        return std::size_t(i - stored(on_device).first) * whole.plane() + std::size_t(j) * std::size_t(whole.nk) +
-               std::size_t(k);
-    }
 };
-
-// With `IsFused`, each product and the addition behind it are rounded once.
-template <bool IsFused>
-DCUDA_DEVICE float multiply_add(float a, float b, float c) {
-    return IsFused ? fmaf(a, b, c) : a * b + c;
-}
-
-// One point of a step. Returns the square of its change.
-template <bool IsFused>
-DCUDA_DEVICE float compute_point(const task& work, const float* in, float* out, std::size_t at) {
-    const auto row = static_cast<std::ptrdiff_t>(work.whole.nk),
-               plane = static_cast<std::ptrdiff_t>(work.whole.plane());
-    const float* const p = in + at;
-    const auto c = [&](int which) { return work.coefficients[which][at]; };
-    float s0 = c(0) * p[plane];
-    s0 = multiply_add<IsFused>(c(1), p[row], s0);
-    s0 = multiply_add<IsFused>(c(2), p[1], s0);
-    s0 = multiply_add<IsFused>(c(4), p[plane + row] - p[plane - row] - p[-plane + row] + p[-plane - row], s0);
-    s0 = multiply_add<IsFused>(c(5), p[row + 1] - p[-row + 1] - p[row - 1] + p[-row - 1], s0);
-    s0 = multiply_add<IsFused>(c(6), p[plane + 1] - p[-plane + 1] - p[plane - 1] + p[-plane - 1], s0);
-    s0 = multiply_add<IsFused>(c(7), p[-plane], s0);
-    s0 = multiply_add<IsFused>(c(8), p[-row], s0);
-    s0 = multiply_add<IsFused>(c(9), p[-1], s0);
-    s0 += c(11);
-    const float ss = multiply_add<IsFused>(s0, c(3), -p[0]) * c(10);
-    out[at] = multiply_add<IsFused>(omega, ss, p[0]);
-    return ss * ss;
-}
 
 // A rank's part. All threads of the rank call everything.
 template <bool IsFused>
@@ -148,10 +96,9 @@ private:
     // This rank's rows of a plane that step `step` has written, to where the device beside has it as well.
     DCUDA_DEVICE void send(int step, int beside, int plane) const {
         const int there = work_.device + beside, tag = (step + 1) % 2;
-        const std::size_t before = tag * work_.array_points(there); // of the window's two arrays
         const std::size_t bytes = std::size_t(rows_.count()) * std::size_t(work_.whole.nk) * sizeof(float);
         self_.put_notify(work_.window, self_.id() + beside * ranks(),
-                         (before + work_.place(there, plane, rows_.first, 0)) * sizeof(float), bytes,
+                         work_.place_in_window(there, step, plane, rows_.first), bytes,
                          work_.pressure[tag] + work_.place(work_.device, plane, rows_.first, 0), tag);
     }
 
@@ -171,18 +118,6 @@ private:
     range rows_{};     // of the grid
     int expected_ = 0; // messages before each step but the first
 };
-
-// The sum of what the threads of a rank have, in all of them. `parts`: of the block's shared memory, one for each.
-DCUDA_DEVICE double sum_of_block(double* parts, double own) {
-    __syncthreads(); // the last sum has been read
-    parts[threadIdx.x] = own;
-    __syncthreads();
-    for (unsigned count = blockDim.x; count > 1; count = (count + 1) / 2) {
-        if (threadIdx.x + (count + 1) / 2 < count) parts[threadIdx.x] += parts[threadIdx.x + (count + 1) / 2];
-        __syncthreads();
-    }
-    return parts[0];
-}
 
 // All ranks. Shared memory: a double for each thread.
 template <bool IsFused>

@@ -21,16 +21,21 @@ double mflops(const report& about, const options& chosen, double points) {
 
 std::string in_words(const report& about, const options& chosen) {
     const grid& whole = chosen.whole;
-    std::string text = fmt::format(
-        "himeno: {} x {} x {} points, {}, {}\non {} ({} backend) with {} of {} each\n", whole.ni, whole.nj, whole.nk,
-        common::counted(chosen.steps, "step"), chosen.is_fused ? "fused multiply-add" : "every product rounded",
-        common::counted(about.devices, "device"), about.backend, common::counted(about.ranks_per_device, "rank"),
-        common::counted(about.threads, "thread"));
+    std::string text = fmt::format("himeno: {} x {} x {} points, {}, {}\non {} ({} backend), ", whole.ni, whole.nj,
+                                   whole.nk, common::counted(chosen.steps, "step"),
+                                   chosen.is_fused ? "fused multiply-add" : "every product rounded",
+                                   common::counted(about.devices, "device"), about.backend);
+    if (chosen.control == "rank")
+        text += fmt::format("by {} of {} each\n", common::counted(about.ranks_per_device, "rank"),
+                            common::counted(about.threads, "thread"));
+    else
+        text += fmt::format("by short kernels, control: {} ({})\n", chosen.control, about.communication);
     if (chosen.steps > 0)
         text +=
             fmt::format("{}\n{:.0f} MFLOPS by the official count, {:.0f} with all points\n",
                         common::times_in_words(about.milliseconds, chosen.steps, "step"),
                         mflops(about, chosen, whole.counted_points()), mflops(about, chosen, whole.computed_points()));
+    text += fmt::format("{:.3g} s of the processor's time on process 0\n", about.processor_seconds);
     if (about.is_verified)
         text += about.is_equal ? "verified: pressure, sum and CRC equal the serial reference to the last bit\n"
                                : "WRONG: the result differs from the serial reference\n";
@@ -41,7 +46,9 @@ std::string in_words(const report& about, const options& chosen) {
 std::string as_json(const report& about, const options& chosen) {
     nlohmann::ordered_json json{{"size", {chosen.whole.ni, chosen.whole.nj, chosen.whole.nk}},
                                 {"steps", chosen.steps},
-                                {"control", "rank"},
+                                {"control", chosen.control},
+                                {"communication", about.communication},
+                                {"processor_seconds", about.processor_seconds},
                                 {"fused", chosen.is_fused},
                                 {"backend", about.backend},
                                 {"devices", about.devices},

@@ -13,6 +13,8 @@ namespace himeno {
 struct report {
     int devices = 1, ranks_per_device = 1, threads = 1;
     std::string backend = {};
+    std::string communication = {};        // of short kernels
+    double processor_seconds = 0.0;        // that the last run took of this process's host
     std::vector<double> milliseconds = {}; // one entry per run
     outcome found = {};
     bool is_verified = false, is_equal = false; // with the serial reference

@@ -53,8 +53,8 @@ std::string why_missing(const std::string& name) {
     return fmt::format("this build has no model {}: {}", name, origin_of(name).cure);
 }
 
-void start_program_of_model(const std::string& name, int argc, char** argv) {
-    const std::string library = origin_of(value_of("--model", argc, argv)).library;
+void start_program_of_model(const std::string& name, int argc, char** argv, const char* option) {
+    const std::string library = origin_of(value_of(option, argc, argv)).library;
     if (library.empty()) return;
     std::error_code unknown;
     const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", unknown);

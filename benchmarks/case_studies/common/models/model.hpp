@@ -60,8 +60,8 @@ private:
 template <class Setting>
 using models = registry<model, Setting>;
 
-// First in main: if the command line of the case study `name` asks for a model of a library, whose program is beside
-// this one, that takes this one's place. Else nothing happens.
-void start_program_of_model(const std::string& name, int argc, char** argv);
+// First in main: if the command line of the case study `name` asks by that option for a model of a library, whose
+// program is beside this one, that takes this one's place. Else nothing happens.
+void start_program_of_model(const std::string& name, int argc, char** argv, const char* option = "--model");
 
 } // namespace common

@@ -25,6 +25,21 @@ for processes in $(counts 1 2 3 4); do
     verified $processes --size 4,5,6 --steps 5 --no-fma --ranks 2 --repeat 3
     verified $processes --size 12,9,10 --steps 0 --no-fma
 done
+# By short kernels, in every way of control that needs no graphs; with graphs where there are GPUs.
+controls="stream kernel host"
+[ "${DCUDA_TEST_BACKEND:-}" != cuda ] || controls+=" stream-graph device-graph while-graph"
+for control in $controls; do
+    for processes in $(counts 1 2 3 4); do
+        known $processes 'gosa 4.168863978e-02 sum 1.896001858229e+03 crc 52d4233f' --size 9,17,33 --steps 10 --control $control
+        # Planes that make no two halves; planes of boundary alone; no step, one, and two.
+        verified $processes --size 6,5,6 --steps 5 --no-fma --control $control --repeat 2
+        verified $processes --size 4,5,6 --steps 2 --no-fma --control $control
+        verified $processes --size 12,9,10 --steps 1 --no-fma --control $control
+        verified $processes --size 12,9,10 --steps 0 --no-fma --control $control
+    done
+done
+known 1 'gosa 4.168863978e-02 sum 1.896001858229e+03 crc 52d4233f' --size 9,17,33 --steps 10 --control host --carrier plain
+DCUDA_DISABLE_PEER=1 known 2 'gosa 4.168863978e-02 sum 1.896001858229e+03 crc 52d4233f' --size 9,17,33 --steps 10 --control host
 known 2 'gosa 3.042699344e-03 sum 2.293382602158e+04 crc a4fa2cf1' --size XS --steps 64
 known 1 'gosa 8.341751582e-06 sum 2.539047289769e+04 crc 151f521c' --size XS --steps 1000
 # Over a network.
@@ -37,6 +52,11 @@ assert report["size"] == [9, 8, 7] and report["mflops"] > 0 and len(report["crc"
 PYTHON
 refused 2 'is none of XS' 1 --size 2,9,9
 refused 2 'is none of XS' 1 --size huge
+refused 2 'for --control rank only' 1 --size XS --control stream --ranks 2
+refused 2 'for --control rank only' 1 --size XS --control stream --gosa last
+refused 2 'for --control host and host-graph only' 1 --size XS --control stream --carrier host
+refused 2 'no graph can hold it' 1 --size XS --control host-graph --carrier host
+[ "${DCUDA_TEST_BACKEND:-}" = cuda ] || refused 1 'takes CUDA graphs' 1 --size XS --control stream-graph
 refused_once 'planes are too few for' 4 --size 3,9,9
 [ "${DCUDA_TEST_BACKEND:-}" != cuda ] || refused 2 'takes --no-fma' 1 --size XS --verify
 echo "$runs runs as expected"

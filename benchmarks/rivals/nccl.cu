@@ -392,7 +392,7 @@ void measure_nccl(const rival_job& job, const options& chosen, std::vector<row>&
         for (const std::size_t bytes : {4, 64, 384, 512, 1024, 4096, 65536, 1 << 20, 16 << 20})
             nccl.ping_pong({"latency", "peer", "put_notify", bytes}, bytes, rows);
     if (chosen.wants("stream")) {
-        for (const std::size_t bytes : {std::size_t{8}, std::size_t{1024}})
+        for (const std::size_t bytes : {8, 1024, 32 << 10, 128 << 10, 512 << 10, 2 << 20})
             nccl.ping_pong({"stream", "peer", "put_notify, graph", bytes}, bytes, rows);
         nccl.halo("stream", "halo exchange, graph", rows);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Communication in stream order, between the streams of two processes: one-way latency of a notified put, an exchange
 // both ways, and what a call costs the host.
+#include <array>
 #include <chrono>
 #include <functional>
 
@@ -11,6 +12,7 @@ namespace benchmark {
 namespace {
 
 constexpr std::size_t stream_halo_bytes = 26'624; // of each side, as bench_nccl exchanges
+constexpr std::array<std::size_t, 6> sizes{8, 1024, 32 << 10, 128 << 10, 512 << 10, 2 << 20};
 
 class stream {
 public:
@@ -28,8 +30,8 @@ private:
 class stream_exchanges {
 public:
     explicit stream_exchanges(session& suite)
-        : suite_(suite), out_(allocate<unsigned char>(stream_halo_bytes)), in_(allocate<unsigned char>(in_bytes)),
-          window_(suite.runtime.create_window(in_.get(), in_bytes)), port_(suite.runtime, 2) {}
+        : suite_(suite), out_(allocate<unsigned char>(most_bytes)), in_(allocate<unsigned char>(most_bytes)),
+          window_(suite.runtime.create_window(in_.get(), most_bytes)), port_(suite.runtime, 2) {}
 
     // Two processes in turn. A round is there and back.
     void latency(std::size_t bytes) {
@@ -82,7 +84,7 @@ public:
     void close() { suite_.runtime.free_window(window_); }
 
 private:
-    static constexpr std::size_t in_bytes = 2 * stream_halo_bytes;
+    static constexpr std::size_t most_bytes = sizes.back();
 
     void measure(row entry, double share, const std::function<void()>& round) {
         const int rounds = suite_.rounds(100, 10);
@@ -159,8 +161,7 @@ void measure_stream(session& suite) {
         return;
     }
     stream_exchanges exchanges(suite);
-    exchanges.latency(8);
-    exchanges.latency(1024);
+    for (const std::size_t bytes : sizes) exchanges.latency(bytes);
     exchanges.halo();
     exchanges.host_time();
     exchanges.close();

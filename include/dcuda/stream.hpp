@@ -35,9 +35,9 @@ enum class comparison : int {
 /// that waits with an error, for its stream and the whole device: nothing runs with data that has not come. The reason
 /// is said on standard error, and thrown by all later calls. A wait that lasts ten seconds is reported there, too.
 ///
-/// One thread at a time makes calls; it need not be the runtime's, and a run may be under way. All functions throw
-/// dcuda::error: invalid_argument for what is not there (window, process, tag, place), before anything is in the
-/// stream.
+/// One thread at a time makes calls; it need not be the runtime's, and a run may be under way, but no window of the
+/// host is made or freed meanwhile. All functions throw dcuda::error: invalid_argument for what is not there (window,
+/// process, tag, place), before anything is in the stream.
 class stream_port {
 public:
     /// Collective over the processes, with the same `tags` (1 to 65536). The runtime must outlive it. Throws

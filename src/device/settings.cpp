@@ -35,6 +35,7 @@ constexpr long default_small_put_bytes = -1; // by the ranks of a multiprocessor
 constexpr int max_ranks_per_device = 1 << 20;
 constexpr long max_seconds = 1'000'000'000;
 constexpr long default_inline_bytes = 16384;
+constexpr long default_stream_put_bytes = 128 * 1024;
 
 nanoseconds seconds(const char* variable, double otherwise) {
     const double value = support::env_seconds(variable).value_or(otherwise);
@@ -169,6 +170,8 @@ settings resolve_settings(const options& requested, int* argc, char** argv) {
     result.small_put_bytes =
         static_cast<int>(support::env_integer("DCUDA_SMALL_PUT_BYTES", 0, detail::max_small_put_bytes)
                              .value_or(default_small_put_bytes));
+    result.stream_put_bytes = static_cast<std::size_t>(
+        support::env_integer("DCUDA_STREAM_PUT_BYTES", 0, 1 << 30).value_or(default_stream_put_bytes));
     result.bounce_bytes = static_cast<int>(
         support::env_integer("DCUDA_BOUNCE_BYTES", 0, std::numeric_limits<int>::max()).value_or(default_bounce_bytes));
     result.leader_members =

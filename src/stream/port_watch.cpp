@@ -53,8 +53,22 @@ void port_watch::end(const error& cause) {
     fail(cause);
 }
 
+// For the calling thread. A graph that another one captures is none of its business.
+void port_watch::use_device() const {
+    cuda::check(cudaSetDevice(memory_.device()), "choosing the device");
+#if DCUDA_BACKEND_CUDA
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    cuda::check(cudaThreadExchangeStreamCaptureMode(&mode), "leaving graphs alone");
+#endif
+}
+
 void port_watch::watch() {
     bootstrap::control::attention serving(control_);
+    try {
+        use_device();
+    } catch (const error& problem) {
+        end(problem);
+    }
     std::unique_lock lock(mutex_);
     while (!stops_) {
         lock.unlock();

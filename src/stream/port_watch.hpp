@@ -35,6 +35,7 @@ public:
 
 private:
     using clock = std::chrono::steady_clock;
+    void use_device() const;
     void watch();
     void serve(const bootstrap::event& happened);
     void look_at_waits();

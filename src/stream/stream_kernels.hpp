@@ -6,13 +6,9 @@
 
 namespace dcuda {
 
-// Puts of up to so many bytes are made by a block of threads, which then notifies; larger ones by the copy engine, and
-// another kernel notifies.
-inline constexpr std::size_t most_bytes_of_block = 128 * 1024;
-
 // What CUDA says to the launch.
 cudaError_t append_put(const put_trigger& put,
-                       cudaStream_t stream); // of at most that size; notifies if it has a counter
+                       cudaStream_t stream); // by one block; notifies if it has a counter
 cudaError_t append_notify(const put_trigger& put, cudaStream_t stream);
 cudaError_t append_wait(const wait_trigger& wait, cudaStream_t stream);
 cudaError_t append_wait_word(const std::uint32_t* word, std::uint32_t value, comparison how, const std::uint32_t* ended,

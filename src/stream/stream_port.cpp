@@ -49,9 +49,13 @@ public:
         if (std::uncaught_exceptions() > exceptions_)
             watch_.fail(error(error_code::process_lost,
                               fmt::format("process {} has left its stream port by an exception", control_.index())));
+        int current = memory_.device();
+        cudaGetDevice(&current);
+        cudaSetDevice(memory_.device());
         if (!watch_.has_failed()) cudaDeviceSynchronize();
         watch_.stop();
         memory_.close(watch_.has_failed());
+        cudaSetDevice(current);
     }
 
     void put(window win, int process, std::size_t offset, pitch there, box shape, const void* source, pitch here,
@@ -67,7 +71,8 @@ public:
         const auto* from = static_cast<const std::byte*>(source);
         const std::size_t bytes = *here_bytes == 0 ? 0 : shape.width_bytes * shape.height * shape.depth;
         const bool is_contiguous = *there_bytes == bytes && *here_bytes == bytes;
-        if (is_contiguous && bytes <= most_bytes_of_block) {
+        // By a block of threads, which then notifies; or by the copy engine, and another kernel notifies.
+        if (is_contiguous && bytes <= owner_.chosen.stream_put_bytes) {
             put_trigger whole = notification;
             whole.target = target;
             whole.source = from;

@@ -19,8 +19,10 @@
 using namespace dcuda::test;
 
 namespace litmus {
-int writes(int rounds); // litmus_writes.cpp: code of the host alone
-}
+int writes(int rounds);   // litmus_writes.cpp: code of the host alone
+int triggers(int rounds); // litmus_ports.cu: short kernels
+int roles(int rounds);
+} // namespace litmus
 
 namespace {
 
@@ -338,6 +340,8 @@ int main(int argc, char** argv) {
     const auto rounds = [&](int otherwise) { return argc > 2 ? std::atoi(argv[2]) : otherwise; };
     try {
         if (which == "writes") return litmus::writes(rounds(3000));
+        if (which == "triggers") return litmus::triggers(rounds(200));
+        if (which == "roles") return litmus::roles(rounds(50));
 #if DCUDA_BACKEND_CPU
         if (which == "devices" && !in_a_job()) return litmus::exchange_between_two_devices(rounds(200));
         if (which == "reply" && !in_a_job()) return litmus::reply_to_a_rank(rounds(200));

@@ -17,9 +17,9 @@ sanitizer = sys.argv[2] if len(sys.argv) > 2 else ""
 # The numbers of dcuda::detail::order_tag, and the cases that rest on each. The command ring's tags need more commands
 # than it has slots.
 TAGS = {
-    "notify_publish": (1, ["notify"]),
-    "notify_observe": (2, ["notify"]),
-    "collective_arrive": (3, ["meeting"]),
+    "notify_publish": (1, ["notify", "triggers"]),
+    "notify_observe": (2, ["notify", "triggers"]),
+    "collective_arrive": (3, ["meeting", "roles"]),
     "collective_release": (4, ["meeting"]),
     "collective_observe": (5, ["meeting"]),
     "barrier_arrive": (6, ["barrier", "rows", "columns"]),

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Short kernels that communicate: kernels of two streams, in which nothing but the tags orders what they share.
+#include <dcuda/stream.hpp>
+#include <dcuda/trigger.hpp>
+
+#include "device/device_test.hpp"
+
+using namespace dcuda::test;
+
+namespace litmus {
+
+namespace {
+
+constexpr std::size_t count = 32;
+
+// To the other kernel and back, round after round. `begins`: this one sends first.
+__global__ void play(bool begins, dcuda::put_trigger put, dcuda::wait_trigger wait, unsigned* source,
+                     const unsigned* received, unsigned* wrong, int rounds) {
+    for (int round = 0; round < rounds; ++round) {
+        const auto value = static_cast<unsigned>(round);
+        if (begins) {
+            for_each_thread(count, [=](std::size_t i) { source[i] = value + static_cast<unsigned>(i); });
+            dcuda::trigger(put);
+        }
+        dcuda::await(wait);
+        for_each_thread(count, [=](std::size_t i) {
+            if (received[i] != value + i) atomicAdd(wrong, 1u);
+        });
+        __syncwarp();
+        if (threadIdx.x == 0) dcuda::consume(wait);
+        __syncwarp();
+        if (!begins) {
+            for_each_thread(count, [=](std::size_t i) { source[i] = value + static_cast<unsigned>(i); });
+            dcuda::trigger(put);
+        }
+    }
+}
+
+// All blocks store; the last one that is done reads what all have stored.
+__global__ void store_and_read(dcuda::role_words* words, unsigned* stored, unsigned value, unsigned* wrong) {
+    const unsigned blocks[1] = {gridDim.x};
+    dcuda::roles<1> part(words, blocks);
+    if (threadIdx.x == 0) stored[part.index()] = value;
+    if (!part.finish() || threadIdx.x != 0) return;
+    for (unsigned i = 0; i < gridDim.x; ++i)
+        if (stored[i] != value) atomicAdd(wrong, 1u);
+}
+
+class own_stream {
+public:
+    own_stream() { require_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
+    ~own_stream() { cudaStreamDestroy(stream_); }
+    own_stream(const own_stream&) = delete;
+    own_stream& operator=(const own_stream&) = delete;
+    template <class... Params, class... Args>
+    void launch(unsigned blocks, unsigned threads, void (*kernel)(Params...), Args... arguments) const {
+        cudaLaunchConfig_t shape{};
+        shape.gridDim = dim3(blocks);
+        shape.blockDim = dim3(threads);
+        shape.stream = stream_;
+        require_cuda(cudaLaunchKernelEx(&shape, kernel, static_cast<Params>(arguments)...));
+    }
+    void finish() const { require_cuda(cudaStreamSynchronize(stream_)); }
+
+private:
+    cudaStream_t stream_ = nullptr;
+};
+
+} // namespace
+
+// notify_publish, notify_observe.
+int triggers(int rounds) {
+    dcuda::runtime job;
+    const device_vector<unsigned> sources(2 * count), received(2 * count), wrong(1);
+    const dcuda::window win = job.create_window(received.get(), received.size_bytes());
+    {
+        dcuda::stream_port port(job, 2);
+        const own_stream first, second;
+        const auto put = [&](std::size_t from) {
+            return port.prepare_put_notify(win, 0, (1 - from) * count * sizeof(unsigned), sources.get() + from * count,
+                                           count * sizeof(unsigned), static_cast<int>(1 - from));
+        };
+        first.launch(1, 32, play, true, put(0), port.prepare_wait(0, 1), sources.get(), received.get(), wrong.get(),
+                     rounds);
+        second.launch(1, 32, play, false, put(1), port.prepare_wait(1, 1), sources.get() + count,
+                      received.get() + count, wrong.get(), rounds);
+        first.finish();
+        second.finish();
+    }
+    job.free_window(win);
+    return wrong.read()[0] == 0 ? 0 : 1;
+}
+
+// collective_arrive.
+int roles(int rounds) {
+    dcuda::runtime job;
+    constexpr unsigned blocks = 4;
+    const device_vector<dcuda::role_words> words(1);
+    const device_vector<unsigned> stored(blocks), wrong(1);
+    const own_stream stream;
+    for (int round = 0; round < rounds; ++round)
+        stream.launch(blocks, 4, store_and_read, words.get(), stored.get(), static_cast<unsigned>(round + 1),
+                      wrong.get());
+    stream.finish();
+    return wrong.read()[0] == 0 ? 0 : 1;
+}
+
+} // namespace litmus

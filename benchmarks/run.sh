@@ -72,7 +72,7 @@ bench() {
     else
         echo "dcuda-bench-unchecked: not built, so the cost of the checks is not shown"
     fi
-    run "$name" 60 "$@" "$bin/dcuda-bench" all "${compare[@]}" "${rivals[@]}" || status=1
+    run "$name" 180 "$@" "$bin/dcuda-bench" all "${compare[@]}" "${rivals[@]}" || status=1
 }
 
 bench alone

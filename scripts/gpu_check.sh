@@ -429,7 +429,7 @@ synccheck() { sanitizer synccheck; }
 racecheck() { sanitizer racecheck; }
 
 benchmarks() {
-    attempt "benchmarks" 420 benchmarks.log benchmarks/run.sh "$dir" "$out"
+    attempt "benchmarks" 600 benchmarks.log benchmarks/run.sh "$dir" "$out"
 }
 
 applications() {

@@ -2,9 +2,9 @@
 #include "bootstrap/silence.hpp"
 
 #include "support/host.hpp"
+#include "support/losses.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <fmt/format.h>
 
 namespace dcuda::bootstrap {
@@ -64,12 +64,12 @@ bool is_stopped(pid_t pid) {
 }
 
 void report_silence(const std::string& process, std::chrono::steady_clock::duration time, const std::string& waiting) {
-    std::fprintf(stderr, "dcuda: %s has not answered for %.3g s; is it stopped?%s The run goes on when it does.\n",
-                 process.c_str(), in_seconds(time), waiting.c_str());
+    support::tell(fmt::format("{} has not answered for {:.3g} s; is it stopped?{} The run goes on when it does.",
+                              process, in_seconds(time), waiting));
 }
 
 void report_answer(const std::string& process, std::chrono::steady_clock::duration time) {
-    std::fprintf(stderr, "dcuda: %s answers again, after %.3g s\n", process.c_str(), in_seconds(time));
+    support::tell(fmt::format("{} answers again, after {:.3g} s", process, in_seconds(time)));
 }
 
 } // namespace dcuda::bootstrap

@@ -3,6 +3,7 @@
 
 #include "support/cuda.hpp"
 #include "support/host.hpp"
+#include "support/losses.hpp"
 #include "support/wire.hpp"
 #include "transport/peer.hpp"
 
@@ -60,8 +61,8 @@ void warn_of_shared_device(const bootstrap::job& job, int process, const process
     if (!DCUDA_BACKEND_CUDA || std::string_view(own.bus_id) != other.bus_id || process >= job.index ||
         process % own.visible_devices != 0 || job.index != process + own.visible_devices)
         return;
-    std::fprintf(stderr, "dcuda: %d processes share %d devices; their kernels take turns, which is slow\n",
-                 job.local_count, own.visible_devices);
+    support::tell(fmt::format("{} processes share {} devices; their kernels take turns, which is slow", job.local_count,
+                              own.visible_devices));
 }
 
 // Whether any process says so.

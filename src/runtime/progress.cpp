@@ -6,10 +6,10 @@
 #if DCUDA_BACKEND_CPU
 #include "checker/session.hpp"
 #endif
+#include "support/losses.hpp"
 #include "support/wire.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <new>
 
@@ -71,8 +71,8 @@ void progress::serve_watchers() {
 void progress::serve_signals() {
     if (signals_.take_report()) {
         const std::string waits = describe_own_waits("");
-        std::fprintf(stderr, "dcuda: process %d: %s%s\n", control_.index(),
-                     waits.empty() ? "no rank waits" : "what its ranks do", waits.c_str());
+        support::tell(fmt::format("process {}: {}{}", control_.index(),
+                                  waits.empty() ? "no rank waits" : "what its ranks do", waits));
     }
     const int signal = signals_.take_end();
     if (signal == 0 || failure_) return;

@@ -85,8 +85,7 @@ void warn_of_unknown_variables(const bootstrap::job& who) {
     static std::once_flag done;
     if (who.index != 0) return;
     std::call_once(done, [] {
-        for (const std::string& sentence : support::unknown_variables())
-            std::fprintf(stderr, "dcuda: %s\n", sentence.c_str()); // fmt::print would throw if nobody can be told
+        for (const std::string& sentence : support::unknown_variables()) support::tell(sentence);
     });
 }
 
@@ -260,8 +259,8 @@ private:
     void warn_of_unknown_transport() const {
         const std::string name = settings_.transport.substr(0, settings_.transport.find(':'));
         if (job_.index != 0 || name == "auto" || transport::has_network(name)) return;
-        std::fprintf(stderr, "dcuda: DCUDA_TRANSPORT=%s: there is no such transport here; this job needs none\n",
-                     settings_.transport.c_str());
+        support::tell(fmt::format("DCUDA_TRANSPORT={}: there is no such transport here; this job needs none",
+                                  settings_.transport));
     }
 
     // A run that has not ended keeps the control plane, the device's state and the network to itself.
@@ -411,17 +410,16 @@ private:
         if (settings_.unconsumed == unconsumed_mode::error)
             return running.fail(error(error_code::device_fault, found + " (DCUDA_UNCONSUMED=error)"));
         if (!std::exchange(unconsumed_told_, true))
-            std::fprintf(
-                stderr,
-                "dcuda: process %d: %s (DCUDA_UNCONSUMED=error makes this an error, ignore leaves this line out)\n",
-                job_.index, found.c_str());
+            support::tell(
+                fmt::format("process {}: {} (DCUDA_UNCONSUMED=error makes this an error, ignore leaves this line out)",
+                            job_.index, found));
     }
 
     void report_unprofiled_ranks() {
         if (job_.index != 0 || (settings_.trace.empty() && !settings_.count) || std::exchange(unprofiled_told_, true))
             return;
-        std::fprintf(stderr, "dcuda: DCUDA_TRACE and DCUDA_STATS show nothing of the ranks: compile the program with "
-                             "-DDCUDA_PROFILING=1\n");
+        support::tell("DCUDA_TRACE and DCUDA_STATS show nothing of the ranks: compile the program with "
+                      "-DDCUDA_PROFILING=1");
     }
 
     void wait_for_kernel(active_run& run) {

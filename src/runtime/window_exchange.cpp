@@ -3,11 +3,11 @@
 
 #include "runtime/report.hpp"
 #include "support/check.hpp"
+#include "support/losses.hpp"
 #include "support/wire.hpp"
 
 #include <algorithm>
 #include <bit>
-#include <cstdio>
 
 namespace dcuda {
 
@@ -180,7 +180,7 @@ void window_exchange::report_full(const std::string& sentence) const {
         throw error(error_code::out_of_resources,
                     sentence + "; with DCUDA_WINDOWS_MAY_FAIL=1 (options::windows_may_fail) this is no error, but a "
                                "window that is false");
-    std::fprintf(stderr, "dcuda: %s\n", sentence.c_str());
+    support::tell(sentence);
 }
 
 // ---- what others offer ---------------------------------------------------------------------------------------------

@@ -109,13 +109,11 @@ std::vector<port_memory::lasting_wait> port_memory::lasting_waits() const {
     return waits;
 }
 
-std::vector<std::uint32_t> port_memory::read_arrived(int tag) const {
-    std::vector<std::uint32_t> counts(ports_.size());
-    cuda::check(cudaMemcpy2DAsync(counts.data(), sizeof(std::uint32_t), arrived_.get() + tag,
-                                  place(tags_) * sizeof(std::uint32_t), sizeof(std::uint32_t), counts.size(),
-                                  cudaMemcpyDeviceToHost, stream_.get()),
-                "reading a stream port's counts");
-    cuda::check(cudaStreamSynchronize(stream_.get()), "reading a stream port's counts");
+std::vector<std::uint32_t> port_memory::read_arrived(int tag) {
+    std::vector<std::uint32_t> words(ports_.size() * place(tags_)), counts;
+    link_.read_words(words.data(), arrived_.get(), words.size());
+    for (std::size_t process = 0; process < ports_.size(); ++process)
+        counts.push_back(words[process * place(tags_) + place(tag)]);
     return counts;
 }
 

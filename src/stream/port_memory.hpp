@@ -7,6 +7,7 @@
 
 #include "bootstrap/control.hpp"
 #include "dcuda/types.hpp"
+#include "device/device_access.hpp"
 #include "support/cuda.hpp"
 #include "transport/peer.hpp"
 
@@ -47,7 +48,7 @@ public:
     std::vector<lasting_wait> lasting_waits() const;
 
     // Notifications so far, by process.
-    std::vector<std::uint32_t> read_arrived(int tag) const;
+    std::vector<std::uint32_t> read_arrived(int tag);
 
 private:
     static std::size_t place(int number) { return static_cast<std::size_t>(number); }
@@ -63,7 +64,7 @@ private:
     cuda::pinned_array<std::uint64_t> wanted_; // by place
     transport::peer_mappings mappings_;
     std::vector<std::uint32_t*> ports_; // by process: its arrived_
-    cuda::stream stream_;               // for reading while kernels wait
+    device_access link_;                // while kernels wait
 };
 
 } // namespace dcuda

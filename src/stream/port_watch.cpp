@@ -3,8 +3,7 @@
 
 #include "dcuda/detail/protocol/memory.hpp"
 #include "support/check.hpp"
-
-#include <cstdio>
+#include "support/losses.hpp"
 
 namespace dcuda {
 
@@ -49,7 +48,7 @@ void port_watch::fail(const error& cause) {
 // Of this process, whose other ends hear of it by the control plane; or what came from there.
 void port_watch::end(const error& cause) {
     if (has_failed()) return;
-    std::fprintf(stderr, "dcuda: process %d: %s\n", control_.index(), cause.what());
+    support::tell(fmt::format("process {}: {}", control_.index(), cause.what()));
     fail(cause);
 }
 
@@ -116,13 +115,13 @@ void port_watch::look_at_waits() {
                                                             static_cast<double>(timeout_.count()) * 1e-9)));
         if (last.is_reported || now - last.first < reported_after) continue;
         last.is_reported = true;
-        std::fprintf(stderr, "dcuda: process %d: %s\n", control_.index(), describe(wait).c_str());
+        support::tell(fmt::format("process {}: {}", control_.index(), describe(wait)));
     }
     waits_ = std::move(seen);
 }
 
 // "stream wait for tag 3, 1 of 2 arrived, nothing from process 0"
-std::string port_watch::describe(const port_memory::lasting_wait& wait) const {
+std::string port_watch::describe(const port_memory::lasting_wait& wait) {
     const std::vector<std::uint32_t> counts = memory_.read_arrived(wait.tag);
     std::uint32_t arrived = 0;
     std::string silent;

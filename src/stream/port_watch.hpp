@@ -40,7 +40,7 @@ private:
     void serve(const bootstrap::event& happened);
     void look_at_waits();
     void tell_of_failure();
-    std::string describe(const port_memory::lasting_wait& wait) const;
+    std::string describe(const port_memory::lasting_wait& wait);
     void end(const error& cause);
 
     bootstrap::control& control_;

@@ -54,6 +54,19 @@ cudaError_t append(void (*kernel)(Params...), unsigned threads, cudaStream_t str
 
 } // namespace
 
+cudaError_t load_stream_kernels() {
+    cudaFuncAttributes unused{};
+    cudaError_t result = cudaFuncGetAttributes(&unused, put_kernel);
+    const auto load = [&](auto* kernel) {
+        if (result == cudaSuccess) result = cudaFuncGetAttributes(&unused, kernel);
+    };
+    load(notify_kernel);
+    load(wait_kernel);
+    load(wait_word_kernel);
+    load(test_kernel);
+    return result;
+}
+
 // PERF: as many threads as have something to do, 16 bytes each, in whole warps.
 cudaError_t append_put(const put_trigger& put, cudaStream_t stream) {
     constexpr std::size_t most = DCUDA_BACKEND_CUDA ? 1024 : 32; // CPU backend: one of them copies

@@ -6,6 +6,10 @@
 
 namespace dcuda {
 
+// Loads the kernels. A kernel that is loaded when it is first launched may wait for kernels that run, and these may be
+// waiting.
+cudaError_t load_stream_kernels();
+
 // What CUDA says to the launch.
 cudaError_t append_put(const put_trigger& put,
                        cudaStream_t stream); // by one block; notifies if it has a counter

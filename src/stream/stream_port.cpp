@@ -42,7 +42,9 @@ class stream_port::implementation {
 public:
     implementation(const port_access& owner, int tags)
         : owner_(owner), tags_(require_tags(tags)), control_(owner.job, "stream port"),
-          memory_(control_, owner.paths.is_remote, tags_), watch_(control_, memory_, owner.chosen) {}
+          memory_(control_, owner.paths.is_remote, tags_), watch_(control_, memory_, owner.chosen) {
+        cuda::check(load_stream_kernels(), "loading the kernels of streams");
+    }
 
     ~implementation() {
         // The streams' work uses the port's memory. If the program throws, the others hear of it instead of waiting.

@@ -28,10 +28,15 @@ sigset_t only_file_limit() {
 
 } // namespace
 
-void report_loss(std::string_view message) {
-    [[maybe_unused]] static const int registered = on_exit(fail_instead, nullptr);
+// fprintf would write a long line in parts.
+void tell(std::string_view message) {
     const std::string line = "dcuda: " + std::string(message) + "\n";
     std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
+void report_loss(std::string_view message) {
+    [[maybe_unused]] static const int registered = on_exit(fail_instead, nullptr);
+    tell(message);
 }
 
 int write_to_output(std::string_view text) {

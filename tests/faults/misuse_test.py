@@ -531,8 +531,8 @@ class MisuseTest(unittest.TestCase):
     def test_disagreement(self):
         self.expect(2, "other_threads", "invalid_argument: processes 0 and 1 disagree on the launch: ranks per device "
                     "2 / 2, per block 1 / 1, threads 8x1x1 / 16x1x1, shared bytes 0 / 0, tags 256 / 256, matched by source 0 / 0, windows 64 / 64, packets "
-                    "of a queue -1 / -1, queues of a device -1 / -1 (-1: by its memory), small puts up to 4096 / 4096 B, large arrays "
-                    "from 8192 / 8192 B, leaders from 577 / 577 members of a device, wait timeout 0 / 0 ns")
+                    "of a queue -1 / -1, queues of a device -1 / -1 (-1: by its memory), small puts up to "
+                    f"{'-1 / -1' if ON_GPUS else '4096 / 4096'} B, large arrays from 8192 / 8192 B, leaders from 577 / 577 members of a device, wait timeout 0 / 0 ns")
 
     def test_too_many_ranks(self):
         self.expect(1, "nothing", "out_of_resources: 1048576 ranks of 8 threads were asked for, but at most ",

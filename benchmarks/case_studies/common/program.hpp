@@ -32,6 +32,13 @@ struct session {
         check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "asking for multiprocessors");
         return count;
     }
+    // Before the host makes what is larger than any memory here.
+    void require_device_memory(double bytes) const {
+        std::size_t free = 0, all = 0;
+        check(cudaMemGetInfo(&free, &all), "asking for the device's memory");
+        if (bytes > static_cast<double>(all))
+            throw std::runtime_error("the device's memory does not hold this: use smaller sizes, or more devices");
+    }
     // Of its L2 cache.
     std::size_t cache_bytes() const {
         int device = 0;

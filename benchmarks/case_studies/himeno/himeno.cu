@@ -170,6 +170,7 @@ int run(common::session& here, const options& chosen) {
 } // namespace himeno
 
 int main(int argc, char** argv) {
-    common::start_program_of_model("himeno", argc, argv, "--carrier");
+    const bool is_in_graphs = common::value_of("--control", argc, argv) == "host-graph";
+    common::start_program_of_model("himeno", argc, argv, "--carrier", is_in_graphs ? "nccl" : "");
     return common::run_program("himeno", argc, argv, himeno::parse_command_line, himeno::run);
 }

@@ -387,6 +387,8 @@ int run(common::session& here, const options& chosen) {
 
     const int halo = halo_of(chosen);
     const range filled = filled_rows(rows, job.process_index, halo);
+    here.require_device_memory(static_cast<double>(filled.count()) * static_cast<double>(whole.plane()) *
+                               sizeof(double));
     const field initial = chosen.input.empty()
                               ? smooth_field(whole, filled)
                               : repeated_map(whole, filled, own_part(runtime, map, rows, whole.nx, halo));

@@ -36,7 +36,12 @@ origin origin_of(const std::string& name) {
     return {"", "this program does not have it"};
 }
 
-// The value of the option, if it is there.
+} // namespace
+
+std::string why_missing(const std::string& name) {
+    return fmt::format("this build has no model {}: {}", name, origin_of(name).cure);
+}
+
 std::string value_of(std::string_view option, int argc, char** argv) {
     for (int i = 1; i < argc; ++i) {
         const std::string_view word = argv[i];
@@ -47,14 +52,10 @@ std::string value_of(std::string_view option, int argc, char** argv) {
     return {};
 }
 
-} // namespace
-
-std::string why_missing(const std::string& name) {
-    return fmt::format("this build has no model {}: {}", name, origin_of(name).cure);
-}
-
-void start_program_of_model(const std::string& name, int argc, char** argv, const char* option) {
-    const std::string library = origin_of(value_of(option, argc, argv)).library;
+void start_program_of_model(const std::string& name, int argc, char** argv, const char* option,
+                            const std::string& otherwise) {
+    const std::string asked = value_of(option, argc, argv);
+    const std::string library = origin_of(asked.empty() ? otherwise : asked).library;
     if (library.empty()) return;
     std::error_code unknown;
     const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", unknown);

@@ -9,6 +9,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace common {
 
@@ -61,7 +62,12 @@ template <class Setting>
 using models = registry<model, Setting>;
 
 // First in main: if the command line of the case study `name` asks by that option for a model of a library, whose
-// program is beside this one, that takes this one's place. Else nothing happens.
-void start_program_of_model(const std::string& name, int argc, char** argv, const char* option = "--model");
+// program is beside this one, that takes this one's place. Else nothing happens. `otherwise`: the model that it has
+// without the option.
+void start_program_of_model(const std::string& name, int argc, char** argv, const char* option = "--model",
+                            const std::string& otherwise = {});
+
+// The value of an option of the command line, if it is there.
+std::string value_of(std::string_view option, int argc, char** argv);
 
 } // namespace common

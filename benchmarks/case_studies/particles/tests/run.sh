@@ -66,7 +66,7 @@ job 1 "${small[@]}" --steps 2 --json - 2>"$work/log" | python3 -c 'import json, 
 job 2 "${small[@]}" --steps 50 --progress 0.000001 >"$work/log" 2>&1 || die "progress: status $?"
 grep -q 'particles: step [0-9]* of 50 ([0-9]* %), about [0-9]* s left' "$work/log" || die "no progress"
 for memory in device shared; do
-    job $few "${small[@]}" --steps 50 --memory $memory --repeat 2 --progress 0.000001 >"$work/log" 2>&1 ||
+    job $few "${small[@]}" --steps 50 --memory $memory --ranks 4 --repeat 2 --progress 0.000001 >"$work/log" 2>&1 ||
         die "progress: status $?"
     grep -q 'particles: run 2 of 2, step [0-9]* of 50' "$work/log" || die "no progress of run 2"
 done

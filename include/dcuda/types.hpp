@@ -122,22 +122,23 @@ struct started_array {
 struct put_trigger {
     std::byte* target = nullptr;       ///< where the data goes, as this process's device addresses it
     const std::byte* source = nullptr; ///< where it comes from
-    std::size_t bytes = 0;
+    std::size_t bytes = 0;             ///< how much
     std::uint32_t* counter = nullptr;  ///< the library's: notifications of this process with the tag, at the target
-    std::uint32_t* doorbell = nullptr; ///< the library's
+    std::uint32_t* doorbell = nullptr; ///< the library's: wakes who waits, on the CPU backend
 };
 
 /// Notifications that kernels wait for: stream_port::prepare_wait makes it, dcuda::await and dcuda::consume in a kernel
 /// take it, again and again. A plain value, to be passed to kernels of its process. The fields are the library's.
 struct wait_trigger {
-    const std::uint32_t* arrived = nullptr; ///< from the first sender; the next one's word is `stride` words on
-    std::uint32_t senders = 0;
-    std::uint32_t stride = 0;
-    std::uint32_t count = 0;
+    const std::uint32_t* arrived =
+        nullptr;                       ///< notifications from the first sender; the next one's are `stride` words on
+    std::uint32_t senders = 0;         ///< whose notifications count
+    std::uint32_t stride = 0;          ///< words from one sender to the next
+    std::uint32_t count = 0;           ///< notifications that are waited for
     std::uint32_t* consumed = nullptr; ///< so many were waited for before
-    const std::uint32_t* doorbell = nullptr;
-    const std::uint32_t* ended = nullptr; ///< 1: the port has failed, and no wait lasts any longer
-    std::uint64_t* wanted = nullptr;      ///< for the host: what a wait that lasts is waiting for
+    const std::uint32_t* doorbell = nullptr; ///< is rung when one arrives, on the CPU backend
+    const std::uint32_t* ended = nullptr;    ///< 1: the port has failed, and no wait lasts any longer
+    std::uint64_t* wanted = nullptr;         ///< for the host: what a wait that lasts is waiting for
 };
 
 /// Where the ranks of this process are in the job.

@@ -35,13 +35,18 @@ enum class comparison : int {
 /// that waits with an error, for its stream and the whole device: nothing runs with data that has not come. The reason
 /// is said on standard error, and thrown by all later calls. A wait that lasts ten seconds is reported there, too.
 ///
+/// Declare a port behind the memory that its streams use, so that it ends first. Memory that is freed waits for the
+/// device's work, and that may wait for others; the port's destructor tells the others if an exception has ended this
+/// process's part, so that all waits end.
+///
 /// One thread at a time makes calls; it need not be the runtime's, and a run may be under way, but no window of the
 /// host is made or freed meanwhile. All functions throw dcuda::error: invalid_argument for what is not there (window,
 /// process, tag, place), before anything is in the stream.
 class stream_port {
 public:
-    /// Collective over the processes, with the same `tags` (1 to 65536). The runtime must outlive it. Throws
-    /// dcuda::error on all processes: no_path if some process is reached over a network only.
+    /// Collective over the processes, with the same `tags` (1 to 65536). The runtime must outlive it, and its device is
+    /// the port's. Waits for all work of the device. Throws dcuda::error on all processes: no_path if some process is
+    /// reached over a network only.
     explicit stream_port(runtime& owner, int tags = 64);
 
     /// Collective over the processes. Waits for all work of the device. Never throws.

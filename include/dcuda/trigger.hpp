@@ -54,18 +54,23 @@ DCUDA_DEVICE bool has_come(std::uint32_t arrived, std::uint32_t expected) {
 // ends does not return: what follows it would use data that has not come.
 // ORDER notify-observe: what was put before the notifications is seen by what the thread does next.
 DCUDA_DEVICE void await_notifications(const wait_trigger& wait, std::uint32_t expected) {
-    bool is_told = false; // to the host
+    const std::uint64_t own = std::uint64_t{wait.count} << 32 | expected;
+    unsigned looks = 0;
     const auto look = [&](unsigned) {
         return has_come(count_arrived(wait), expected) ? poll_result::all : poll_result::nothing;
     };
+    // The host is told of waits that last; of several for the same tag, of the one whose turn it is. PERF: its memory
+    // is far, and thousands of blocks may wait.
     const auto keep_polling = [&] {
-        store_relaxed(wait.wanted, std::uint64_t{wait.count} << 32 | expected);
-        is_told = true;
+        if (looks++ % 16 == 0) {
+            const std::uint64_t told = load_relaxed(wait.wanted);
+            if (told == 0 || !has_come(expected, static_cast<std::uint32_t>(told))) store_relaxed(wait.wanted, own);
+        }
         return load_relaxed(wait.ended) == 0;
     };
     if (!poll_until(look, keep_polling, wait.doorbell)) __trap();
     acquire_after_all<order_tag::notify_observe>(scope::system, wait.arrived, wait.senders, wait.stride);
-    if (is_told) store_relaxed(wait.wanted, std::uint64_t{0});
+    if (looks != 0 && load_relaxed(wait.wanted) == own) store_relaxed(wait.wanted, std::uint64_t{0});
 }
 
 } // namespace detail

@@ -314,6 +314,7 @@ void begin(const std::shared_ptr<running_kernel>& k) {
         k->running -= resident - begun;
         op.completes_later = k->running != 0;
     }
+    if (!op.completes_later) k->op.reset(); // else its last thread lets go of it
     k->let_go();
 }
 

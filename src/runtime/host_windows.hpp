@@ -53,6 +53,7 @@ struct port_access {
     const bootstrap::job& job;
     const device_paths& paths;
     const host_windows& windows;
+    int device; // the runtime's
 };
 
 } // namespace dcuda

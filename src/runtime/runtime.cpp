@@ -230,7 +230,7 @@ public:
                                fmt::format("runtime::gather of values of {} B to process {}", element_bytes, root));
     }
 
-    port_access access_of_ports() const { return {settings_, job_, paths_, windows_}; }
+    port_access access_of_ports() const { return {settings_, job_, paths_, windows_, device_}; }
 
     void* user_data = nullptr;
     std::vector<double> timings;
@@ -505,6 +505,7 @@ private:
     settings settings_;
     bootstrap::job job_;
     int devices_;
+    int device_ = cuda::device_in_use(); // that choose_device has chosen
     bootstrap::control control_;
     job_energy energy_;
     std::unique_ptr<device_access> link_;

@@ -31,12 +31,14 @@ port_memory::port_memory(bootstrap::control& control, const std::vector<bool>& i
     const std::size_t words = ports_.size() * place(tags_) + 1;
     arrived_ = cuda::allocate<std::uint32_t>(words, subject);
     consumed_ = cuda::allocate<std::uint32_t>(places(), subject);
-    words_ = cuda::allocate_pinned<std::uint32_t>(2, subject);
+    ended_ = cuda::allocate<std::uint32_t>(1, subject);
+    result_ = cuda::allocate_pinned<std::uint32_t>(2, subject);
     wanted_ = cuda::allocate_pinned<std::uint64_t>(places(), subject);
     clear(arrived_.get(), words);
     clear(consumed_.get(), places());
+    clear(ended_.get(), 1);
     cuda::check(cudaDeviceSynchronize(), "clearing a stream port's memory");
-    std::fill_n(words_.get(), 2, 0u);
+    std::fill_n(result_.get(), 2, 0u);
     std::fill_n(wanted_.get(), places(), 0u);
 
     port_offer own;
@@ -56,8 +58,8 @@ port_memory::port_memory(bootstrap::control& control, const std::vector<bool>& i
         const auto offer = support::wire_reader(offers[place(process)]).get<port_offer>();
         support::require(
             !offer.has_remote, error_code::no_path,
-            "stream_port: process {} reaches some process over a network only, and streams use peer access "
-            "(NVLink, or PCIe peers of one host); ranks communicate over networks (runtime::run)",
+            "stream_port: process {} reaches some process over a network only, and streams need GPUs that make atomic "
+            "operations in each other's memory (NVLink); ranks communicate over networks (runtime::run)",
             process);
         support::require(offer.tags == tags_, error_code::invalid_argument,
                          "stream_port: process {} makes a port of {} tags, and process {} one of {}", own_, tags_,
@@ -66,7 +68,6 @@ port_memory::port_memory(bootstrap::control& control, const std::vector<bool>& i
             process == own_ ? arrived_.get()
                             : reinterpret_cast<std::uint32_t*>(mappings_.open(process, offer.memory) + offer.offset);
     }
-    control_.barrier("making a stream port"); // nobody ends before all have mapped its memory
 }
 
 void port_memory::close(bool has_failed) {
@@ -96,6 +97,16 @@ wait_trigger port_memory::wait_of(int process, int tag, std::uint32_t count) con
     made.ended = ended();
     made.wanted = wanted_.get() + kept;
     return made;
+}
+
+std::uint64_t port_memory::tell_of_wait(const wait_trigger& wait) const {
+    const std::uint64_t told = std::uint64_t{wait.count} << 32 | result_[1];
+    if (detail::load_relaxed(wait.wanted) == 0) detail::store_relaxed(wait.wanted, told);
+    return told;
+}
+
+void port_memory::end_wait(const wait_trigger& wait, std::uint64_t told) const {
+    if (told != 0 && detail::load_relaxed(wait.wanted) == told) detail::store_relaxed(wait.wanted, std::uint64_t{0});
 }
 
 std::vector<port_memory::lasting_wait> port_memory::lasting_waits() const {

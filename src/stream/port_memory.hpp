@@ -34,9 +34,16 @@ public:
     // Notifications of one process, or of any (-1).
     wait_trigger wait_of(int process, int tag, std::uint32_t count) const;
 
-    // In the host's memory. ended: not 0 once waits shall end. result: of a test.
-    std::uint32_t* ended() const { return words_.get(); }
-    std::uint32_t* result() const { return words_.get() + 1; }
+    // Not 0 once waits shall end. In device memory: many blocks may look.
+    const std::uint32_t* ended() const { return ended_.get(); }
+    void end_waits() { link_.write_word(ended_.get(), 1); } // by one thread
+
+    // Of a test, in the host's memory: whether the notifications were there, and up to which number they go.
+    std::uint32_t* result() const { return result_.get(); }
+
+    // A wait of the host, after a test of it: as a kernel that waits tells of itself. Returns what end_wait takes.
+    std::uint64_t tell_of_wait(const wait_trigger& wait) const;
+    void end_wait(const wait_trigger& wait, std::uint64_t told) const;
 
     // Waits that last: of which process (-1: any), with which tag, and for how many; up to which number of
     // notifications.
@@ -60,7 +67,8 @@ private:
     int own_, tags_, device_;
     cuda::device_array<std::uint32_t> arrived_;  // by process and tag; then the doorbell
     cuda::device_array<std::uint32_t> consumed_; // by place
-    cuda::pinned_array<std::uint32_t> words_;
+    cuda::device_array<std::uint32_t> ended_;
+    cuda::pinned_array<std::uint32_t> result_;
     cuda::pinned_array<std::uint64_t> wanted_; // by place
     transport::peer_mappings mappings_;
     std::vector<std::uint32_t*> ports_; // by process: its arrived_

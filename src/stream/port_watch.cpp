@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "stream/port_watch.hpp"
 
-#include "dcuda/detail/protocol/memory.hpp"
 #include "support/check.hpp"
 #include "support/losses.hpp"
+
+#include <system_error>
 
 namespace dcuda {
 
@@ -15,14 +16,29 @@ constexpr std::chrono::seconds reported_after{10};
 } // namespace
 
 port_watch::port_watch(bootstrap::control& control, port_memory& memory, const settings& chosen)
-    : control_(control), memory_(memory), timeout_(chosen.wait_timeout), thread_([this] { watch(); }) {}
+    : control_(control), memory_(memory), timeout_(chosen.wait_timeout) {
+    try {
+        thread_ = std::thread([this] { watch(); });
+    } catch (const std::system_error& problem) {
+        support::fail(error_code::out_of_resources,
+                      "a stream port needs a thread, and the system gives none (ulimit -u, -v): {}", problem.what());
+    }
+}
+
+void port_watch::begin() {
+    {
+        const std::lock_guard lock(mutex_);
+        begins_ = true;
+    }
+    changed_.notify_all();
+}
 
 void port_watch::stop() {
     {
         const std::lock_guard lock(mutex_);
         stops_ = true;
     }
-    stopped_.notify_all();
+    changed_.notify_all();
     if (thread_.joinable()) thread_.join();
 }
 
@@ -37,12 +53,8 @@ void port_watch::require_success() const {
 }
 
 void port_watch::fail(const error& cause) {
-    {
-        const std::lock_guard lock(mutex_);
-        if (failure_) return;
-        failure_ = cause;
-    }
-    detail::store_relaxed(memory_.ended(), 1u);
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = cause;
 }
 
 // Of this process, whose other ends hear of it by the control plane; or what came from there.
@@ -62,13 +74,17 @@ void port_watch::use_device() const {
 }
 
 void port_watch::watch() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return begins_ || stops_; });
+    if (!begins_) return;
+    lock.unlock();
     bootstrap::control::attention serving(control_);
     try {
         use_device();
     } catch (const error& problem) {
         end(problem);
     }
-    std::unique_lock lock(mutex_);
+    lock.lock();
     while (!stops_) {
         lock.unlock();
         try {
@@ -79,15 +95,20 @@ void port_watch::watch() {
         }
         lock.lock();
         tell_of_failure();
-        stopped_.wait_for(lock, interval, [this] { return stops_; });
+        changed_.wait_for(lock, interval, [this] { return stops_; });
     }
     tell_of_failure();
 }
 
-// The mutex is held.
+// To the kernels here and to the other processes. The mutex is held.
 void port_watch::tell_of_failure() {
     if (!failure_ || is_told_) return;
     is_told_ = true;
+    try {
+        memory_.end_waits();
+    } catch (const error&) {
+        // The device is gone, and all waits with it.
+    }
     control_.abort(static_cast<int>(failure_->code()), failure_->what());
 }
 

@@ -19,11 +19,13 @@ namespace dcuda {
 
 class port_watch {
 public:
-    // Until stop() the thread alone uses the control plane.
+    // From begin() to stop() the thread alone uses the control plane.
     port_watch(bootstrap::control& control, port_memory& memory, const settings& chosen);
     ~port_watch() { stop(); }
     port_watch(const port_watch&) = delete;
     port_watch& operator=(const port_watch&) = delete;
+
+    void begin();
 
     // Ends all waits, here and in the other processes' ports. The first reason counts.
     void fail(const error& cause);
@@ -52,8 +54,8 @@ private:
     };
     std::map<port_memory::lasting_wait, sighting> waits_; // as they were seen last
     mutable std::mutex mutex_;                            // of what follows
-    std::condition_variable stopped_;
-    bool stops_ = false;
+    std::condition_variable changed_;
+    bool begins_ = false, stops_ = false;
     std::optional<error> failure_;
     bool is_told_ = false; // to the other processes
     std::thread thread_;

@@ -29,6 +29,7 @@ __global__ void test_kernel(wait_trigger wait, std::uint32_t* result) {
     }
     if (is_taken) acquire_after_all<order_tag::notify_observe>(scope::system, wait.arrived, wait.senders, wait.stride);
     store_relaxed(result, is_taken ? 1u : 0u);
+    store_relaxed(result + 1, expected);
 }
 
 // ORDER notify-observe: what its writer has released before the word is seen by what follows in the stream.

@@ -17,7 +17,8 @@ cudaError_t append_notify(const put_trigger& put, cudaStream_t stream);
 cudaError_t append_wait(const wait_trigger& wait, cudaStream_t stream);
 cudaError_t append_wait_word(const std::uint32_t* word, std::uint32_t value, comparison how, const std::uint32_t* ended,
                              cudaStream_t stream);
-// *result, memory that the host can read: 1 if the notifications were there and are taken, else 0.
+// Two words that the host can read: 1 if the notifications were there and are taken, else 0; and up to which number
+// they go.
 cudaError_t append_test(const wait_trigger& wait, std::uint32_t* result, cudaStream_t stream);
 
 } // namespace dcuda

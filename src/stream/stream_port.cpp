@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "dcuda/stream.hpp"
 
+#include "dcuda/detail/protocol/box.hpp"
 #include "runtime/host_windows.hpp"
 #include "stream/port_memory.hpp"
 #include "stream/port_watch.hpp"
@@ -10,7 +11,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <exception>
-#include <limits>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -25,36 +26,50 @@ int require_tags(int tags) {
     return tags;
 }
 
-// Bytes from the begin of the first row of a box to the end of its last one. Nothing: the numbers are too large.
-std::optional<std::size_t> extent_of(const box& shape, const pitch& layout) {
-    if (shape.width_bytes == 0 || shape.height == 0 || shape.depth == 0) return 0;
-    std::size_t rows = 0, slices = 0, sum = 0;
-    if (__builtin_mul_overflow(shape.height - 1, layout.row_bytes, &rows) ||
-        __builtin_mul_overflow(shape.depth - 1, layout.slice_bytes, &slices) ||
-        __builtin_add_overflow(rows, slices, &sum) || __builtin_add_overflow(sum, shape.width_bytes, &sum))
-        return std::nullopt;
-    return sum;
+// Whether the rows lie one behind the other, in order.
+bool is_in_one_piece(const box& shape, const pitch& layout) {
+    return (shape.height <= 1 || layout.row_bytes == shape.width_bytes) &&
+           (shape.depth <= 1 || layout.slice_bytes == shape.width_bytes * shape.height);
 }
+
+// While it lives, calls are for this device.
+class chosen_device {
+public:
+    explicit chosen_device(int device) : before_(cuda::device_in_use()) {
+        cuda::check(cudaSetDevice(device), "choosing the device");
+    }
+    ~chosen_device() { cudaSetDevice(before_); }
+    chosen_device(const chosen_device&) = delete;
+    chosen_device& operator=(const chosen_device&) = delete;
+
+private:
+    int before_;
+};
 
 } // namespace
 
 class stream_port::implementation {
 public:
+    // What can fail comes before the barrier, at which the others then learn that this process is not there.
     implementation(const port_access& owner, int tags)
-        : owner_(owner), tags_(require_tags(tags)), control_(owner.job, "stream port"),
+        : owner_(owner), tags_(require_tags(tags)), device_(owner.device), control_(owner.job, "stream port"),
           memory_(control_, owner.paths.is_remote, tags_), watch_(control_, memory_, owner.chosen) {
         cuda::check(load_stream_kernels(), "loading the kernels of streams");
+        control_.barrier("making a stream port");
+        watch_.begin();
+        device_.reset();
     }
 
     ~implementation() {
-        // The streams' work uses the port's memory. If the program throws, the others hear of it instead of waiting.
+        // The streams' work uses the port's memory. If the program throws, the others hear of it instead of waiting,
+        // and waits that are in streams here end.
         if (std::uncaught_exceptions() > exceptions_)
             watch_.fail(error(error_code::process_lost,
                               fmt::format("process {} has left its stream port by an exception", control_.index())));
         int current = memory_.device();
         cudaGetDevice(&current);
         cudaSetDevice(memory_.device());
-        if (!watch_.has_failed()) cudaDeviceSynchronize();
+        cudaDeviceSynchronize();
         watch_.stop();
         memory_.close(watch_.has_failed());
         cudaSetDevice(current);
@@ -63,16 +78,20 @@ public:
     void put(window win, int process, std::size_t offset, pitch there, box shape, const void* source, pitch here,
              const put_trigger& notification, cudaStream_t stream) {
         require_device("a put");
-        const auto there_bytes = extent_of(shape, there), here_bytes = extent_of(shape, here);
-        support::require(there_bytes && here_bytes, error_code::invalid_argument,
+        support::require(
+            detail::is_apart(shape, there) && detail::is_apart(shape, here), error_code::invalid_argument,
+            "stream_port: a put of a box whose rows overlap: {} slices of {} rows of {} B, which lie {} B apart at the "
+            "source and {} at the target",
+            shape.depth, shape.height, shape.width_bytes, here.row_bytes, there.row_bytes);
+        const std::size_t here_bytes = detail::span_of(shape, here), bytes = detail::payload_of(shape);
+        support::require(here_bytes != detail::most_bytes, error_code::invalid_argument,
                          "stream_port: a put of a box of {} x {} x {} B, whose bytes cannot be counted", shape.depth,
                          shape.height, shape.width_bytes);
-        std::byte* const target = place(win, process, offset, *there_bytes);
-        support::require(source != nullptr || *here_bytes == 0, error_code::invalid_argument,
-                         "stream_port: a put of {} B from a null pointer", *here_bytes);
+        std::byte* const target = place(win, process, offset, detail::span_of(shape, there));
+        support::require(source != nullptr || bytes == 0, error_code::invalid_argument,
+                         "stream_port: a put of {} B from a null pointer", here_bytes);
         const auto* from = static_cast<const std::byte*>(source);
-        const std::size_t bytes = *here_bytes == 0 ? 0 : shape.width_bytes * shape.height * shape.depth;
-        const bool is_contiguous = *there_bytes == bytes && *here_bytes == bytes;
+        const bool is_contiguous = bytes == 0 || (is_in_one_piece(shape, there) && is_in_one_piece(shape, here));
         // By a block of threads, which then notifies; or by the copy engine, and another kernel notifies.
         if (is_contiguous && bytes <= owner_.chosen.stream_put_bytes) {
             put_trigger whole = notification;
@@ -84,9 +103,9 @@ public:
         if (is_contiguous) {
             cuda::check(cudaMemcpyAsync(target, from, bytes, cudaMemcpyDefault, stream), "a put in the stream");
         } else {
-            // Rows of one slice need no row pitch if there is but one, and CUDA wants one that is not below the width.
-            const std::size_t row_there = std::max(there.row_bytes, shape.width_bytes),
-                              row_here = std::max(here.row_bytes, shape.width_bytes);
+            // The distance of rows means nothing where a slice has one, but CUDA wants one that is not below the width.
+            const std::size_t row_there = shape.height > 1 ? there.row_bytes : shape.width_bytes,
+                              row_here = shape.height > 1 ? here.row_bytes : shape.width_bytes;
             for (std::size_t slice = 0; slice < shape.depth; ++slice)
                 cuda::check(cudaMemcpy2DAsync(target + slice * there.slice_bytes, row_there,
                                               from + slice * here.slice_bytes, row_here, shape.width_bytes,
@@ -116,21 +135,19 @@ public:
         cuda::check(append_wait_word(word, value, how, memory_.ended(), stream), "a wait for a word in the stream");
     }
 
-    bool test(int tag, int count) {
-        const wait_trigger wait = wait_of(any_process, tag, count);
-        cuda::check(append_test(wait, memory_.result(), own_stream_.get()), "a test of notifications");
-        const cudaError_t result = cudaStreamSynchronize(own_stream_.get());
-        watch_.require_success();
-        cuda::check(result, "testing for notifications");
-        return *memory_.result() != 0;
-    }
+    bool test(int tag, int count) { return test(wait_of(any_process, tag, count)); }
 
+    // The thread that looks after the port sees it like a wait in a stream.
     void wait_on_host(int tag, int count) {
-        while (!test(tag, count)) std::this_thread::yield();
+        const wait_trigger wait = wait_of(any_process, tag, count);
+        std::uint64_t told = 0;
+        while (!test(wait)) {
+            if (told == 0) told = memory_.tell_of_wait(wait);
+            std::this_thread::yield();
+        }
+        memory_.end_wait(wait, told);
     }
 
-    // With tag no_notification: none.
-    static constexpr int no_notification = -1;
     put_trigger notification_of(int process, int tag) const {
         watch_.require_success();
         require_process(process);
@@ -161,6 +178,15 @@ public:
     }
 
 private:
+    bool test(const wait_trigger& wait) {
+        const chosen_device chosen(memory_.device());
+        cuda::check(append_test(wait, memory_.result(), own_stream_.get()), "a test of notifications");
+        const cudaError_t result = cudaStreamSynchronize(own_stream_.get());
+        watch_.require_success();
+        cuda::check(result, "testing for notifications");
+        return memory_.result()[0] != 0;
+    }
+
     void require_process(int process) const {
         support::require(process >= 0 && process < control_.count(), error_code::invalid_argument,
                          "stream_port: there is no process {}: there are processes 0 to {}", process,
@@ -201,10 +227,11 @@ private:
     port_access owner_;
     int tags_;
     int exceptions_ = std::uncaught_exceptions();
+    std::optional<chosen_device> device_; // while the port is made
     bootstrap::control control_;
+    cuda::stream own_stream_;
     port_memory memory_;
     port_watch watch_;
-    cuda::stream own_stream_;
 };
 
 stream_port::stream_port(runtime& owner, int tags)

@@ -109,6 +109,29 @@ TEST_F(StreamPort, BoxesArrive) {
     job().free_window(win);
 }
 
+// Slices between the rows at one end, and rows between the slices at the other; as many bytes as if it were in one
+// piece.
+TEST_F(StreamPort, BoxesAreTransposed) {
+    constexpr std::size_t width = 10, rows = 2, slices = 2, all = width * rows * slices;
+    std::vector<unsigned char> content(all), expected(all);
+    for (std::size_t i = 0; i < all; ++i) content[i] = static_cast<unsigned char>(i);
+    for (std::size_t slice = 0; slice < slices; ++slice)
+        for (std::size_t row = 0; row < rows; ++row)
+            for (std::size_t i = 0; i < width; ++i)
+                expected[row * 20 + slice * 10 + i] = content[row * 10 + slice * 20 + i];
+    const device_vector<unsigned char> source(content), target(all);
+    const dcuda::window win = job().create_window(target.get(), target.size_bytes());
+    {
+        dcuda::stream_port port(job());
+        const own_stream stream;
+        port.put_notify(win, next(), 0, {20, 10}, {width, rows, slices}, source.get(), {10, 20}, 0, stream);
+        port.wait(0, 1, stream);
+        stream.finish();
+        EXPECT_EQ(target.read(), expected);
+    }
+    job().free_window(win);
+}
+
 TEST_F(StreamPort, CountsAreExact) {
     dcuda::stream_port port(job(), 3), other(job(), 1);
     const own_stream stream;
@@ -260,6 +283,9 @@ TEST_F(StreamPort, ShortKernelsExchange) {
                    target.get() + place, bytes, seed_of(own()), seed_of(previous()),
                    port.prepare_put_notify(win, next(), place, source.get(), bytes, 1), port.prepare_wait(1, 1),
                    wrong.get());
+            // Before the next but one put: its target has read this one.
+            port.notify(previous(), 2, stream);
+            port.wait_from(next(), 2, 1, stream);
         }
         stream.finish();
         EXPECT_EQ(wrong.read()[0], 0u);
@@ -347,35 +373,51 @@ TEST_F(StreamPort, SharesWindowsWithRanks) {
 }
 
 #if DCUDA_BACKEND_CUDA
+// Bytes that depend on how many launches there were.
+__global__ void fill_by_launch(unsigned char* memory, std::size_t bytes, const unsigned* launches, std::uint64_t seed) {
+    for_each_thread(bytes, [=](std::size_t i) { memory[i] = pattern(i, seed + *launches); });
+}
+__global__ void compare_by_launch(const unsigned char* memory, std::size_t bytes, unsigned* launches,
+                                  std::uint64_t seed, unsigned* wrong) {
+    for_each_thread(bytes, [=](std::size_t i) {
+        if (memory[i] != pattern(i, seed + *launches)) atomicAdd(wrong, 1u);
+    });
+    __syncthreads();
+    if (threadIdx.x == 0) ++*launches;
+}
+
 // A graph that is launched again and again: each launch puts, notifies and waits anew.
 TEST_F(StreamPort, GraphsAreReplayed) {
-    const device_vector<unsigned> value(1), target(2), wrong(1);
-    const device_vector<unsigned char> large(300'000), large_target(300'000);
+    const device_vector<unsigned> launches(1), wrong(1);
+    const device_vector<unsigned char> source(300'000), target(300'000);
     const dcuda::window win = job().create_window(target.get(), target.size_bytes());
-    const dcuda::window large_win = job().create_window(large_target.get(), large_target.size_bytes());
     {
         dcuda::stream_port port(job());
         const own_stream stream;
         cudaGraph_t graph = nullptr;
         cudaGraphExec_t ready = nullptr;
+        const auto seed_of = [](int process) { return 1000u * static_cast<std::uint64_t>(process); };
         require_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-        launch(1, 64, stream, fill, large.get(), large.size(), 7u + static_cast<std::uint64_t>(own()));
-        port.put_notify(large_win, next(), 0, large.get(), large.size(), 1, stream);
-        port.wait_from(previous(), 1, 1, stream);
-        launch(1, 64, stream, compare, large_target.get(), large.size(), 7u + static_cast<std::uint64_t>(previous()),
-               wrong.get());
-        port.notify(previous(), 2, stream);
-        port.wait(2, 1, stream);
+        // One that a kernel puts, and one for the copy engine.
+        for (const std::size_t bytes : {std::size_t{1000}, source.size()}) {
+            launch(1, 256, stream, fill_by_launch, source.get(), bytes, launches.get(), seed_of(own()));
+            port.put_notify(win, next(), 0, source.get(), bytes, 1, stream);
+            port.wait_from(previous(), 1, 1, stream);
+            launch(1, 256, stream, compare_by_launch, target.get(), bytes, launches.get(), seed_of(previous()),
+                   wrong.get());
+            port.notify(previous(), 2, stream);
+            port.wait(2, 1, stream);
+        }
         require_cuda(cudaStreamEndCapture(stream, &graph));
         require_cuda(cudaGraphInstantiate(&ready, graph, 0));
         for (int i = 0; i < 200; ++i) require_cuda(cudaGraphLaunch(ready, stream));
         stream.finish();
+        EXPECT_EQ(launches.read()[0], 400u);
         EXPECT_EQ(wrong.read()[0], 0u);
         EXPECT_FALSE(port.test(2, 1));
         cudaGraphExecDestroy(ready);
         cudaGraphDestroy(graph);
     }
-    job().free_window(large_win);
     job().free_window(win);
 }
 #endif
@@ -406,11 +448,14 @@ TEST_F(StreamPort, MistakesAreNamed) {
         expect_refused([&] { port.put(win, -1, 0, source, 1, stream); }, "there is no process -1");
         expect_refused([&] { port.put(win, own(), 0, nullptr, 1, stream); }, "null pointer");
         expect_refused([&] { port.put(win, own(), 0, {50}, {10, 3}, source, {10}, stream); }, "110 B to offset 0");
+        expect_refused([&] { port.put(win, own(), 0, {SIZE_MAX}, {10, 3}, source, {10}, stream); }, "which has 100 B");
         expect_refused(
             [&] {
-                port.put(win, own(), 0, {SIZE_MAX}, {10, 3}, source, {10}, stream);
+                port.put(win, own(), 0, {10}, {10, 3}, source, {SIZE_MAX}, stream);
             },
             "cannot be counted");
+        expect_refused([&] { port.put(win, own(), 90, {0}, {10, 3}, source, {10}, stream); }, "rows overlap");
+        expect_refused([&] { port.put(win, own(), 0, {10}, {10, 3}, source, {9}, stream); }, "rows overlap");
         expect_refused([&] { port.put_notify(win, own(), 0, source, 1, 4, stream); }, "tags 0 to 3");
         expect_refused([&] { port.notify(own(), -1, stream); }, "tag -1");
         expect_refused([&] { port.wait(0, -1, stream); }, "a wait for -1");

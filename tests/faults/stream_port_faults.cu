@@ -24,33 +24,48 @@ void launch(void (*kernel)(dcuda::wait_trigger), dcuda::wait_trigger wait, cudaS
     if (cudaLaunchKernelEx(&shape, kernel, wait) != cudaSuccess) throw std::runtime_error("a launch failed");
 }
 
+template <class Element>
+struct pinned {
+    pinned() {
+        if (cudaHostAlloc(reinterpret_cast<void**>(&memory), sizeof(Element), cudaHostAllocDefault) != cudaSuccess)
+            throw std::runtime_error("no pinned memory");
+        *memory = {};
+    }
+    ~pinned() { cudaFreeHost(memory); }
+    Element* memory = nullptr;
+};
+
 // Process 1 waits for what never comes; what it has behind the wait must not run.
 void wait_in_vain(dcuda::runtime& job, const std::string& name) {
+    const pinned<unsigned> behind;
     dcuda::stream_port port(job, name == "tags" ? 4 + job.info().process_index : 4);
-    cudaStream_t stream = nullptr;
-    unsigned* memory = nullptr;
-    cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
-    cudaMalloc(reinterpret_cast<void**>(&memory), sizeof *memory);
-    cudaMemset(memory, 0, sizeof *memory);
+    cudaStream_t stream = nullptr, other = nullptr;
+    for (cudaStream_t* each : {&stream, &other}) cudaStreamCreateWithFlags(each, cudaStreamNonBlocking);
     if (job.info().process_index == 0) {
         if (name == "lost") _exit(3);
         if (name == "exception") throw std::runtime_error("process 0 has had enough");
-        port.wait_on_host(0, 1); // as long as the other one waits
+        if (name == "host") return port.wait_on_host(1, 2);
+        while (!port.test(0, 1)) usleep(1000); // as long as the other one waits
         return;
     }
+    if (name == "host") return port.wait_on_host(0, 1);
     port.notify(1, 3, stream);
     if (name == "kernel") {
         launch(await_in_kernel, port.prepare_wait(3, 2), stream);
     } else if (name == "from") {
         port.wait_from(0, 3, 1, stream);
+    } else if (name == "two") {
+        port.wait(2, 1, stream);
+        port.wait(2, 1, other);
     } else {
         port.wait(3, 2, stream);
     }
     cudaLaunchConfig_t shape{};
     shape.gridDim = shape.blockDim = dim3(1);
     shape.stream = stream;
-    static_cast<void>(cudaLaunchKernelEx(&shape, store, memory));
+    static_cast<void>(cudaLaunchKernelEx(&shape, store, behind.memory));
     if (cudaStreamSynchronize(stream) != cudaSuccess) std::fprintf(stderr, "the stream has failed\n");
+    if (*behind.memory != 0) std::fprintf(stderr, "what is behind the wait has run\n");
     port.notify(0, 0, stream);
     std::fprintf(stderr, "the port goes on\n");
 }

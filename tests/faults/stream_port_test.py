@@ -20,7 +20,8 @@ class StreamPortTest(unittest.TestCase):
         self.assertNotEqual(result.returncode, 0, result.stderr)
         for text in said:
             self.assertIn(text, result.stderr)
-        self.assertNotIn("the port goes on", result.stderr)
+        for text in ("the port goes on", "what is behind the wait has run", "did not end within"):
+            self.assertNotIn(text, result.stderr)
         return result.stderr
 
     def test_waits_that_last_too_long(self):
@@ -30,8 +31,14 @@ class StreamPortTest(unittest.TestCase):
         self.check("from", "process 1: stream wait for tag 3 from process 0, 0 of 1 arrived, nothing ever from process 0",
                    "the stream has failed", **SHORT)
 
+    def test_two_waits_for_a_tag(self):
+        self.check("two", "process 1: stream wait for tag 2, 0 of 1 arrived", "the stream has failed", **SHORT)
+
+    def test_waits_of_hosts(self):
+        self.check("host", "stream wait for tag", "(DCUDA_WAIT_TIMEOUT)", "caught: stream wait for tag", **SHORT)
+
     def test_a_process_is_lost(self):
-        self.check("lost", "process 0 (pid")
+        self.check("lost", "the stream has failed", "caught: process 0 (pid")
 
     def test_a_process_leaves_by_an_exception(self):
         self.check("exception", "caught: process 0 has had enough", "process 0 has left its stream port by an exception")

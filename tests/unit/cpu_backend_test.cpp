@@ -569,6 +569,89 @@ TEST(Streams, QueriesEventsAndOrder) {
     EXPECT_EQ(cudaStreamQuery(stream), cudaErrorInvalidResourceHandle);
 }
 
+// --- ordinary kernels ---
+
+namespace {
+
+__global__ void count_blocks(int* blocks, int* threads, int value) {
+    if (threadIdx.x == 0) blocks[blockIdx.x] += value;
+    atomicAdd(threads, 1);
+}
+__global__ void wait_for_last_block(int* done) {
+    if (blockIdx.x == gridDim.x - 1) {
+        atomicExch(done, 1);
+        return;
+    }
+    while (atomicAdd(done, 0) == 0) __nanosleep(1000);
+}
+__global__ void trap_in_one_block(int* blocks) {
+    if (blockIdx.x == 1) __trap();
+    if (threadIdx.x == 0) atomicAdd(blocks, 1);
+}
+
+template <class... Params, class... Args>
+cudaError_t start(unsigned blocks, unsigned threads, cudaStream_t stream, void (*kernel)(Params...),
+                  Args... arguments) {
+    cudaLaunchConfig_t shape{};
+    shape.gridDim = dim3(blocks);
+    shape.blockDim = dim3(threads);
+    shape.stream = stream;
+    return cudaLaunchKernelEx(&shape, kernel, arguments...);
+}
+
+} // namespace
+
+// Far more blocks than there are at a time; kernels of a stream one after the other, of which many may wait.
+TEST(OrdinaryKernels, AllBlocksRunInStreamOrder) {
+    constexpr unsigned blocks = 500, threads = 8;
+    std::vector<int> counts(blocks);
+    int all = 0;
+    cudaStream_t stream = nullptr;
+    ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+    for (int round = 0; round < 20; ++round)
+        ASSERT_EQ(start(blocks, threads, stream, count_blocks, counts.data(), &all, round), cudaSuccess);
+    EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    EXPECT_EQ(counts, std::vector<int>(blocks, 190));
+    EXPECT_EQ(all, 20 * 500 * 8);
+    EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+}
+
+// As many as a GPU would certainly have at a time may wait for each other.
+TEST(OrdinaryKernels, SomeBlocksWaitForOthers) {
+    int done = 0;
+    ASSERT_EQ(start(32, 4, nullptr, wait_for_last_block, &done), cudaSuccess);
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+}
+
+TEST(OrdinaryKernels, NoneFollowsOneThatHasFailed) {
+    int blocks = 0, all = 0;
+    std::vector<int> counts(4);
+    cudaStream_t stream = nullptr;
+    ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+    ASSERT_EQ(start(8, 4, stream, trap_in_one_block, &blocks), cudaSuccess);
+    static_cast<void>(start(4, 4, stream, count_blocks, counts.data(), &all, 1));
+    EXPECT_EQ(cudaStreamSynchronize(stream), cudaErrorLaunchFailure);
+    EXPECT_NE(exec::kernel_failure().find("block 1"), std::string::npos) << exec::kernel_failure();
+    EXPECT_EQ(exec::kernel_failure().find("rank"), std::string::npos) << exec::kernel_failure();
+    EXPECT_EQ(all, 0);
+    EXPECT_EQ(start(4, 4, stream, count_blocks, counts.data(), &all, 1), cudaErrorLaunchFailure);
+    EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+    EXPECT_EQ(run(1, 1, [] {}), ""); // a run begins anew
+}
+
+TEST(OrdinaryKernels, WrongShapesAreErrors) {
+    int done = 1;
+    cudaLaunchConfig_t shape{};
+    shape.gridDim = dim3(2, 2);
+    shape.blockDim = dim3(1);
+    EXPECT_EQ(cudaLaunchKernelEx(&shape, wait_for_last_block, &done), cudaErrorInvalidConfiguration);
+    EXPECT_EQ(start(0, 1, nullptr, wait_for_last_block, &done), cudaErrorInvalidConfiguration);
+    EXPECT_EQ(start(1, 1025, nullptr, wait_for_last_block, &done), cudaErrorInvalidConfiguration);
+    EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidConfiguration);
+    void (*const none)(int*) = nullptr;
+    EXPECT_EQ(start(1, 1, nullptr, none, &done), cudaErrorInvalidValue);
+}
+
 // --- what ends the process: each case runs in a process of its own ---
 
 namespace {

@@ -223,7 +223,7 @@ protected:
 class by_port : public halves {
 public:
     by_port(dcuda::runtime& runtime, const options& chosen, const slab& work)
-        : halves(runtime, chosen, work), port_(runtime, 2), words_(2) {
+        : halves(runtime, chosen, work), words_(2), port_(runtime, 2) {
         words_.clear();
     }
 
@@ -257,8 +257,8 @@ protected:
         wait(1);
     }
 
-    dcuda::stream_port port_;
     device_buffer<dcuda::role_words> words_; // of the upper and lower half
+    dcuda::stream_port port_;
 };
 
 class stream_order final : public by_port {
@@ -338,7 +338,7 @@ private:
 
 // The device starts the next two steps: a graph that launches itself again, or a loop in a graph.
 __global__ void launch_again(int* rounds) {
-    if (--*rounds > 0) cudaGraphLaunch(cudaGetCurrentGraphExec(), cudaStreamGraphTailLaunch);
+    if (--*rounds > 0 && cudaGraphLaunch(cudaGetCurrentGraphExec(), cudaStreamGraphTailLaunch) != cudaSuccess) __trap();
 }
 __global__ void go_on(cudaGraphConditionalHandle loop, int* rounds) {
     cudaGraphSetConditional(loop, --*rounds > 0 ? 1 : 0);

@@ -390,6 +390,8 @@ checked_programs() {
     [ ! -x "$bin/power_iteration" ] ||
         checked "power_iteration" 60 "$bin/power_iteration" --rows 201 --density 0.1 --iterations 5 --threads 64 --verify
     [ ! -x "$bin/himeno" ] || checked "himeno" 60 "$bin/himeno" --size 9,17,33 --steps 5 --threads 64 --no-fma --verify
+    [ ! -x "$bin/himeno" ] ||
+        checked "himeno by short kernels" 60 "$bin/himeno" --size 9,17,33 --steps 5 --control kernel --no-fma --verify
 }
 
 # One of compute-sanitizer's tools over all programs, on each GPU one at a time.

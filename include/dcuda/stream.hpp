@@ -61,6 +61,11 @@ public:
     void put(window win, int process, std::size_t offset, pitch there, box shape, const void* source, pitch here,
              cudaStream_t stream);
 
+    /// Copies `bytes` bytes at `offset` of the process's part of the window to `destination`, memory of this device.
+    /// What follows in the stream sees them. Which bytes come if they are written meanwhile is not certain: what the
+    /// process has put or stored before a notification that this stream has waited for comes.
+    void get(window win, int process, std::size_t offset, std::size_t bytes, void* destination, cudaStream_t stream);
+
     /// Puts, and notifies the process with the tag when the data is there.
     void put_notify(window win, int process, std::size_t offset, const void* source, std::size_t bytes, int tag,
                     cudaStream_t stream);

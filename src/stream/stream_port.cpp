@@ -116,6 +116,21 @@ public:
             cuda::check(append_notify(notification, stream), "a notification in the stream");
     }
 
+    void get(window win, int process, std::size_t offset, std::size_t bytes, void* destination, cudaStream_t stream) {
+        require_device("a get");
+        const std::byte* const source = place(win, process, offset, bytes);
+        support::require(destination != nullptr || bytes == 0, error_code::invalid_argument,
+                         "stream_port: a get of {} B to a null pointer", bytes);
+        if (bytes > owner_.chosen.stream_put_bytes)
+            return cuda::check(cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDefault, stream),
+                               "a get in the stream");
+        put_trigger copy;
+        copy.target = static_cast<std::byte*>(destination);
+        copy.source = source;
+        copy.bytes = bytes;
+        cuda::check(append_put(copy, stream), "a get in the stream");
+    }
+
     void notify(int process, int tag, cudaStream_t stream) {
         require_device("a notification");
         cuda::check(append_notify(notification_of(process, tag), stream), "a notification in the stream");
@@ -214,13 +229,12 @@ private:
     std::byte* place(window win, int process, std::size_t offset, std::size_t bytes) const {
         require_process(process);
         const host_window* const known = owner_.windows.find(win);
-        support::require(
-            known != nullptr, error_code::invalid_argument,
-            "stream_port: a put into a window that runtime::create_window has not made, or that was freed");
+        support::require(known != nullptr, error_code::invalid_argument,
+                         "stream_port: a window that runtime::create_window has not made, or that was freed");
         const detail::window_entry& entry = known->entries[static_cast<std::size_t>(process)];
         support::require(offset <= entry.bytes() && bytes <= entry.bytes() - offset, error_code::invalid_argument,
-                         "stream_port: a put of {} B to offset {} of process {}'s part of the window, which has {} B",
-                         bytes, offset, process, entry.bytes());
+                         "stream_port: {} B at offset {} of process {}'s part of the window, which has {} B", bytes,
+                         offset, process, entry.bytes());
         return entry.base + offset;
     }
 
@@ -245,6 +259,10 @@ void stream_port::put(window win, int process, std::size_t offset, const void* s
 void stream_port::put(window win, int process, std::size_t offset, pitch there, box shape, const void* source,
                       pitch here, cudaStream_t stream) {
     implementation_->put(win, process, offset, there, shape, source, here, {}, stream);
+}
+void stream_port::get(window win, int process, std::size_t offset, std::size_t bytes, void* destination,
+                      cudaStream_t stream) {
+    implementation_->get(win, process, offset, bytes, destination, stream);
 }
 void stream_port::put_notify(window win, int process, std::size_t offset, const void* source, std::size_t bytes,
                              int tag, cudaStream_t stream) {

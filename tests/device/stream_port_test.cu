@@ -45,6 +45,16 @@ __global__ void compare(const unsigned char* memory, std::size_t bytes, std::uin
     });
 }
 
+void expect_refused(const std::function<void()>& call, const std::string& part) {
+    try {
+        call();
+        ADD_FAILURE() << "not refused: " << part;
+    } catch (const dcuda::error& refusal) {
+        EXPECT_EQ(refusal.code(), dcuda::error_code::invalid_argument);
+        EXPECT_NE(std::string(refusal.what()).find(part), std::string::npos) << refusal.what();
+    }
+}
+
 class StreamPort : public device_test {
 protected:
     int own() { return job().info().process_index; }
@@ -80,6 +90,34 @@ TEST_F(StreamPort, PutsOfAllSizesArriveBeforeTheirNotification) {
         }
         stream.finish();
         EXPECT_EQ(wrong.read()[0], 0u);
+    }
+    job().free_window(win);
+}
+
+TEST_F(StreamPort, GetsBringWhatWasThereBeforeTheNotification) {
+    constexpr std::size_t largest = few_addresses ? 200'000 : 1 << 20;
+    const device_vector<unsigned char> offered(largest), got(largest);
+    const device_vector<unsigned> wrong(1);
+    const dcuda::window win = job().create_window(offered.get(), offered.size_bytes());
+    {
+        dcuda::stream_port port(job());
+        const own_stream stream;
+        int round = 0;
+        for (const std::size_t bytes : {std::size_t{1}, std::size_t{17}, std::size_t{4096}, largest}) {
+            const auto seed_of = [&](int process) { return static_cast<std::uint64_t>(1000 * process + round); };
+            launch(1, 64, stream, fill, offered.get(), bytes, seed_of(own()));
+            port.notify(previous(), 1, stream); // it may read
+            port.wait_from(next(), 1, 1, stream);
+            port.get(win, next(), 0, bytes, got.get(), stream);
+            port.notify(next(), 2, stream); // it may write again
+            launch(1, 64, stream, compare, got.get(), bytes, seed_of(next()), wrong.get());
+            port.wait_from(previous(), 2, 1, stream);
+            ++round;
+        }
+        stream.finish();
+        EXPECT_EQ(wrong.read()[0], 0u);
+        expect_refused([&] { port.get(win, next(), 1, largest, got.get(), stream); }, "at offset 1 of process");
+        expect_refused([&] { port.get(win, next(), 0, 1, nullptr, stream); }, "null pointer");
     }
     job().free_window(win);
 }
@@ -424,16 +462,6 @@ TEST_F(StreamPort, GraphsAreReplayed) {
 
 // ---- misuse --------------------------------------------------------------------------------------------------------
 
-void expect_refused(const std::function<void()>& call, const std::string& part) {
-    try {
-        call();
-        ADD_FAILURE() << "not refused: " << part;
-    } catch (const dcuda::error& refusal) {
-        EXPECT_EQ(refusal.code(), dcuda::error_code::invalid_argument);
-        EXPECT_NE(std::string(refusal.what()).find(part), std::string::npos) << refusal.what();
-    }
-}
-
 TEST_F(StreamPort, MistakesAreNamed) {
     const device_vector<unsigned char> memory(100);
     const dcuda::window win = job().create_window(memory.get(), 100);
@@ -441,13 +469,13 @@ TEST_F(StreamPort, MistakesAreNamed) {
         dcuda::stream_port port(job(), 4);
         const own_stream stream;
         const auto* source = memory.get();
-        expect_refused([&] { port.put(win, own(), 90, source, 11, stream); }, "11 B to offset 90 of process");
+        expect_refused([&] { port.put(win, own(), 90, source, 11, stream); }, "11 B at offset 90 of process");
         expect_refused([&] { port.put(win, own(), SIZE_MAX, source, 2, stream); }, "which has 100 B");
         expect_refused([&] { port.put({}, own(), 0, source, 1, stream); }, "runtime::create_window has not made");
         expect_refused([&] { port.put(win, count(), 0, source, 1, stream); }, "there is no process");
         expect_refused([&] { port.put(win, -1, 0, source, 1, stream); }, "there is no process -1");
         expect_refused([&] { port.put(win, own(), 0, nullptr, 1, stream); }, "null pointer");
-        expect_refused([&] { port.put(win, own(), 0, {50}, {10, 3}, source, {10}, stream); }, "110 B to offset 0");
+        expect_refused([&] { port.put(win, own(), 0, {50}, {10, 3}, source, {10}, stream); }, "110 B at offset 0");
         expect_refused([&] { port.put(win, own(), 0, {SIZE_MAX}, {10, 3}, source, {10}, stream); }, "which has 100 B");
         expect_refused(
             [&] {
@@ -464,7 +492,7 @@ TEST_F(StreamPort, MistakesAreNamed) {
         expect_refused([&] { port.wait_from(-1, 0, 1, stream); }, "there is no process -1");
         expect_refused([&] { port.wait_word(nullptr, 0, dcuda::comparison::equal, stream); }, "null pointer");
         expect_refused([&] { static_cast<void>(port.prepare_put_notify(win, own(), 99, source, 2, 0)); },
-                       "2 B to offset 99");
+                       "2 B at offset 99");
         expect_refused([&] { static_cast<void>(port.prepare_wait(7, 1)); }, "tag 7");
         expect_refused([&] { dcuda::stream_port none(job(), 0); }, "0 tags: 1 to 65536");
         stream.finish();

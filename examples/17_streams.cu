@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-constexpr int cells = 4000; // of a device
-constexpr int steps = 200;
-constexpr int end_cells = 100;
+constexpr int cells = 1000; // of a device
+constexpr int steps = 100;
+constexpr int end_cells = 64;
 constexpr double spread = 0.25;
 
 void check(cudaError_t result) {

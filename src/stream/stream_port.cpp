@@ -32,20 +32,6 @@ bool is_in_one_piece(const box& shape, const pitch& layout) {
            (shape.depth <= 1 || layout.slice_bytes == shape.width_bytes * shape.height);
 }
 
-// While it lives, calls are for this device.
-class chosen_device {
-public:
-    explicit chosen_device(int device) : before_(cuda::device_in_use()) {
-        cuda::check(cudaSetDevice(device), "choosing the device");
-    }
-    ~chosen_device() { cudaSetDevice(before_); }
-    chosen_device(const chosen_device&) = delete;
-    chosen_device& operator=(const chosen_device&) = delete;
-
-private:
-    int before_;
-};
-
 } // namespace
 
 class stream_port::implementation {
@@ -193,6 +179,20 @@ public:
     }
 
 private:
+    // While it lives, calls are for this device.
+    class chosen_device {
+    public:
+        explicit chosen_device(int number) : before_(cuda::device_in_use()) {
+            cuda::check(cudaSetDevice(number), "choosing the device");
+        }
+        ~chosen_device() { cudaSetDevice(before_); }
+        chosen_device(const chosen_device&) = delete;
+        chosen_device& operator=(const chosen_device&) = delete;
+
+    private:
+        int before_;
+    };
+
     bool test(const wait_trigger& wait) {
         const chosen_device chosen(memory_.device());
         cuda::check(append_test(wait, memory_.result(), own_stream_.get()), "a test of notifications");

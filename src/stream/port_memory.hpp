@@ -59,9 +59,8 @@ public:
 
 private:
     static std::size_t place(int number) { return static_cast<std::size_t>(number); }
-    std::size_t places() const {
-        return (ports_.size() + 1) * place(tags_);
-    } // of waits: of any process, then by process
+    // Where waits are counted: those for notifications of any process, then those of each process.
+    std::size_t places() const { return (ports_.size() + 1) * place(tags_); }
 
     bootstrap::control& control_;
     int own_, tags_, device_;

@@ -42,7 +42,10 @@ void wait_in_vain(dcuda::runtime& job, const std::string& name) {
     cudaStream_t stream = nullptr, other = nullptr;
     for (cudaStream_t* each : {&stream, &other}) cudaStreamCreateWithFlags(each, cudaStreamNonBlocking);
     if (job.info().process_index == 0) {
-        if (name == "lost") _exit(3);
+        if (name == "lost") {
+            port.wait_on_host(2, 1); // the other one's wait is in its stream
+            _exit(3);
+        }
         if (name == "exception") throw std::runtime_error("process 0 has had enough");
         if (name == "host") return port.wait_on_host(1, 2);
         while (!port.test(0, 1)) usleep(1000); // as long as the other one waits
@@ -64,6 +67,7 @@ void wait_in_vain(dcuda::runtime& job, const std::string& name) {
     shape.gridDim = shape.blockDim = dim3(1);
     shape.stream = stream;
     static_cast<void>(cudaLaunchKernelEx(&shape, store, behind.memory));
+    if (name == "lost") port.notify(0, 2, other);
     if (cudaStreamSynchronize(stream) != cudaSuccess) std::fprintf(stderr, "the stream has failed\n");
     if (*behind.memory != 0) std::fprintf(stderr, "what is behind the wait has run\n");
     port.notify(0, 0, stream);

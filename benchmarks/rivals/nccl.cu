@@ -9,6 +9,7 @@
 
 #include <nccl.h>
 
+#include "common/stream.hpp"
 #include "rivals/rival.hpp"
 
 namespace {
@@ -262,29 +263,6 @@ private:
         kernel<<<of.blocks, of.threads, 0, stream>>>(memory, of.amount, results);
         check(cudaGetLastError(), "cannot launch a kernel");
     }
-
-    // So many rounds, captured from a stream.
-    class graph {
-    public:
-        template <class Round>
-        graph(cudaStream_t stream, int rounds, const Round& round) {
-            check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cannot capture");
-            for (int i = 0; i < rounds; ++i) round();
-            check(cudaStreamEndCapture(stream, &graph_), "cannot capture");
-            check(cudaGraphInstantiate(&ready_, graph_, 0), "cannot make a graph");
-        }
-        ~graph() {
-            cudaGraphExecDestroy(ready_);
-            cudaGraphDestroy(graph_);
-        }
-        graph(const graph&) = delete;
-        graph& operator=(const graph&) = delete;
-        void launch(cudaStream_t stream) const { check(cudaGraphLaunch(ready_, stream), "cannot launch a graph"); }
-
-    private:
-        cudaGraph_t graph_ = nullptr;
-        cudaGraphExec_t ready_ = nullptr;
-    };
 
     template <class Element>
     void fill_out(std::size_t bytes) {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/session.hpp"
+#include "common/stream.hpp"
 #include "dcuda/dcuda.hpp"
 
 namespace benchmark {
@@ -105,18 +106,6 @@ host_packets allocate_host(std::size_t count) {
     std::fill_n(static_cast<packet*>(memory), count, packet{{0, 0, 0}, 0});
     return host_packets(static_cast<packet*>(memory));
 }
-
-class stream {
-public:
-    stream() { check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cannot create a stream"); }
-    ~stream() { cudaStreamDestroy(stream_); }
-    stream(const stream&) = delete;
-    stream& operator=(const stream&) = delete;
-    cudaStream_t get() const { return stream_; }
-
-private:
-    cudaStream_t stream_ = nullptr;
-};
 
 // One direction: the words in host memory, which the device reaches by PCIe, or in device memory, which the host
 // reaches by copies on its own stream. In the latter case the host's words are what is copied.

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "common/session.hpp"
+#include "common/stream.hpp"
 #include "dcuda/stream.hpp"
 
 namespace benchmark {
@@ -13,19 +14,6 @@ namespace {
 
 constexpr std::size_t stream_halo_bytes = 26'624; // of each side, as bench_nccl exchanges
 constexpr std::array<std::size_t, 6> sizes{8, 1024, 32 << 10, 128 << 10, 512 << 10, 2 << 20};
-
-class stream {
-public:
-    stream() { check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cannot create a stream"); }
-    ~stream() { cudaStreamDestroy(stream_); }
-    stream(const stream&) = delete;
-    stream& operator=(const stream&) = delete;
-    cudaStream_t get() const { return stream_; }
-    void finish() const { check(cudaStreamSynchronize(stream_), "a stream failed"); }
-
-private:
-    cudaStream_t stream_ = nullptr;
-};
 
 class stream_exchanges {
 public:
@@ -93,18 +81,8 @@ private:
         };
         add(entry, share / rounds, "eager", run_rounds);
 #if DCUDA_BACKEND_CUDA
-        cudaGraph_t captured = nullptr;
-        cudaGraphExec_t ready = nullptr;
-        check(cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal), "cannot capture");
-        run_rounds();
-        check(cudaStreamEndCapture(stream_.get(), &captured), "cannot capture");
-        check(cudaGraphInstantiate(&ready, captured, 0), "cannot make a graph");
-        check(cudaGraphUpload(ready, stream_.get()), "cannot upload a graph");
-        stream_.finish();
-        add(entry, share / rounds, "graph",
-            [&] { check(cudaGraphLaunch(ready, stream_.get()), "cannot launch a graph"); });
-        cudaGraphExecDestroy(ready);
-        cudaGraphDestroy(captured);
+        const graph ready(stream_.get(), rounds, round);
+        add(entry, share / rounds, "graph", [&] { ready.launch(stream_.get()); });
 #endif
     }
 

@@ -92,8 +92,7 @@ window host_windows::create(void* memory, std::size_t bytes, window_kind kind) {
 }
 
 void host_windows::free(window win) {
-    const auto found =
-        std::find_if(open_.begin(), open_.end(), [&](const open_window& each) { return each.seen.id == win.id; });
+    const auto found = position_of(win);
     support::require(found != open_.end(), error_code::invalid_argument,
                      "runtime::free_window on a window that the host has not made, or has freed already");
     control_.barrier(fmt::format("runtime::free_window of window {}", found->seen.slot()));
@@ -101,9 +100,12 @@ void host_windows::free(window win) {
     control_.barrier("unmapping a window"); // its memory may be freed when nobody maps it
 }
 
+std::vector<host_windows::open_window>::const_iterator host_windows::position_of(window win) const {
+    return std::find_if(open_.begin(), open_.end(), [&](const open_window& each) { return each.seen.id == win.id; });
+}
+
 const host_window* host_windows::find(window win) const {
-    const auto found =
-        std::find_if(open_.begin(), open_.end(), [&](const open_window& each) { return each.seen.id == win.id; });
+    const auto found = position_of(win);
     return found == open_.end() ? nullptr : &found->seen;
 }
 

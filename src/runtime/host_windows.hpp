@@ -37,6 +37,8 @@ private:
         std::unique_ptr<transport::peer_mappings> mappings; // of the other processes' memory
     };
 
+    std::vector<open_window>::const_iterator position_of(window win) const;
+
     // Highest slot that none of them has: ranks take the lowest. Throws error(out_of_resources).
     std::uint32_t find_slot(std::size_t bytes) const;
 

@@ -8,7 +8,6 @@
 #include "stream/stream_kernels.hpp"
 #include "support/cuda.hpp"
 
-#include <algorithm>
 #include <cstdint>
 #include <exception>
 #include <optional>
@@ -78,28 +77,22 @@ public:
                          "stream_port: a put of {} B from a null pointer", here_bytes);
         const auto* from = static_cast<const std::byte*>(source);
         const bool is_contiguous = bytes == 0 || (is_in_one_piece(shape, there) && is_in_one_piece(shape, here));
-        // By a block of threads, which then notifies; or by the copy engine, and another kernel notifies.
-        if (is_contiguous && bytes <= owner_.chosen.stream_put_bytes) {
+        if (is_contiguous) {
             put_trigger whole = notification;
             whole.target = target;
             whole.source = from;
             whole.bytes = bytes;
-            return cuda::check(append_put(whole, stream), "a put in the stream");
+            return copy(whole, stream, "a put in the stream");
         }
-        if (is_contiguous) {
-            cuda::check(cudaMemcpyAsync(target, from, bytes, cudaMemcpyDefault, stream), "a put in the stream");
-        } else {
-            // The distance of rows means nothing where a slice has one, but CUDA wants one that is not below the width.
-            const std::size_t row_there = shape.height > 1 ? there.row_bytes : shape.width_bytes,
-                              row_here = shape.height > 1 ? here.row_bytes : shape.width_bytes;
-            for (std::size_t slice = 0; slice < shape.depth; ++slice)
-                cuda::check(cudaMemcpy2DAsync(target + slice * there.slice_bytes, row_there,
-                                              from + slice * here.slice_bytes, row_here, shape.width_bytes,
-                                              shape.height, cudaMemcpyDefault, stream),
-                            "a put of a box in the stream");
-        }
-        if (notification.counter != nullptr)
-            cuda::check(append_notify(notification, stream), "a notification in the stream");
+        // The distance of rows means nothing where a slice has one, but CUDA wants one that is not below the width.
+        const std::size_t row_there = shape.height > 1 ? there.row_bytes : shape.width_bytes,
+                          row_here = shape.height > 1 ? here.row_bytes : shape.width_bytes;
+        for (std::size_t slice = 0; slice < shape.depth; ++slice)
+            cuda::check(cudaMemcpy2DAsync(target + slice * there.slice_bytes, row_there,
+                                          from + slice * here.slice_bytes, row_here, shape.width_bytes, shape.height,
+                                          cudaMemcpyDefault, stream),
+                        "a put of a box in the stream");
+        notify_behind(notification, stream);
     }
 
     void get(window win, int process, std::size_t offset, std::size_t bytes, void* destination, cudaStream_t stream) {
@@ -107,14 +100,11 @@ public:
         const std::byte* const source = place(win, process, offset, bytes);
         support::require(destination != nullptr || bytes == 0, error_code::invalid_argument,
                          "stream_port: a get of {} B to a null pointer", bytes);
-        if (bytes > owner_.chosen.stream_put_bytes)
-            return cuda::check(cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDefault, stream),
-                               "a get in the stream");
-        put_trigger copy;
-        copy.target = static_cast<std::byte*>(destination);
-        copy.source = source;
-        copy.bytes = bytes;
-        cuda::check(append_put(copy, stream), "a get in the stream");
+        put_trigger whole;
+        whole.target = static_cast<std::byte*>(destination);
+        whole.source = source;
+        whole.bytes = bytes;
+        copy(whole, stream, "a get in the stream");
     }
 
     void notify(int process, int tag, cudaStream_t stream) {
@@ -192,6 +182,17 @@ private:
     private:
         int before_;
     };
+
+    // Bytes in one piece. Few by a block of threads, which then notifies; more by the copy engine, and another kernel
+    // notifies.
+    void copy(const put_trigger& whole, cudaStream_t stream, const char* subject) {
+        if (whole.bytes <= owner_.chosen.stream_put_bytes) return cuda::check(append_put(whole, stream), subject);
+        cuda::check(cudaMemcpyAsync(whole.target, whole.source, whole.bytes, cudaMemcpyDefault, stream), subject);
+        notify_behind(whole, stream);
+    }
+    void notify_behind(const put_trigger& put, cudaStream_t stream) {
+        if (put.counter != nullptr) cuda::check(append_notify(put, stream), "a notification in the stream");
+    }
 
     bool test(const wait_trigger& wait) {
         const chosen_device chosen(memory_.device());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Communication in stream order, and by short kernels: what arrives, in which order, how often, and what is refused.
-#include "device_test.hpp"
+#include "device/streams.hpp"
 
 #include <dcuda/stream.hpp>
 #include <dcuda/trigger.hpp>
@@ -12,28 +12,6 @@
 using namespace dcuda::test;
 
 namespace {
-
-class own_stream {
-public:
-    own_stream() { require_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
-    ~own_stream() { cudaStreamDestroy(stream_); }
-    own_stream(const own_stream&) = delete;
-    own_stream& operator=(const own_stream&) = delete;
-    operator cudaStream_t() const { return stream_; }
-    void finish() const { require_cuda(cudaStreamSynchronize(stream_)); }
-
-private:
-    cudaStream_t stream_ = nullptr;
-};
-
-template <class... Params, class... Args>
-void launch(unsigned blocks, unsigned threads, cudaStream_t stream, void (*kernel)(Params...), Args... arguments) {
-    cudaLaunchConfig_t shape{};
-    shape.gridDim = dim3(blocks);
-    shape.blockDim = dim3(threads);
-    shape.stream = stream;
-    require_cuda(cudaLaunchKernelEx(&shape, kernel, static_cast<Params>(arguments)...));
-}
 
 // Bytes that depend on their place and a seed; and whether they are there.
 __global__ void fill(unsigned char* memory, std::size_t bytes, std::uint64_t seed) {

@@ -3,7 +3,7 @@
 #include <dcuda/stream.hpp>
 #include <dcuda/trigger.hpp>
 
-#include "device/device_test.hpp"
+#include "device/streams.hpp"
 
 using namespace dcuda::test;
 
@@ -46,26 +46,6 @@ __global__ void store_and_read(dcuda::role_words* words, unsigned* stored, unsig
         if (stored[i] != value) atomicAdd(wrong, 1u);
 }
 
-class own_stream {
-public:
-    own_stream() { require_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
-    ~own_stream() { cudaStreamDestroy(stream_); }
-    own_stream(const own_stream&) = delete;
-    own_stream& operator=(const own_stream&) = delete;
-    template <class... Params, class... Args>
-    void launch(unsigned blocks, unsigned threads, void (*kernel)(Params...), Args... arguments) const {
-        cudaLaunchConfig_t shape{};
-        shape.gridDim = dim3(blocks);
-        shape.blockDim = dim3(threads);
-        shape.stream = stream_;
-        require_cuda(cudaLaunchKernelEx(&shape, kernel, static_cast<Params>(arguments)...));
-    }
-    void finish() const { require_cuda(cudaStreamSynchronize(stream_)); }
-
-private:
-    cudaStream_t stream_ = nullptr;
-};
-
 } // namespace
 
 // notify_publish, notify_observe.
@@ -80,10 +60,10 @@ int triggers(int rounds) {
             return port.prepare_put_notify(win, 0, (1 - from) * count * sizeof(unsigned), sources.get() + from * count,
                                            count * sizeof(unsigned), static_cast<int>(1 - from));
         };
-        first.launch(1, 32, play, true, put(0), port.prepare_wait(0, 1), sources.get(), received.get(), wrong.get(),
-                     rounds);
-        second.launch(1, 32, play, false, put(1), port.prepare_wait(1, 1), sources.get() + count,
-                      received.get() + count, wrong.get(), rounds);
+        launch(1, 32, first, play, true, put(0), port.prepare_wait(0, 1), sources.get(), received.get(), wrong.get(),
+               rounds);
+        launch(1, 32, second, play, false, put(1), port.prepare_wait(1, 1), sources.get() + count,
+               received.get() + count, wrong.get(), rounds);
         first.finish();
         second.finish();
     }
@@ -99,8 +79,8 @@ int roles(int rounds) {
     const device_vector<unsigned> stored(blocks), wrong(1);
     const own_stream stream;
     for (int round = 0; round < rounds; ++round)
-        stream.launch(blocks, 4, store_and_read, words.get(), stored.get(), static_cast<unsigned>(round + 1),
-                      wrong.get());
+        launch(blocks, 4, stream, store_and_read, words.get(), stored.get(), static_cast<unsigned>(round + 1),
+               wrong.get());
     stream.finish();
     return wrong.read()[0] == 0 ? 0 : 1;
 }

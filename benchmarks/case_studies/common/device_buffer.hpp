@@ -16,6 +16,14 @@ inline void check(cudaError_t status, const char* subject) {
     if (status != cudaSuccess) throw std::runtime_error(std::string(subject) + ": " + cudaGetErrorString(status));
 }
 
+// Of this process's device.
+inline int multiprocessors() {
+    int device = 0, count = 0;
+    check(cudaGetDevice(&device), "asking for the device");
+    check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "asking for multiprocessors");
+    return count;
+}
+
 template <class Element>
 class device_buffer {
 public:

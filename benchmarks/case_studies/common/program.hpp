@@ -26,12 +26,7 @@ struct session {
 
     bool first() const { return job.process_index == 0; }
     // Of this process's device.
-    int multiprocessors() const {
-        int device = 0, count = 0;
-        check(cudaGetDevice(&device), "asking for the device");
-        check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "asking for multiprocessors");
-        return count;
-    }
+    int multiprocessors() const { return common::multiprocessors(); }
     // Before the host makes what is larger than any memory here.
     void require_device_memory(double bytes) const {
         std::size_t free = 0, all = 0;

@@ -129,7 +129,6 @@ public:
                 continue;
             neighbours_[side(beside)] = device;
         }
-        for (range& each : ranges_) each = common::intersection(each, planes);
     }
 
     double gosa() const override {
@@ -169,13 +168,6 @@ protected:
         return work_.place_in_window(neighbour(beside), step, border_plane(beside), 0);
     }
 
-    static int multiprocessors() {
-        int device = 0, count = 0;
-        check(cudaGetDevice(&device), "asking for the device");
-        check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "asking for multiprocessors");
-        return count;
-    }
-
     half part_of_step(int step, int beside) const {
         half part{ranges_[side(beside)], 1, step % 2};
         if (part.planes.empty()) return part;
@@ -212,7 +204,7 @@ protected:
     std::array<range, 2> ranges_; // upper and lower half
     std::array<int, 2> neighbours_{-1, -1};
     device_buffer<double> sums_;
-    int multiprocessors_ = multiprocessors();
+    int multiprocessors_ = common::multiprocessors();
     stream compute_{stream::priority::high};
     event start_{cudaEventDefault}, stop_{cudaEventDefault};
     std::chrono::microseconds rest_{5000};
@@ -271,10 +263,7 @@ class stream_order final : public by_port {
 
 class kernel_order final : public by_port {
 public:
-    kernel_order(dcuda::runtime& runtime, const options& chosen, const slab& work) : by_port(runtime, chosen, work) {
-        const dcuda::role_words none[2] = {};
-        words_.upload(none, 2);
-    }
+    using by_port::by_port;
     std::string describe() const override { return "kernels that wait and put by themselves"; }
 
 private:

@@ -207,10 +207,13 @@ struct rank_state {
         posted_message messages[posted_batch];
         send_request far_request; // of send_to_far_target(), in which none are posted before it has left
     };
-    std::uint32_t answers[2]; // of operations that return a number: in turn, too
+    alignas(box_request) std::byte box_memory[sizeof(box_request)]; // what lies in shared memory has no initialisers
+    std::uint32_t answers[2];                                       // of operations that return a number: in turn, too
     lead_only<endpoint> own;
 
     DCUDA_DEVICE exec::rank_group group() const { return members; }
+    // PERF: on the stack the request would cost each warp some trips to the L2 cache.
+    DCUDA_DEVICE box_request& moved_box() { return *reinterpret_cast<box_request*>(box_memory); }
 };
 
 // Leaves something to all threads of the block, who read it after the block's next barrier, in one of two places; which

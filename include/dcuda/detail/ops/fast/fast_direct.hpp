@@ -95,19 +95,20 @@ DCUDA_DEVICE void end_direct(const caller& by, bool notifies, std::uint32_t requ
 }
 
 // The fast path of flush: no payload is under way as a message, and nothing went over a network. False: it is not so,
-// or there is no such window, and nothing has happened. The lead warp, after the block's barrier.
+// or there is no such window. The lead warp, after the block's barrier.
 DCUDA_COLD bool complete_direct_puts(full_warp warp, shared_state shared, std::uint32_t window_id) {
     rank_state& state = shared.get();
     endpoint& own = state.own.of(warp);
-    // PERF: what is far away is loaded before the fence, which takes as long.
-    const std::uint32_t requests = load_requests(state);
-    const bool is_window = DCUDA_CHECKS == 0 || is_window_open(state, window_id);
     const bool is_busy = (own.undelivered | own.networked) != 0 ||
                          (warp.index < own.near_connections && has_undelivered(own.connections[warp.index]));
     static_assert(cached_connections <= 32);
-    if (any(warp, is_busy | !is_window)) return false;
+    // PERF: what is far away is loaded before the fence, which takes as long, and looked at after it.
+    const std::uint32_t requests = load_requests(state);
+    const bool is_window = DCUDA_CHECKS == 0 || is_window_open(state, window_id);
+    if (any(warp, is_busy)) return false;
     sync(warp); // all have read what now changes
     if (warp.leads()) complete_stores(state, own);
+    if (any(warp, !is_window)) return false; // the slow path says so
     if (any(warp, requests != own.requests_seen)) answer_new_requests(warp, state);
     return true;
 }

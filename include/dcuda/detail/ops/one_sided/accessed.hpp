@@ -6,27 +6,6 @@
 
 namespace dcuda::detail {
 
-// Part of a window: what an operation that does not put accesses there.
-struct accessed_range {
-    std::uint32_t window;
-    std::uint32_t rank; // of the target, in the window's communicator
-    std::size_t offset;
-    std::size_t bytes;
-    operation where;
-    std::uint32_t tag = 0; // that the target is notified with then, if `where` notifies
-
-    // Whether it is loaded, and not changed.
-    DCUDA_DEVICE bool is_got() const { return where == operation::get || where == operation::get_notify; }
-    DCUDA_DEVICE bool notifies() const {
-        return where == operation::get_notify || where == operation::put_notify ||
-               where == operation::accumulate_notify;
-    }
-    // To look for it, and to check it.
-    DCUDA_DEVICE send_request as_put() const {
-        return {window, rank, offset, bytes, nullptr, notifies() ? operation::put_notify : operation::put, tag};
-    }
-};
-
 // Says what is wrong with such an access, of which something is wrong. The leader.
 DCUDA_COLD void report_access(lone_thread leader, shared_state shared, const accessed_range range) {
     rank_state& state = shared.get();

@@ -22,6 +22,18 @@ struct accumulate_request {
     }
 };
 
+// The same with all that is not known when the program is compiled. PERF: as much as travels in registers from function
+// to function.
+template <class T, atomic_action action>
+struct source_elements {
+    accessed_range range;
+    const std::byte* source;
+
+    DCUDA_DEVICE accumulate_request request() const {
+        return {range, source, update_code({action, type_of<T>(), 0, 0})};
+    }
+};
+
 // All threads of the rank.
 DCUDA_COLD void accumulate_far_away(shared_state shared, const posted_put place, const accumulate_request request) {
     if (request.count() == 1) { // which needs no payload behind its command
@@ -90,18 +102,10 @@ DCUDA_COLD void combine_elements(const exec::rank_group team, std::byte* target,
     combine_units<one_element<T, action>>(team, target, source, count);
 }
 
-// All threads of the rank. When a thread returns, others may still be reading the source.
+// Whatever the fast path cannot do. All threads of the rank.
 template <class T, atomic_action action>
-DCUDA_COLD void accumulate_in_window(const caller by, const accumulate_request request) {
-    rank_state& state = by.state();
-#if DCUDA_WARPS
-    if (const unsigned chosen = begin_near(by, {request.range, request.element_bytes()}); chosen != direct_is_slow) {
-        const std::uint32_t requests = load_requests(state); // PERF: on its way while the elements are
-        combine_elements<T, action>(state.group(), posted(state, chosen % 2).target, request.source, request.count());
-        return end_direct(by, request.range.notifies(), requests);
-    }
-#endif
-    const shared_state shared(state);
+DCUDA_COLD void accumulate_slowly(shared_state shared, const accumulate_request& request) {
+    rank_state& state = shared.get();
     const unsigned begun = exec::far(begin_straight)(shared, {request.range, request.element_bytes()});
     const posted_put place = posted(state, begun / post_turn);
     if (route_of(begun) == route::proxied)
@@ -109,6 +113,32 @@ DCUDA_COLD void accumulate_in_window(const caller by, const accumulate_request r
     else
         combine_elements<T, action>(state.group(), place.target, request.source, request.count());
     exec::far(end_straight)(shared, request.range, route_of(begun), place);
+}
+
+// --- The operation --------------------------------------------------------------------------------------------------
+
+#if DCUDA_WARPS
+// Combines what begin_near() has posted. All threads of the rank.
+template <class T, atomic_action action>
+DCUDA_COLD void combine_posted(const caller by, const std::byte* source, std::size_t count, unsigned chosen,
+                               bool notifies) {
+    rank_state& state = by.state();
+    const std::uint32_t requests = load_requests(state); // PERF: on its way while the elements are
+    combine_elements<T, action>(state.group(), posted(state, chosen % 2).target, source, count);
+    end_direct(by, notifies, requests);
+}
+#endif
+
+// All threads of the rank. When a thread returns, others may still be reading the source.
+template <class T, atomic_action action>
+DCUDA_COLD void accumulate_in_window(const caller by, const source_elements<T, action> elements) {
+#if DCUDA_WARPS
+    const accessed_range& range = elements.range;
+    const unsigned chosen = begin_near(by, {range, sizeof(T)});
+    if (chosen != direct_is_slow)
+        return combine_posted<T, action>(by, elements.source, range.bytes / sizeof(T), chosen, range.notifies());
+#endif
+    exec::far(accumulate_slowly<T, action>)(by.state(), elements.request());
 }
 
 } // namespace dcuda::detail

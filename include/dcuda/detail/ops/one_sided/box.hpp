@@ -8,12 +8,24 @@
 
 namespace dcuda::detail {
 
-struct box_request {
-    accessed_range range; // at the target, from the first byte of the box to its last
-    box shape;
-    pitch at_target, here;
-    std::byte* memory; // of this rank
-};
+// --- Fast path ------------------------------------------------------------------------------------------------------
+
+#if DCUDA_WARPS
+
+// As begin_near(), of the box that lies in shared memory. The lead warp.
+DCUDA_DEVICE unsigned prepare_box(const full_warp& warp, rank_state& state) {
+    const box_request& request = state.moved_box();
+    const accessed_range& range = request.range;
+    const bool fits = !range.is_got() && !is_empty(request.shape) && request.shape.height <= most_rows &&
+                      is_plainly_apart(request.shape, request.at_target) &&
+                      is_plainly_apart(request.shape, request.here);
+    if (!all(warp, fits)) return direct_is_slow;
+    return prepare_direct<true>(warp, state, range.as_put());
+}
+
+#endif
+
+// --- Slow path ------------------------------------------------------------------------------------------------------
 
 inline constexpr std::size_t wide_row_bytes = 4096;
 
@@ -95,34 +107,76 @@ DCUDA_DEVICE void check_box(rank_state& state, const box_request& request) {
     if (request.range.is_got() && !is_empty(request.shape)) check_destination(state, {request.range, request.memory});
 }
 
-// All threads of the rank. When a thread returns, others may still be reading the source of a put. PERF: the request is
-// passed in memory: by value it would be in 28 registers of every kernel that calls this.
-DCUDA_COLD void move_box(const caller by, const box_request& request) {
-    rank_state& state = by.state();
-    const shared_state shared(state);
+// Whatever the fast path cannot do. All threads of the rank. The request is in shared memory, and `memory` the
+// caller's.
+DCUDA_COLD void move_box_slowly(shared_state shared, std::byte* memory) {
+    rank_state& state = shared.get();
+    const box_request& request = state.moved_box();
+    const accessed_range& range = request.range;
+    state.group().sync(); // the leader has written it
     check_box(state, request);
-#if DCUDA_WARPS
-    if (const unsigned chosen = begin_near(by, {request.range, 1}); chosen != direct_is_slow) {
-        const std::uint32_t requests = load_requests(state); // PERF: on its way while the rows are
-        copy_box(shared, posted(state, chosen % 2).target, request.at_target, request.memory, request.here,
-                 request.shape);
-        return end_direct(by, request.range.notifies(), requests);
-    }
-#endif
-    const unsigned begun = exec::far(begin_straight)(shared, {request.range, 1});
+    const unsigned begun = exec::far(begin_straight)(shared, {range, 1});
     const posted_put place = posted(state, begun / post_turn);
     if (!is_empty(request.shape)) {
-        if (route_of(begun) == route::proxied && request.range.is_got())
+        if (route_of(begun) == route::proxied && range.is_got())
             return exec::leader_then_sync(
                 state.group(), [&](lone_thread leader) { get_box_from_far_away(leader, shared, place, request); });
         if (route_of(begun) == route::proxied)
             send_box_far_away(shared, place, request);
-        else if (request.range.is_got())
-            copy_box(shared, request.memory, request.here, place.target, request.at_target, request.shape);
+        else if (range.is_got())
+            copy_box(shared, memory, request.here, place.target, request.at_target, request.shape);
         else
-            copy_box(shared, place.target, request.at_target, request.memory, request.here, request.shape);
+            copy_box(shared, place.target, request.at_target, memory, request.here, request.shape);
     }
-    exec::far(end_straight)(shared, request.range, route_of(begun), place);
+    exec::far(end_straight)(shared, range, route_of(begun), place);
+}
+
+// --- The operation --------------------------------------------------------------------------------------------------
+
+#if DCUDA_WARPS
+
+// Stores the rows of a put that prepare_box() has posted. All threads of the rank. PERF: functions that nothing else
+// calls, as store_posted.
+template <class Unit>
+DCUDA_COLD void store_box_by(const caller by, const std::byte* memory, unsigned turn) {
+    rank_state& state = by.state();
+    const std::uint32_t requests = load_requests(state); // PERF: on its way while the rows are
+    const box_request& request = state.moved_box();
+    copy_rows<Unit>(posted(state, turn).target, request.at_target.row_bytes, memory, request.here.row_bytes,
+                    static_cast<unsigned>(request.shape.width_bytes), static_cast<unsigned>(request.shape.height),
+                    static_cast<unsigned>(by.group().thread()), static_cast<unsigned>(by.group().threads()));
+    end_direct(by, request.range.notifies(), requests);
+}
+DCUDA_COLD void store_any_box(const caller by, const std::byte* memory, unsigned turn) {
+    rank_state& state = by.state();
+    const std::uint32_t requests = load_requests(state);
+    const box_request& request = state.moved_box();
+    exec::far(copy_box)(state, posted(state, turn).target, request.at_target, memory, request.here, request.shape);
+    end_direct(by, request.range.notifies(), requests);
+}
+DCUDA_COLD void store_box(const caller by, const std::byte* memory, unsigned turn) {
+    rank_state& state = by.state();
+    const box_request& request = state.moved_box();
+    const std::size_t aligned_to =
+        alignment_of(posted(state, turn).target, request.at_target, memory, request.here, request.shape);
+    if (request.shape.depth > 1 || has_wide_rows(state.group(), request.shape) || aligned_to % 4 != 0)
+        return store_any_box(by, memory, turn);
+    if (aligned_to % 16 == 0) return store_box_by<quad_unit>(by, memory, turn);
+    if (aligned_to % 8 == 0) return store_box_by<std::uint64_t>(by, memory, turn);
+    store_box_by<std::uint32_t>(by, memory, turn);
+}
+
+#endif
+
+// All threads of the rank. When a thread returns, others may still be reading the source of a put. The leader has
+// written the request, where all threads read it, after they had met: so nobody read the one before any more.
+DCUDA_COLD void move_box(const caller by, std::byte* memory) {
+    rank_state& state = by.state();
+#if DCUDA_WARPS
+    const unsigned chosen = exec::choose(by, [&](const full_warp& warp) { return prepare_box(warp, state); });
+    if (chosen != direct_is_slow) return store_box(by, memory, chosen % 2);
+#endif
+    exec::far(move_box_slowly)(state, memory);
 }
 
 } // namespace dcuda::detail

@@ -59,7 +59,7 @@ DCUDA_DEVICE unsigned prepare_get(const full_warp& warp, rank_state& state, cons
 // --- Slow path ------------------------------------------------------------------------------------------------------
 
 // How a get is made, and what it reads: posted. The lead warp.
-DCUDA_COLD unsigned choose_get(lead_warp warp, shared_state shared, const get_request request) {
+DCUDA_COLD unsigned choose_get(lead_warp warp, shared_state shared, const get_request& request) {
     rank_state& state = shared.get();
     endpoint& own = state.own.of(warp);
     const accessed_range& range = request.range;
@@ -101,29 +101,12 @@ DCUDA_DEVICE void check_destination(rank_state& state, const get_request& reques
 #endif
 }
 
-// All threads of the rank.
+// Whatever the fast path cannot do. All threads of the rank.
 //
 // ORDER notify-publish: a notification of get_notify comes after all that was read, as if it had been stored there.
-DCUDA_COLD void get_from_window(const caller by, const get_request request) {
-    rank_state& state = by.state();
+DCUDA_COLD void get_slowly(shared_state shared, const get_request request) {
+    rank_state& state = shared.get();
     const accessed_range& range = request.range;
-    check_destination(state, request);
-    const std::uint32_t requests = load_requests(state); // PERF: the trip to the L2 cache ends before it is needed
-    exec::prepare_copy(state.group(), range.bytes);
-#if DCUDA_WARPS
-    if (const unsigned chosen =
-            exec::choose(by, [&](const full_warp& warp) { return prepare_get(warp, state, request); });
-        chosen != direct_is_slow) {
-        exec::copy(state.group(), state.staging,
-                   chosen >= direct_posted_for_engine ? exec::copy_way::engine : exec::copy_way::threads,
-                   request.destination, posted(state, chosen % 2).target, range.bytes);
-        // What the rank sends next may overwrite what the engine reads.
-        return exec::act_alone(by, [&](const full_warp& warp) {
-            if (warp.leads()) exec::complete_copies(state.staging);
-            if (any(warp, requests != state.own.of(warp).requests_seen)) answer_new_requests(warp, state);
-        });
-    }
-#endif
     state.group().sync(); // what all threads have stored before, and read of the destination
     const unsigned decision = exec::decide(
         state.group(), state.decision, [&](const lead_warp& warp) { return choose_get(warp, state, request); },
@@ -131,7 +114,7 @@ DCUDA_COLD void get_from_window(const caller by, const get_request request) {
             const route way = route_of(chosen);
             if (warp.leads() && range.notifies() && (way == route::direct || way == route::direct_by_engine))
                 count_direct_put(state.own.of(warp));
-            if (way != route::ended) answer_requests(warp, state, requests);
+            if (way != route::ended) answer_requests(warp, state, load_requests(state));
         });
     const route way = route_of(decision);
     if (way == route::ended) exec::exit_thread();
@@ -141,6 +124,35 @@ DCUDA_COLD void get_from_window(const caller by, const get_request request) {
     // What the rank sends next may overwrite what the engine reads.
     if (state.group().leads()) exec::complete_copies(state.staging);
     if (range.notifies()) arrive_and_notify(state, range.tag);
+}
+
+// --- The operation --------------------------------------------------------------------------------------------------
+
+#if DCUDA_WARPS
+// Loads what prepare_get() has posted. All threads of the rank.
+DCUDA_COLD void load_posted(const caller by, std::byte* destination, std::size_t bytes, unsigned chosen) {
+    rank_state& state = by.state();
+    const std::uint32_t requests = load_requests(state); // PERF: on its way while the payload is
+    exec::copy(by.group(), state.staging,
+               chosen >= direct_posted_for_engine ? exec::copy_way::engine : exec::copy_way::threads, destination,
+               posted(state, chosen % 2).target, bytes);
+    exec::act_alone(by, [&](const full_warp& warp) {
+        if (warp.leads()) exec::complete_copies(state.staging); // what the rank sends next may overwrite what it reads
+        if (any(warp, requests != state.own.of(warp).requests_seen)) answer_new_requests(warp, state);
+    });
+}
+#endif
+
+// All threads of the rank.
+DCUDA_COLD void get_from_window(const caller by, const get_request request) {
+    rank_state& state = by.state();
+    check_destination(state, request);
+    exec::prepare_copy(by.group(), request.range.bytes);
+#if DCUDA_WARPS
+    const unsigned chosen = exec::choose(by, [&](const full_warp& warp) { return prepare_get(warp, state, request); });
+    if (chosen != direct_is_slow) return load_posted(by, request.destination, request.range.bytes, chosen);
+#endif
+    exec::far(get_slowly)(state, request);
 }
 
 } // namespace dcuda::detail

@@ -23,7 +23,7 @@ struct get_operation {
     template <class... Tag>
     DCUDA_DEVICE static void run(const caller& by, window win, int target, std::size_t offset, std::size_t bytes,
                                  void* destination, Tag... tag) {
-        exec::far(get_from_window)(by, request(win, target, offset, bytes, destination, tag...));
+        get_from_window(by, request(win, target, offset, bytes, destination, tag...));
     }
 #if DCUDA_BACKEND_CPU
     template <class... Tag>
@@ -41,33 +41,11 @@ private:
     }
 };
 
-// What an operation of the table does to the element.
-DCUDA_HOST_DEVICE constexpr atomic_action action_of(operation kind) {
-    switch (kind) {
-    case operation::fetch_and:
-        return atomic_action::bit_and;
-    case operation::fetch_or:
-        return atomic_action::bit_or;
-    case operation::fetch_xor:
-        return atomic_action::bit_xor;
-    case operation::fetch_min:
-        return atomic_action::minimum;
-    case operation::fetch_max:
-        return atomic_action::maximum;
-    case operation::exchange:
-        return atomic_action::exchange;
-    case operation::compare_swap:
-        return atomic_action::compare_swap;
-    default:
-        return atomic_action::add;
-    }
-}
-
 // The atomic operations. Without a result: add.
 template <operation Kind, class T>
 struct atomic_operation {
     static constexpr operation kind = Kind;
-    static constexpr bool has_result = Kind != operation::add;
+    static constexpr bool has_result = element_operation<Kind, T>::has_result;
     DCUDA_DEVICE static event_fields event(window win, int target, std::size_t, T, T) {
         return {.peer = target, .window = win.id, .bytes = sizeof(T)};
     }
@@ -76,22 +54,20 @@ struct atomic_operation {
         end_operation<kind>(state, event(win, target, offset, operand, expected));
     }
     DCUDA_DEVICE static auto run(const caller& by, window win, int target, std::size_t offset, T operand, T expected) {
-        const std::uint64_t before = exec::far(update_window<T, action_of(Kind), has_result>)(
-            by, request(win, target, offset, operand, expected));
+        const std::uint64_t before = update_window(by, asked(win, target, offset, operand, expected));
         if constexpr (has_result) return value_of<T>(before);
     }
 #if DCUDA_BACKEND_CPU
     static auto check(rank_state& state, window win, int target, std::size_t offset, T operand, T expected) {
-        const std::uint64_t before = check::update(state, request(win, target, offset, operand, expected));
+        const std::uint64_t before = check::update(state, asked(win, target, offset, operand, expected).request());
         if constexpr (has_result) return value_of<T>(before);
     }
 #endif
 
 private:
-    DCUDA_DEVICE static update_request request(window win, int target, std::size_t offset, T operand, T expected) {
-        return {{win.id, static_cast<std::uint32_t>(target), offset, sizeof(T), kind},
-                {action_of(kind), type_of<T>(), bits_of(operand), bits_of(expected)},
-                has_result ? 1u : 0u};
+    DCUDA_DEVICE static element_operation<Kind, T> asked(window win, int target, std::size_t offset, T operand,
+                                                         T expected) {
+        return {win.id, static_cast<std::uint32_t>(target), offset, operand, expected};
     }
 };
 
@@ -118,24 +94,22 @@ struct accumulate_operation {
     template <class... Tag>
     DCUDA_DEVICE static void run(const caller& by, window win, int target, std::size_t offset, std::size_t count,
                                  const T* source, Tag... tag) {
-        exec::far(accumulate_in_window<T, action_with<Operator>>)(by,
-                                                                  request(win, target, offset, count, source, tag...));
+        accumulate_in_window(by, elements(win, target, offset, count, source, tag...));
     }
 #if DCUDA_BACKEND_CPU
     template <class... Tag>
     static void check(rank_state& state, window win, int target, std::size_t offset, std::size_t count, const T* source,
                       Tag... tag) {
-        check::accumulate(state, request(win, target, offset, count, source, tag...));
+        check::accumulate(state, elements(win, target, offset, count, source, tag...).request());
     }
 #endif
 
 private:
-    DCUDA_DEVICE static accumulate_request request(window win, int target, std::size_t offset, std::size_t count,
-                                                   const T* source, int tag = 0) {
+    DCUDA_DEVICE static source_elements<T, action_with<Operator>>
+    elements(window win, int target, std::size_t offset, std::size_t count, const T* source, int tag = 0) {
         return {{win.id, static_cast<std::uint32_t>(target), offset, multiply_bounded(count, sizeof(T)), kind,
                  static_cast<std::uint32_t>(tag)},
-                reinterpret_cast<const std::byte*>(source),
-                update_code({action_with<Operator>, type_of<T>(), 0, 0})};
+                reinterpret_cast<const std::byte*>(source)};
     }
 };
 
@@ -151,8 +125,11 @@ struct box_operation {
     template <class... Tag>
     DCUDA_DEVICE static void run(const caller& by, window win, int target, std::size_t offset, pitch at_target,
                                  box shape, Byte* memory, pitch here, Tag... tag) {
-        const box_request asked = request(win, target, offset, at_target, shape, memory, here, tag...);
-        exec::far(move_box)(by, asked);
+        auto* const place = const_cast<std::byte*>(static_cast<const std::byte*>(memory));
+        by.group().sync(); // nobody reads the request before
+        if (by.group().leads())
+            by.state().moved_box() = request(win, target, offset, at_target, shape, memory, here, tag...);
+        move_box(by, place);
     }
 #if DCUDA_BACKEND_CPU
     template <class... Tag>

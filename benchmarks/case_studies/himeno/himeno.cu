@@ -33,8 +33,7 @@ class slab_memory {
 public:
     // Collective.
     slab_memory(dcuda::runtime& runtime, slab& described)
-        : runtime_(runtime), slab_(described), points_(described.array_points(described.device)),
-          pressure_(2 * points_) {
+        : runtime_(runtime), slab_(described), points_(points_of(described)), pressure_(2 * points_) {
         for (int i = 0; i < coefficient_count; ++i) {
             coefficients_[i] = device_buffer<float>(points_);
             const std::vector<float> values(points_, coefficient(i));
@@ -73,6 +72,17 @@ public:
     }
 
 private:
+    // Of an array. The device that has most decides for all.
+    static std::size_t points_of(const slab& described) {
+        std::size_t most = 0;
+        for (int device = 0; device < described.planes.devices; ++device)
+            most = std::max(most, described.array_points(device));
+        if (most >> 32 != 0)
+            throw common::agreed_error("a device would have " + std::to_string(most) +
+                                       " points, and can number 2^32: use more devices, or a smaller size");
+        return described.array_points(described.device);
+    }
+
     dcuda::runtime& runtime_;
     slab& slab_;
     std::size_t points_; // of an array
@@ -90,8 +100,20 @@ double processor_seconds() {
     return seconds(used.ru_utime) + seconds(used.ru_stime);
 }
 
+// So many that a thread has some points of a row in all planes of the device with the most.
+int choose_threads(const task& work) {
+    if (!DCUDA_BACKEND_CUDA) return common::default_threads;
+    int planes = 0;
+    for (int device = 0; device < work.planes.devices; ++device)
+        planes = std::max(planes, work.computed_by(device).count());
+    const int points = planes * (work.whole.nk - 2);
+    int threads = 1024;
+    while (threads > common::default_threads && points < 3 * threads) threads /= 2;
+    return threads;
+}
+
 void solve_by_ranks(common::session& here, const options& chosen, task& work, slab_memory& memory, report& about) {
-    const int threads = chosen.threads > 0 ? chosen.threads : common::default_threads;
+    const int threads = chosen.threads > 0 ? chosen.threads : choose_threads(work);
     dcuda::launch_config config{dim3(static_cast<unsigned>(threads)),
                                 static_cast<std::size_t>(threads) * sizeof(double), chosen.ranks};
     config.ranks_per_device = common::choose_ranks(here, kernel_of(chosen), config, std::max(1, chosen.whole.nj - 2));

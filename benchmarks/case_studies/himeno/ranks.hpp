@@ -55,17 +55,17 @@ public:
         if (has_device(-1) && !inside.empty()) squares += compute(step, {planes.first, ++inside.first});
         if (has_device(1) && !inside.empty()) squares += compute(step, {--inside.last, planes.last});
         const bool tells = step + 1 < work_.steps;
-        if (tells && has_device(-1)) send(step, -1, planes.first);
-        if (tells && has_device(1)) send(step, 1, planes.last - 1);
-        if (tells && has_ranks_beside() && (has_device(-1) || has_device(1))) {
+        if (tells && (has_device(-1) || has_device(1))) {
+            if (has_device(-1)) send(step, -1, planes.first);
+            if (has_device(1)) send(step, 1, planes.last - 1);
             self_.flush(work_.window);
-            if (has_device(-1)) tell_ranks_beside(step, -1);
-            if (has_device(1)) tell_ranks_beside(step, 1);
+            if (has_device(-1)) tell(step, -1);
+            if (has_device(1)) tell(step, 1);
         }
         squares += compute(step, inside);
-        if (tells && has_ranks_beside()) {
+        if (tells && (has_rows(number_ - 1) || has_rows(number_ + 1))) {
             self_.flush(work_.window);
-            tell_ranks_beside(step, 0);
+            tell(step, 0);
         }
         return squares;
     }
@@ -83,11 +83,17 @@ private:
     DCUDA_DEVICE double compute(int step, range planes) const {
         const float* const in = work_.pressure[step % 2];
         float* const out = work_.pressure[(step + 1) % 2];
-        const int width = work_.whole.nk - 2, lines = rows_.count() * width;
         double squares = 0.0;
-        for (int line = static_cast<int>(threadIdx.x); line < lines; line += static_cast<int>(blockDim.x)) {
-            std::size_t at = work_.place(work_.device, planes.first, rows_.first + line / width, 1 + line % width);
-            for (int i = planes.first; i < planes.last; ++i, at += work_.whole.plane())
+        // Threads take the points of a row of lines along the planes; where there are more threads than lines, each
+        // line is cut into pieces.
+        const int width = work_.whole.nk - 2, lines = rows_.count() * width, count = planes.count();
+        const int threads = static_cast<int>(blockDim.x);
+        const int pieces = lines >= threads ? 1 : count * lines <= threads ? count : threads / lines;
+        for (int item = static_cast<int>(threadIdx.x); item < lines * pieces; item += threads) {
+            const int line = item % lines, piece = item / lines;
+            const int first = planes.first + count * piece / pieces, last = planes.first + count * (piece + 1) / pieces;
+            std::uint32_t at = work_.index(first, rows_.first + line / width, 1 + line % width);
+            for (int i = first; i < last; ++i, at = work_.next_plane(at))
                 squares += static_cast<double>(compute_point<IsFused>(work_, in, out, at));
         }
         return squares;
@@ -95,20 +101,17 @@ private:
 
     // This rank's rows of a plane that step `step` has written, to where the device beside has it as well.
     DCUDA_DEVICE void send(int step, int beside, int plane) const {
-        const int there = work_.device + beside, tag = (step + 1) % 2;
         const std::size_t bytes = std::size_t(rows_.count()) * std::size_t(work_.whole.nk) * sizeof(float);
-        self_.put_notify(work_.window, self_.id() + beside * ranks(),
-                         work_.place_in_window(there, step, plane, rows_.first), bytes,
-                         work_.pressure[tag] + work_.place(work_.device, plane, rows_.first, 0), tag);
+        self_.put(work_.window, self_.id() + beside * ranks(),
+                  work_.place_in_window(work_.device + beside, step, plane, rows_.first), bytes,
+                  work_.pressure[(step + 1) % 2] + work_.place(work_.device, plane, rows_.first, 0));
     }
 
-    DCUDA_DEVICE bool has_ranks_beside() const { return has_rows(number_ - 1) || has_rows(number_ + 1); }
-    // Tells the ranks beside this one, or beside the one with its rows on the device beside, that the step is done.
-    // After a flush: a notification by itself tells only of puts to who gets it, and not of what was stored without a
-    // put.
-    DCUDA_DEVICE void tell_ranks_beside(int step, int device_beside) const {
-        for (int beside = -1; beside <= 1; beside += 2)
-            if (has_rows(number_ + beside))
+    // Tells the neighbours on this device (0), or on the one beside it, that the step is done. After a flush: a
+    // notification by itself tells only of puts to who gets it, and not of what was stored without a put.
+    DCUDA_DEVICE void tell(int step, int device_beside) const {
+        for (int beside = -1; beside <= 1; ++beside)
+            if (has_rows(number_ + beside) && (beside != 0 || device_beside != 0))
                 self_.notify(self_.id() + device_beside * ranks() + beside, dcuda::world, (step + 1) % 2);
     }
 
@@ -119,10 +122,14 @@ private:
     int expected_ = 0; // messages before each step but the first
 };
 
-// All ranks. Shared memory: a double for each thread.
+// The sums of that many steps are added up over all ranks at a time, as nobody waits for one.
+inline constexpr int sums_at_a_time = 32;
+
+// All ranks. Shared memory: a double for each thread. PERF: with few registers many threads share a multiprocessor.
 template <bool IsFused>
-__global__ void solve(dcuda::context context, task work) {
+__global__ void __launch_bounds__(1024, 1) solve(dcuda::context context, task work) {
     auto* const parts = dcuda::dynamic_shared<double>();
+    __shared__ double sums[sums_at_a_time];
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
     const column<IsFused> own(self, work);
@@ -130,10 +137,21 @@ __global__ void solve(dcuda::context context, task work) {
     self.start_timer();
     common::progress progress(self, "himeno", "step", work.steps, work.runs);
     double gosa = 0.0;
+    int kept = 0; // sums that have not been added up
     for (int step = 0; step < work.steps; ++step) {
+        const bool is_last = step + 1 == work.steps;
         const double squares = own.is_empty() ? 0.0 : own.compute(step);
-        if (work.sums_every_step || step + 1 == work.steps)
-            gosa = self.allreduce(dcuda::world, sum_of_block(parts, squares), dcuda::sum{});
+        if (work.sums_every_step || is_last) {
+            const double sum = sum_of_block(parts, squares);
+            if (threadIdx.x == 0) sums[kept] = sum;
+            ++kept;
+        }
+        if (kept == sums_at_a_time || (is_last && kept > 0)) {
+            __syncthreads();
+            self.allreduce(dcuda::world, sums, sums, static_cast<std::size_t>(kept), dcuda::sum{});
+            gosa = sums[kept - 1];
+            kept = 0;
+        }
         progress.done(step + 1);
     }
     self.barrier(dcuda::world);

@@ -66,8 +66,8 @@ DCUDA_DEVICE void compute(const slab& work, const half& part, const sums& square
               last = min(first + part.planes_of_block, part.planes.last);
     double own = 0.0;
     if (k < work.whole.nk - 1 && j < work.whole.nj - 1) {
-        std::size_t at = work.place(work.device, first, j, k);
-        for (int i = first; i < last; ++i, at += work.whole.plane())
+        std::uint32_t at = work.index(first, j, k);
+        for (int i = first; i < last; ++i, at = work.next_plane(at))
             own += static_cast<double>(
                 compute_point<IsFused>(work, work.pressure[part.parity], work.pressure[1 - part.parity], at));
     }
@@ -453,9 +453,12 @@ private:
     static constexpr int steps_of_graph = 100; // even
 
     void prepare() override {
-        // Connections are made when they are first used.
+        // Connections are made when they are first used, which NCCL cannot do where its calls are captured. The planes
+        // that come are those that are there.
         if (!std::exchange(is_prepared_, true)) {
             carrier_->meet(border_.get());
+            for (const int beside : {-1, 1})
+                if (has(beside)) bring_plane(1, beside);
             border_.wait_on_host();
         }
 #if DCUDA_BACKEND_CUDA
@@ -493,18 +496,21 @@ private:
         }
         for (const int beside : {-1, 1}) {
             computed_[has_lower_half() ? side(beside) : 1].hold_up(border_);
-            if (has(beside)) {
-                float* const own = border(step, beside);
-                const common::message plane{neighbour(beside),
-                                            own,
-                                            plane_bytes(),
-                                            place_there(step, beside),
-                                            own + beside * static_cast<std::ptrdiff_t>(work_.whole.plane()),
-                                            plane_bytes()};
-                carrier_->bring({&plane, 1}, border_.get());
-            }
+            if (has(beside)) bring_plane(step, beside);
             arrived_[side(beside)].record(border_);
         }
+    }
+
+    // The border plane that step `step` has written, to the neighbour, and its plane here.
+    void bring_plane(int step, int beside) {
+        float* const own = border(step, beside);
+        const common::message plane{neighbour(beside),
+                                    own,
+                                    plane_bytes(),
+                                    place_there(step, beside),
+                                    own + beside * static_cast<std::ptrdiff_t>(work_.whole.plane()),
+                                    plane_bytes()};
+        carrier_->bring({&plane, 1}, border_.get());
     }
 
 #if DCUDA_BACKEND_CUDA

@@ -2,6 +2,8 @@
 // A device's part of the grid, and a point of a step: for ranks and for short kernels.
 #pragma once
 
+#include <cstdint>
+
 #include "common/partition.hpp"
 #include "dcuda/host.hpp"
 #include "grid.hpp"
@@ -34,6 +36,13 @@ struct slab {
         return std::size_t(i - stored(on_device).first) * whole.plane() + std::size_t(j) * std::size_t(whole.nk) +
                std::size_t(k);
     }
+    // The same on this device. PERF: a number of half the registers; slab_memory sees to it that it suffices.
+    DCUDA_DEVICE std::uint32_t index(int i, int j, int k) const {
+        return static_cast<std::uint32_t>(place(device, i, j, k));
+    }
+    DCUDA_DEVICE std::uint32_t next_plane(std::uint32_t at) const {
+        return at + static_cast<std::uint32_t>(whole.plane());
+    }
     // The same in the window, in bytes; of the array that step `step` writes.
     DCUDA_HOST_DEVICE std::size_t place_in_window(int on_device, int step, int i, int j) const {
         const std::size_t before = std::size_t((step + 1) % 2) * array_points(on_device);
@@ -49,9 +58,8 @@ DCUDA_DEVICE float multiply_add(float a, float b, float c) {
 
 // One point of a step. Returns the square of its change.
 template <bool IsFused>
-DCUDA_DEVICE float compute_point(const slab& work, const float* in, float* out, std::size_t at) {
-    const auto row = static_cast<std::ptrdiff_t>(work.whole.nk),
-               plane = static_cast<std::ptrdiff_t>(work.whole.plane());
+DCUDA_DEVICE float compute_point(const slab& work, const float* in, float* out, std::uint32_t at) {
+    const auto row = static_cast<std::int32_t>(work.whole.nk), plane = static_cast<std::int32_t>(work.whole.plane());
     const float* const p = in + at;
     const auto c = [&](int which) { return work.coefficients[which][at]; };
     float s0 = c(0) * p[plane];

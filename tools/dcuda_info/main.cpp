@@ -6,6 +6,7 @@
 #include "dcuda/detail/protocol/protocol.hpp"
 #include "dcuda/host.hpp"
 #include "device/settings.hpp"
+#include "gpudirect.hpp"
 #include "support/cuda.hpp"
 #include "transport/network.hpp"
 #include "transport/peer.hpp"
@@ -123,7 +124,16 @@ int print_devices() {
 
 int main(int argc, char** argv) try {
     CLI::App app{"Prints what this build of dCUDA contains and what it finds on this machine."};
+    bool asks_for_gpudirect = false;
+    std::string root = "/";
+    CLI::Option* const asked = app.add_flag("--gpudirect", asks_for_gpudirect,
+                                            "say whether network cards can reach the memory of GPUs, and what is "
+                                            "missing; ends with 1 if something is");
+    app.add_option("--root", root, "folder with the host's sys and proc, in a container that mounts them there")
+        ->needs(asked)
+        ->check(CLI::ExistingDirectory);
     parse_or_exit(app, "dcuda-info", argc, argv);
+    if (asks_for_gpudirect) return gpudirect::report(root) ? 0 : 1;
     print_build();
 #if DCUDA_BACKEND_CUDA
     int devices = 0;

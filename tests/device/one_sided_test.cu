@@ -692,6 +692,7 @@ enum class mistake {
     freed,
     get_beyond,
     get_into_own,
+    box_into_own,
     get_tag,
     wraps,
     sums_beyond,
@@ -744,6 +745,11 @@ __global__ void err(dcuda::context context, findings*, int* memory, mistake kind
         self.get(win, next, 0, 8, local);
         self.log() << local[0];
     }
+    if (kind == mistake::box_into_own) {
+        int local[4] = {self.id(), 0, 0, 0};
+        self.get(win, next, 0, pitch{8}, box{4, 2}, local, pitch{8});
+        self.log() << local[2];
+    }
     self.barrier(dcuda::world);
 }
 
@@ -772,7 +778,8 @@ TEST_F(OneSided, MistakesAreNamed) {
           std::pair(mistake::slices, "get of a box on window 0 whose slices of 8 B begin 4 B apart: they overlap"),
           std::pair(mistake::box_beyond, "put_notify of 20 B at offset 4 exceeds window 0 of rank"),
           std::pair(mistake::box_wraps, "put of -1 B at offset 0 exceeds window 0 of rank"),
-          std::pair(mistake::get_into_own, "which is one thread's own")}) {
+          std::pair(mistake::get_into_own, "which is one thread's own"),
+          std::pair(mistake::box_into_own, "which is one thread's own")}) {
         end_job();
         try {
             job().run(err, shape(2), static_cast<findings*>(nullptr), memory.get(), kind);

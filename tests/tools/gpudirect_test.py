@@ -52,16 +52,16 @@ class Machine:
         space = bytes(64) if control is None else configuration(control)
         self.device(way, **{"class": "0x060400", "vendor": "0x1000", "config": space})
 
-    def gpu(self, way, iommu=None):
-        folder = self.device(way, **{"class": "0x030200", "vendor": "0x10de", "current_link_speed": "32.0 GT/s PCIe",
-                                     "current_link_width": "16"})
+    def gpu(self, way, iommu=None, lanes="16"):
+        folder = self.device(way, **{"class": "0x030200", "vendor": "0x10de", "current_link_speed": "2.5 GT/s PCIe",
+                                     "current_link_width": lanes, "max_link_speed": "32.0 GT/s PCIe", "max_link_width": "16"})
         if iommu:
             (folder / "iommu_group").mkdir()
             (folder / "iommu_group/type").write_text(iommu + "\n")
 
     def card(self, name, way, state="4: ACTIVE"):
         folder = self.device(way, **{"class": "0x020700", "vendor": "0x15b3", "current_link_speed": "16.0 GT/s PCIe",
-                                     "current_link_width": "16"})
+                                     "current_link_width": "16", "max_link_width": "16"})
         entry = self.root / "sys/class/infiniband" / name
         (entry / "ports/1").mkdir(parents=True)
         (entry / "device").symlink_to(folder)
@@ -117,6 +117,34 @@ class GpuDirect(unittest.TestCase):
         self.assertIn("mlx5_2 (0000:3f:00.0): behind one root port", here.output)
         self.assertIn("nvidia-peermem is loaded", here.output)
         self.assertIn("boot with iommu=pt", here.output)
+        self.assertNotIn("ACS", here.output)  # it matters below a switch
+
+    def test_odd_machines(self):
+        # A folder with the name of a root complex above all, a file that cannot be read, a card in software, half a link.
+        here = Machine(self.folder.name + "/pcie/pci0:host")
+        here.gpu("pci0000:3a/0000:3a:00.0/0000:3d:00.0", lanes="8")
+        (here.root / "sys/bus/pci/devices/0000:3d:00.0/iommu_group/type").mkdir(parents=True)
+        entry = here.root / "sys/class/infiniband/rxe0"
+        (entry / "ports/1").mkdir(parents=True)
+        (entry / "ports/1/state").write_text("4: ACTIVE\n")
+        (entry / "ports/1/rate").write_text("100 Gb/sec (4X EDR)\n")
+        self.assertEqual(here.report(), 1, here.output)
+        self.assertIn("has not all lanes", here.output)
+        self.assertIn("rxe0 () is no PCI device", here.output)
+        here.card("mlx5_0", "pci0000:3a/0000:3a:01.0/0000:3e:00.0")
+        self.assertEqual(here.report(), 0, here.output)
+        self.assertIn("at one root complex", here.output)
+
+    def test_configuration_spaces(self):
+        for control, text in ((0x04, "setpci"), (0x08, "setpci"), (0x40, None)):
+            with tempfile.TemporaryDirectory() as folder:
+                here = Machine(folder)
+                here.bridge(f"{SWITCH}/0000:3c:00.0", control=control)
+                here.device(f"{SWITCH}/0000:3c:01.0", **{"class": "0x060400", "vendor": "0x1000", "config": bytes(256)})
+                here.gpu(f"{SWITCH}/0000:3c:00.0/0000:3d:00.0")
+                here.card("mlx5_0", f"{SWITCH}/0000:3c:01.0/0000:3e:00.0")
+                self.assertEqual(here.report(), 0)
+                self.assertEqual(text is not None, "ACS" in here.output, here.output)
 
     def test_what_is_missing(self):
         here = self.machine(driver=CLOSED_DRIVER)
@@ -124,7 +152,7 @@ class GpuDirect(unittest.TestCase):
         here.card("mlx5_0", "pci0000:3a/0000:3a:00.0/0000:3f:00.0", state="1: DOWN")
         self.assertEqual(here.report(), 1)
         self.assertIn("missing  a way for network cards to GPU memory", here.output)
-        self.assertIn("missing  a port that is active", here.output)
+        self.assertIn("missing  a PCI card with a port that is active", here.output)
         self.assertIn("does not work here", here.output)
 
     def test_nothing(self):

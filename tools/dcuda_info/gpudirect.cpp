@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 
 namespace dcuda::gpudirect {
 
@@ -14,10 +14,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The whole file; empty if it cannot be read.
+// The whole file; empty if it cannot be opened or read, as some of /sys when a device sleeps.
 std::string contents(const fs::path& file) {
-    std::ifstream in(file, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
+    std::ostringstream all;
+    all << std::ifstream(file, std::ios::binary).rdbuf();
+    return all.str();
 }
 std::string first_line(const fs::path& file) {
     const std::string all = contents(file);
@@ -28,26 +29,38 @@ std::string first_line(const fs::path& file) {
 std::vector<fs::path> entries(const fs::path& folder) {
     std::vector<fs::path> found;
     std::error_code unknown;
-    for (const fs::directory_entry& each : fs::directory_iterator(folder, unknown)) found.push_back(each.path());
+    for (fs::directory_iterator each(folder, unknown), none; !unknown && each != none; each.increment(unknown))
+        found.push_back(each->path());
     std::sort(found.begin(), found.end());
     return found;
 }
 
 bool is_in(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-// A device that an entry of /sys leads to.
+// Whether a part of a path is a root complex, "pci0000:3a".
+bool is_root_complex(const std::string& part) {
+    return part.starts_with("pci") && part.size() > 3 && is_in(part, ":") &&
+           part.find_first_not_of("0123456789abcdef:", 3) == std::string::npos;
+}
+
+// A device that an entry of /sys leads to. Its way is empty if that is no PCI device, or has just gone.
 pci_device describe(const fs::path& entry) {
     pci_device device;
     std::error_code unknown;
     device.folder = fs::canonical(entry, unknown);
+    if (unknown) return device;
     device.name = device.folder.filename();
-    bool is_below_root = false;
-    for (const fs::path& part : device.folder) {
-        is_below_root = is_below_root || part.string().starts_with("pci");
-        if (is_below_root) device.way.push_back(part);
-    }
-    device.link_gigabytes = gigabytes_of_link(first_line(device.folder / "current_link_speed"),
-                                              first_line(device.folder / "current_link_width"));
+    for (const fs::path& part : device.folder)
+        if (!device.way.empty() || is_root_complex(part)) device.way.push_back(part);
+    const auto link = [&](const std::string& when) {
+        return gigabytes_of_link(first_line(device.folder / (when + "_link_speed")),
+                                 first_line(device.folder / (when + "_link_width")));
+    };
+    // A device that has nothing to do may have slowed its link down.
+    device.link_gigabytes = link("max");
+    if (!device.link_gigabytes) device.link_gigabytes = link("current");
+    device.has_all_lanes =
+        first_line(device.folder / "current_link_width") == first_line(device.folder / "max_link_width");
     device.iommu = first_line(device.folder / "iommu_group" / "type");
     return device;
 }
@@ -102,15 +115,15 @@ void report_drivers(const fs::path& root, findings& found) {
                       "modules for dma-buf");
 }
 
-// The bridges that both ways have, and those of each way below: peer traffic passes them.
+// The bridges of each way below what both have: those that traffic between the two passes first.
 std::vector<fs::path> bridges_between(const pci_device& gpu, const pci_device& card) {
     std::vector<fs::path> bridges;
     const auto parts = std::mismatch(gpu.way.begin(), gpu.way.end(), card.way.begin(), card.way.end()).first;
     const auto common = static_cast<std::size_t>(parts - gpu.way.begin());
     for (const pci_device* const end : {&gpu, &card}) {
         fs::path folder = end->folder.parent_path();
-        for (std::size_t left = end->way.size() - 1; left > common; --left, folder = folder.parent_path())
-            if (left > 1) bridges.push_back(folder);
+        for (std::size_t left = end->way.size(); left > common + 1; --left, folder = folder.parent_path())
+            if (left > 2) bridges.push_back(folder); // and no root complex
     }
     return bridges;
 }
@@ -121,14 +134,13 @@ void report_pair(const pci_device& gpu, const network_port& port, findings& foun
     for (const auto& each : {port.card.link_gigabytes, port.gigabytes})
         if (each && (!most || *each < *most)) most = each;
     const std::string pair = fmt::format("GPU {} and {}", gpu.name, port.card.name);
-    if (near == nearness::one_switch)
-        found.good("{}: {}, at most {}", pair, to_string(near), in_words(most));
-    else
-        found.slow("{}: {}, at most {}, and less as the root complex forwards it", pair, to_string(near),
-                   in_words(most));
+    if (near != nearness::one_switch)
+        return found.slow("{}: {}, at most {}, and less as the root complex forwards it", pair, to_string(near),
+                          in_words(most));
+    found.good("{}: {}, at most {}", pair, to_string(near), in_words(most));
     for (const fs::path& bridge : bridges_between(gpu, port.card)) {
         const redirection way = redirection_of(contents(bridge / "config"));
-        if (way == redirection::some && near == nearness::one_switch)
+        if (way == redirection::some)
             found.slow("bridge {} sends what passes between them up to the root complex: switch off access control "
                        "(ACS) in the firmware, or by 'setpci -s {} ECAP_ACS+6.w=0'",
                        bridge.filename().string(), bridge.filename().string());
@@ -168,14 +180,15 @@ nearness nearness_of(const pci_device& a, const pci_device& b) {
 }
 
 // PCI Express Base Specification, 7.7.11: the extended capability 0x000D, with the control word six bytes behind its
-// beginning. Bits 2 and 3 redirect requests and completions, bit 5 forwards straight after all.
+// beginning, of which bits 2 and 3 redirect requests and completions. Who is not root reads 64 bytes; a bridge without
+// extended capabilities has 256; one that sleeps answers with ones.
 redirection redirection_of(const std::string& configuration) {
     const auto word = [&](std::size_t at) {
         return static_cast<std::uint32_t>(static_cast<unsigned char>(configuration[at])) |
                static_cast<std::uint32_t>(static_cast<unsigned char>(configuration[at + 1])) << 8;
     };
-    constexpr std::size_t extended = 0x100, whole = 0x1000;
-    if (configuration.size() <= extended) return redirection::unreadable;
+    constexpr std::size_t for_all = 0x40, extended = 0x100, whole = 0x1000;
+    if (configuration.size() <= for_all || word(0) == 0xffff) return redirection::unreadable;
     std::size_t at = extended;
     for (int capabilities = 0; at >= extended && at + 8 <= std::min(configuration.size(), whole) && capabilities < 64;
          ++capabilities) {
@@ -207,6 +220,7 @@ std::vector<pci_device> find_gpus(const fs::path& root) {
         const std::string kind = first_line(entry / "class");
         if (first_line(entry / "vendor") == "0x10de" && kind.starts_with("0x03")) gpus.push_back(describe(entry));
     }
+    std::erase_if(gpus, [](const pci_device& gpu) { return gpu.way.empty(); });
     return gpus;
 }
 
@@ -233,27 +247,29 @@ bool report(const fs::path& root) {
     if (gpus.empty()) found.missing("a GPU: /sys/bus/pci/devices has none of NVIDIA's");
     for (const pci_device& gpu : gpus) {
         found.good("GPU {}, {} a direction over PCIe", gpu.name, in_words(gpu.link_gigabytes));
+        if (!gpu.has_all_lanes) found.slow("GPU {} has not all lanes of its link: is it well in its slot?", gpu.name);
         if (!gpu.iommu.empty() && gpu.iommu != "identity")
             found.slow("the IOMMU translates what GPU {} reads and writes ({}): boot with iommu=pt", gpu.name,
                        gpu.iommu);
     }
     if (ports.empty()) found.missing("a network card for RDMA: /sys/class/infiniband has none (is its driver loaded?)");
-    bool is_active = ports.empty();
+    bool has_reach = false;
     for (const network_port& port : ports) {
         if (port.card.way.empty()) {
-            found.unknown("card {} is no PCI device", port.card.name);
+            found.unknown("card {} is no PCI device: it works in software", port.card.name);
             continue;
         }
         if (port.rate.empty()) {
             found.unknown("card {}: no port of it is active", port.card.name);
             continue;
         }
-        is_active = true;
+        has_reach = true;
         found.good("card {}, {}, {} a direction over PCIe", port.card.name, port.rate,
                    in_words(port.card.link_gigabytes));
         for (const pci_device& gpu : gpus) report_pair(gpu, port, found);
     }
-    if (!is_active) found.missing("a port that is active: look at 'ibstat', the cable and the subnet manager");
+    if (!has_reach && !ports.empty())
+        found.missing("a PCI card with a port that is active: look at 'ibstat', the cable and the subnet manager");
     fmt::print("{}\n", found.is_complete()
                            ? "Nothing is missing. dCUDA's own transports send through the host's memory; MPI, NCCL and "
                              "NVSHMEM can use it."

@@ -16,7 +16,8 @@ struct pci_device {
     std::string name;                     // "0000:3b:00.0", with the card's name if it has one
     std::vector<std::string> way;         // from the root complex, "pci0000:3a", over bridges to the device
     std::filesystem::path folder;         // of the device itself
-    std::optional<double> link_gigabytes; // a second, one way; nothing: /sys does not say
+    std::optional<double> link_gigabytes; // a second, one way, when it works; nothing: /sys does not say
+    bool has_all_lanes = true;            // of the link
     std::string iommu;                    // "identity", "DMA", ...; empty: none
 };
 

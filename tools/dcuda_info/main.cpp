@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <exception>
 #include <vector>
 
 namespace {
@@ -141,7 +142,7 @@ int main(int argc, char** argv) try {
 #endif
         print_job();
     return print_devices();
-} catch (const dcuda::error& problem) {
+} catch (const std::exception& problem) {
     std::fprintf(stderr, "dcuda-info: %s\n", problem.what());
     return 1;
 }

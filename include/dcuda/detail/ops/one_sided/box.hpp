@@ -111,9 +111,14 @@ DCUDA_DEVICE void check_box(rank_state& state, const box_request& request) {
 // caller's.
 DCUDA_COLD void move_box_slowly(shared_state shared, std::byte* memory) {
     rank_state& state = shared.get();
-    const box_request& request = state.moved_box();
-    const accessed_range& range = request.range;
     state.group().sync(); // the leader has written it
+#if DCUDA_BACKEND_CPU
+    box_request request = state.moved_box();
+    request.memory = memory; // a thread's may be a variable of its own
+#else
+    const box_request& request = state.moved_box();
+#endif
+    const accessed_range& range = request.range;
     check_box(state, request);
     const unsigned begun = exec::far(begin_straight)(shared, {range, 1});
     const posted_put place = posted(state, begun / post_turn);

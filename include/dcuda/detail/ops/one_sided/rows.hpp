@@ -34,7 +34,7 @@ DCUDA_DEVICE void copy_rows(std::byte* target, std::size_t on_target, const std:
     const unsigned bits = unit_bits_of(width / sizeof(Unit), threads), rows = threads >> bits;
     const unsigned first_row = thread >> bits,
                    first = (thread & ((1u << bits) - 1)) * static_cast<unsigned>(sizeof(Unit));
-    if (first_row >= rows) return; // a thread that no row is left for
+    if (first_row >= rows || first_row >= height) return; // a thread that no row is left for
     target += first_row * on_target, source += first_row * on_source;
     on_target *= rows, on_source *= rows;
     for (unsigned place = first; place < width; place += static_cast<unsigned>(sizeof(Unit)) << bits) {

@@ -45,27 +45,25 @@ public:
             }
             port_.wait_from(other, 0, 2, stream_.get());
         });
+        dcuda::stream_batch exchange(port_);
+        for (const std::size_t side : {std::size_t{0}, std::size_t{1}})
+            exchange.put_notify(window_, other, side * stream_halo_bytes, out_.get(), stream_halo_bytes, 0);
+        exchange.wait_from(other, 0, 2);
+        measure({"stream", "peer", "halo exchange, batch", stream_halo_bytes}, 1,
+                [this, &exchange] { exchange.post(stream_.get()); });
     }
 
-    // A notified put and a wait for one, as the host sees it: few enough that no queue is full.
+    // A notified put and a wait for one, as the host sees it.
     void host_time() {
-        constexpr int calls = 100;
         const int other = 1 - suite_.job.process_index;
-        std::vector<double> samples;
-        for (int batch = -1; batch < suite_.batches(10, 4); ++batch) {
-            suite_.runtime.barrier();
-            const auto begin = std::chrono::steady_clock::now();
-            for (int i = 0; i < calls; ++i) {
-                port_.put_notify(window_, other, 0, out_.get(), 8, 0, stream_.get());
-                port_.wait_from(other, 0, 1, stream_.get());
-            }
-            const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - begin;
-            stream_.finish();
-            if (batch >= 0) samples.push_back(time.count() / calls);
-        }
-        row entry{"stream", "host", "calls of put_notify and wait", 8};
-        entry.value = measure::summarise(samples);
-        suite_.rows.push_back(entry);
+        measure_host("calls of put_notify and wait", [this, other] {
+            port_.put_notify(window_, other, 0, out_.get(), 8, 0, stream_.get());
+            port_.wait_from(other, 0, 1, stream_.get());
+        });
+        dcuda::stream_batch both(port_);
+        both.put_notify(window_, other, 0, out_.get(), 8, 0);
+        both.wait_from(other, 0, 1);
+        measure_host("a batch of put_notify and wait", [this, &both] { both.post(stream_.get()); });
     }
 
     // Collective, at the end.
@@ -84,6 +82,23 @@ private:
         const graph ready(stream_.get(), rounds, round);
         add(entry, share / rounds, "graph", [&] { ready.launch(stream_.get()); });
 #endif
+    }
+
+    // So few calls that no queue is full.
+    void measure_host(const char* operation, const std::function<void()>& call) {
+        constexpr int calls = 100;
+        std::vector<double> samples;
+        for (int batch = -1; batch < suite_.batches(10, 4); ++batch) {
+            suite_.runtime.barrier();
+            const auto begin = std::chrono::steady_clock::now();
+            for (int i = 0; i < calls; ++i) call();
+            const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - begin;
+            stream_.finish();
+            if (batch >= 0) samples.push_back(time.count() / calls);
+        }
+        row entry{"stream", "host", operation, 8};
+        entry.value = measure::summarise(samples);
+        suite_.rows.push_back(entry);
     }
 
     void add(row entry, double factor, const char* mode, const std::function<void()>& batch_of_rounds) {

@@ -101,6 +101,43 @@ public:
     wait_trigger prepare_wait_from(int process, int tag, int count);
 
 private:
+    friend class stream_batch;
+    class implementation;
+    std::unique_ptr<implementation> implementation_;
+};
+
+/// Puts, notifications and waits of a port that are launched together: small ones, up to sixteen in a row, are made by
+/// one kernel, so that a stream pays for one launch and not for each. Its functions are those of stream_port without
+/// the stream, and say at once what is wrong; nothing happens before post.
+///
+/// One thread at a time makes calls. All functions throw dcuda::error as those of stream_port do.
+class stream_batch {
+public:
+    /// An empty one. The port must outlive it.
+    explicit stream_batch(stream_port& port);
+    ~stream_batch();
+    stream_batch(const stream_batch&) = delete;
+    stream_batch& operator=(const stream_batch&) = delete;
+
+    /// See stream_port.
+    void put(window win, int process, std::size_t offset, const void* source, std::size_t bytes);
+    /// See stream_port.
+    void put_notify(window win, int process, std::size_t offset, const void* source, std::size_t bytes, int tag);
+    /// See stream_port.
+    void notify(int process, int tag);
+    /// See stream_port. What was added behind it waits, too.
+    void wait(int tag, int count);
+    /// The same for notifications of one process.
+    void wait_from(int process, int tag, int count);
+
+    /// Appends all of them to the stream, in the order in which they were added. The batch stays as it is: it may be
+    /// posted again and again, and each time is a new put and a new wait. Puts above DCUDA_STREAM_PUT_BYTES are made by
+    /// the copy engine, between kernels.
+    void post(cudaStream_t stream) const;
+    /// Forgets them.
+    void clear();
+
+private:
     class implementation;
     std::unique_ptr<implementation> implementation_;
 };

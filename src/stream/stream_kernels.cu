@@ -15,9 +15,23 @@ __global__ void put_kernel(put_trigger put) { trigger_by_block(put); }
 
 __global__ void notify_kernel(put_trigger put) { add_notification(put); }
 
-// Waits that are in streams at the same time take what comes in the order in which they begin.
-__global__ void wait_kernel(wait_trigger wait) {
+// Waits that are in streams at the same time take what comes in the order in which they begin. One thread.
+DCUDA_DEVICE void await_next(const wait_trigger& wait) {
     await_notifications(wait, fetch_add_relaxed(wait.consumed, wait.count) + wait.count);
+}
+__global__ void wait_kernel(wait_trigger wait) { await_next(wait); }
+
+// ORDER notify-observe: the barrier stands between the thread that has acquired and what the others send next.
+__global__ void steps_kernel(stream_steps steps) {
+    for (std::size_t i = 0; i < steps.count; ++i) {
+        const stream_step& step = steps.at[i];
+        if (step.wait.count == 0) {
+            trigger_by_block(step.put);
+            continue;
+        }
+        if (exec::thread_index() == 0) await_next(step.wait);
+        exec::sync_block();
+    }
 }
 
 __global__ void test_kernel(wait_trigger wait, std::uint32_t* result) {
@@ -44,6 +58,12 @@ __global__ void wait_word_kernel(const std::uint32_t* word, std::uint32_t value,
     if (!poll<order_tag::notify_observe>(scope::system, word, compares, keep_polling)) __trap();
 }
 
+// PERF: as many threads as have something to do, 16 bytes each, in whole warps.
+unsigned threads_for(std::size_t bytes) {
+    constexpr std::size_t most = DCUDA_BACKEND_CUDA ? 1024 : 32; // CPU backend: one of them copies
+    return static_cast<unsigned>(std::clamp<std::size_t>((bytes / 16 + 31) / 32 * 32, 32, most));
+}
+
 template <class... Params, class... Args>
 cudaError_t append(void (*kernel)(Params...), unsigned threads, cudaStream_t stream, const Args&... arguments) {
     cudaLaunchConfig_t shape{};
@@ -63,16 +83,20 @@ cudaError_t load_stream_kernels() {
     };
     load(notify_kernel);
     load(wait_kernel);
+    load(steps_kernel);
     load(wait_word_kernel);
     load(test_kernel);
     return result;
 }
 
-// PERF: as many threads as have something to do, 16 bytes each, in whole warps.
 cudaError_t append_put(const put_trigger& put, cudaStream_t stream) {
-    constexpr std::size_t most = DCUDA_BACKEND_CUDA ? 1024 : 32; // CPU backend: one of them copies
-    const std::size_t threads = std::clamp<std::size_t>((put.bytes / 16 + 31) / 32 * 32, 32, most);
-    return append(put_kernel, static_cast<unsigned>(threads), stream, put);
+    return append(put_kernel, threads_for(put.bytes), stream, put);
+}
+
+cudaError_t append_steps(const stream_steps& steps, cudaStream_t stream) {
+    std::size_t most = 0;
+    for (std::size_t i = 0; i < steps.count; ++i) most = std::max(most, steps.at[i].put.bytes);
+    return append(steps_kernel, threads_for(most), stream, steps);
 }
 
 cudaError_t append_notify(const put_trigger& put, cudaStream_t stream) { return append(notify_kernel, 1, stream, put); }

@@ -18,6 +18,17 @@ cudaError_t append_notify(const put_trigger& put, cudaStream_t stream);
 cudaError_t append_wait(const wait_trigger& wait, cudaStream_t stream);
 cudaError_t append_wait_word(const std::uint32_t* word, std::uint32_t value, comparison how, const std::uint32_t* ended,
                              cudaStream_t stream);
+// Some puts and waits in order, by one block.
+struct stream_step {
+    put_trigger put;
+    wait_trigger wait; // in place of the put, if its count is not 0
+};
+struct stream_steps {
+    static constexpr std::size_t most = 16;
+    stream_step at[most];
+    std::size_t count = 0;
+};
+cudaError_t append_steps(const stream_steps& steps, cudaStream_t stream);
 // Two words that the host can read: 1 if the notifications were there and are taken, else 0; and up to which number
 // they go.
 cudaError_t append_test(const wait_trigger& wait, std::uint32_t* result, cudaStream_t stream);

@@ -14,6 +14,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace dcuda {
 
@@ -149,14 +150,35 @@ public:
         return made;
     }
 
-    put_trigger prepare(window win, int process, std::size_t offset, const void* source, std::size_t bytes, int tag) {
-        put_trigger made = notification_of(process, tag);
+    put_trigger prepare(window win, int process, std::size_t offset, const void* source, std::size_t bytes,
+                        put_trigger made) const {
         made.target = place(win, process, offset, bytes);
         support::require(source != nullptr || bytes == 0, error_code::invalid_argument,
                          "stream_port: a put of {} B from a null pointer", bytes);
         made.source = static_cast<const std::byte*>(source);
         made.bytes = bytes;
         return made;
+    }
+
+    // Small steps in a row as one kernel, others one by one.
+    void post(const std::vector<stream_step>& steps, cudaStream_t stream) {
+        require_device("a batch");
+        stream_steps together;
+        const auto append_together = [&] {
+            if (together.count > 0) cuda::check(append_steps(together, stream), "a batch in the stream");
+            together.count = 0;
+        };
+        for (const stream_step& step : steps) {
+            if (step.wait.count != 0) require_no_default(stream);
+            if (step.put.bytes > owner_.chosen.stream_put_bytes) {
+                append_together();
+                copy(step.put, stream, "a put in the stream");
+                continue;
+            }
+            together.at[together.count++] = step;
+            if (together.count == stream_steps::most) append_together();
+        }
+        append_together();
     }
 
     static constexpr int any_process = -1;
@@ -166,6 +188,10 @@ public:
         require_tag(tag);
         support::require(count >= 0, error_code::invalid_argument, "stream_port: a wait for {} notifications", count);
         return memory_.wait_of(process, tag, static_cast<std::uint32_t>(count));
+    }
+    wait_trigger wait_of_process(int process, int tag, int count) const {
+        support::require(process != any_process, error_code::invalid_argument, "stream_port: there is no process -1");
+        return wait_of(process, tag, count);
     }
 
 private:
@@ -289,15 +315,51 @@ bool stream_port::test(int tag, int count) { return implementation_->test(tag, c
 void stream_port::wait_on_host(int tag, int count) { implementation_->wait_on_host(tag, count); }
 put_trigger stream_port::prepare_put_notify(window win, int process, std::size_t offset, const void* source,
                                             std::size_t bytes, int tag) {
-    return implementation_->prepare(win, process, offset, source, bytes, tag);
+    return implementation_->prepare(win, process, offset, source, bytes,
+                                    implementation_->notification_of(process, tag));
 }
 wait_trigger stream_port::prepare_wait(int tag, int count) {
     return implementation_->wait_of(implementation::any_process, tag, count);
 }
 wait_trigger stream_port::prepare_wait_from(int process, int tag, int count) {
-    support::require(process != implementation::any_process, error_code::invalid_argument,
-                     "stream_port: there is no process -1");
-    return implementation_->wait_of(process, tag, count);
+    return implementation_->wait_of_process(process, tag, count);
 }
+
+class stream_batch::implementation {
+public:
+    explicit implementation(stream_port::implementation& made_of) : port(made_of) {}
+    void add(const put_trigger& put) { steps.push_back({put, {}}); }
+    void add(const wait_trigger& wait) {
+        if (wait.count != 0) steps.push_back({{}, wait});
+    }
+
+    stream_port::implementation& port;
+    std::vector<stream_step> steps;
+};
+
+stream_batch::stream_batch(stream_port& port)
+    : implementation_(std::make_unique<implementation>(*port.implementation_)) {}
+stream_batch::~stream_batch() = default;
+
+void stream_batch::put(window win, int process, std::size_t offset, const void* source, std::size_t bytes) {
+    implementation_->add(implementation_->port.prepare(win, process, offset, source, bytes, {}));
+}
+void stream_batch::put_notify(window win, int process, std::size_t offset, const void* source, std::size_t bytes,
+                              int tag) {
+    stream_port::implementation& port = implementation_->port;
+    implementation_->add(port.prepare(win, process, offset, source, bytes, port.notification_of(process, tag)));
+}
+void stream_batch::notify(int process, int tag) {
+    implementation_->add(implementation_->port.notification_of(process, tag));
+}
+void stream_batch::wait(int tag, int count) {
+    stream_port::implementation& port = implementation_->port;
+    implementation_->add(port.wait_of(stream_port::implementation::any_process, tag, count));
+}
+void stream_batch::wait_from(int process, int tag, int count) {
+    implementation_->add(implementation_->port.wait_of_process(process, tag, count));
+}
+void stream_batch::post(cudaStream_t stream) const { implementation_->port.post(implementation_->steps, stream); }
+void stream_batch::clear() { implementation_->steps.clear(); }
 
 } // namespace dcuda

@@ -100,6 +100,53 @@ TEST_F(StreamPort, GetsBringWhatWasThereBeforeTheNotification) {
     job().free_window(win);
 }
 
+// More steps than a kernel has, among them a put that the copy engine makes; posted several times.
+TEST_F(StreamPort, BatchesActInOrder) {
+    constexpr std::size_t small = 1000, large = few_addresses ? 140'000 : 1 << 20;
+    constexpr int puts = 20, times = 3, arrival = 3, permission = 4, last = 5;
+    const device_vector<unsigned char> source(puts * small + large), target(source.size());
+    const device_vector<unsigned> wrong(1);
+    const dcuda::window win = job().create_window(target.get(), target.size_bytes());
+    {
+        dcuda::stream_port port(job());
+        const own_stream stream;
+        dcuda::stream_batch exchange(port);
+        for (std::size_t i = 0; i < puts; ++i) {
+            exchange.put(win, next(), i * small, source.get() + i * small, small);
+            if (i == puts / 2) exchange.put(win, next(), puts * small, source.get() + puts * small, large);
+        }
+        exchange.notify(next(), arrival);
+        exchange.wait(arrival, 1);
+        dcuda::stream_batch next_round(port);
+        next_round.notify(previous(), permission);
+        next_round.wait_from(next(), permission, 1);
+        for (int time = 0; time < times; ++time) {
+            const auto seed_of = [&](int process) { return static_cast<std::uint64_t>(100 * process + time); };
+            launch(1, 64, stream, fill, source.get(), source.size(), seed_of(own()));
+            exchange.post(stream);
+            launch(1, 64, stream, compare, target.get(), target.size(), seed_of(previous()), wrong.get());
+            next_round.post(stream); // it may write again
+        }
+        stream.finish();
+        EXPECT_EQ(wrong.read()[0], 0u);
+        EXPECT_FALSE(port.test(arrival, 1));
+
+        exchange.clear();
+        exchange.post(stream); // nothing
+        exchange.put_notify(win, next(), 7, source.get(), small, last);
+        exchange.post(stream);
+        port.wait_on_host(last, 1);
+        stream.finish();
+        expect_refused([&] { exchange.put(win, next(), 1, source.get(), source.size()); }, "at offset 1 of process");
+        expect_refused([&] { exchange.put_notify(win, next(), 0, source.get(), 1, 64); }, "tags 0 to 63");
+        expect_refused([&] { exchange.notify(count(), 0); }, "there is no process");
+        expect_refused([&] { exchange.wait_from(-1, 0, 1); }, "there is no process -1");
+        expect_refused([&] { exchange.wait(0, -1); }, "-1 notifications");
+        expect_refused([&] { next_round.post(nullptr); }, "default stream");
+    }
+    job().free_window(win);
+}
+
 TEST_F(StreamPort, BoxesArrive) {
     constexpr std::size_t rows = 7, columns = 9, slices = 3, pitch_here = 16, pitch_there = 20, slice_here = 16 * 8,
                           slice_there = 20 * 8;

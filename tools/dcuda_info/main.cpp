@@ -127,9 +127,9 @@ int main(int argc, char** argv) try {
     CLI::App app{"Prints what this build of dCUDA contains and what it finds on this machine."};
     bool asks_for_gpudirect = false;
     std::string root = "/";
-    CLI::Option* const asked = app.add_flag("--gpudirect", asks_for_gpudirect,
-                                            "say whether network cards can reach the memory of GPUs, and what is "
-                                            "missing; ends with 1 if something is");
+    CLI::Option* const asked =
+        app.add_flag("--gpudirect", asks_for_gpudirect,
+                     "say whether network cards reach the memory of GPUs, and what is missing (then 1)");
     app.add_option("--root", root, "folder with the host's sys and proc, in a container that mounts them there")
         ->needs(asked)
         ->check(CLI::ExistingDirectory);

@@ -98,15 +98,14 @@ private:
 // How a driver of network cards gets at the memory of a GPU: a module, or the kernel's own way.
 void report_drivers(const fs::path& root, findings& found) {
     const std::string driver = contents(root / "proc/driver/nvidia/version");
+    const bool has_dma_buf = is_in(driver, "Open Kernel Module");
     if (driver.empty())
         found.missing(
             "NVIDIA's driver: there is no /proc/driver/nvidia/version. Install it, or mount the host's /proc");
     else
-        found.good("NVIDIA's driver, {}",
-                   is_in(driver, "Open Kernel Module") ? "open kernel modules" : "closed kernel modules");
+        found.good("NVIDIA's driver, {}", has_dma_buf ? "open kernel modules" : "closed kernel modules");
     const std::string modules = contents(root / "proc/modules");
     const bool has_module = is_in(modules, "nvidia_peermem ") || is_in(modules, "nv_peer_mem ");
-    const bool has_dma_buf = is_in(driver, "Open Kernel Module");
     if (has_module) found.good("the module nvidia-peermem is loaded");
     if (has_dma_buf)
         found.good("the open kernel modules export memory by dma-buf (Linux 5.12 and rdma-core 34 or later use it)");
@@ -115,11 +114,16 @@ void report_drivers(const fs::path& root, findings& found) {
                       "modules for dma-buf");
 }
 
+// How many parts the ways of two devices have in common, from the root complex on.
+std::size_t common_parts(const pci_device& a, const pci_device& b) {
+    const auto end = std::mismatch(a.way.begin(), a.way.end(), b.way.begin(), b.way.end()).first;
+    return static_cast<std::size_t>(end - a.way.begin());
+}
+
 // The bridges of each way below what both have: those that traffic between the two passes first.
 std::vector<fs::path> bridges_between(const pci_device& gpu, const pci_device& card) {
     std::vector<fs::path> bridges;
-    const auto parts = std::mismatch(gpu.way.begin(), gpu.way.end(), card.way.begin(), card.way.end()).first;
-    const auto common = static_cast<std::size_t>(parts - gpu.way.begin());
+    const std::size_t common = common_parts(gpu, card);
     for (const pci_device* const end : {&gpu, &card}) {
         fs::path folder = end->folder.parent_path();
         for (std::size_t left = end->way.size(); left > common + 1; --left, folder = folder.parent_path())
@@ -166,8 +170,7 @@ const char* to_string(nearness near) {
 }
 
 nearness nearness_of(const pci_device& a, const pci_device& b) {
-    const auto parts = std::mismatch(a.way.begin(), a.way.end(), b.way.begin(), b.way.end()).first;
-    switch (parts - a.way.begin()) {
+    switch (common_parts(a, b)) {
     case 0:
         return nearness::apart;
     case 1: // the root complex

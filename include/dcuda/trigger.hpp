@@ -29,6 +29,13 @@ struct calling_warp {
     DCUDA_DEVICE void sync() const { __syncwarp(); }
 };
 
+// All threads of the block.
+#if DCUDA_BACKEND_CUDA
+DCUDA_DEVICE exec::numbered_block calling_block() { return {exec::thread_index()}; }
+#else
+inline exec::whole_block calling_block() { return {}; }
+#endif
+
 // All threads of the group. The first barrier: what they have stored is there to be sent.
 template <class Group>
 DCUDA_DEVICE void put_and_notify(const Group& group, const put_trigger& put) {
@@ -81,13 +88,7 @@ DCUDA_DEVICE void await_notifications(const wait_trigger& wait, std::uint32_t ex
 DCUDA_DEVICE void trigger(const put_trigger& put) { detail::put_and_notify(detail::calling_warp{}, put); }
 
 /// The same, called by all threads of a block, which share the copy: for puts of more than some KiB.
-DCUDA_DEVICE void trigger_by_block(const put_trigger& put) {
-#if DCUDA_BACKEND_CUDA
-    detail::put_and_notify(detail::exec::numbered_block{detail::exec::thread_index()}, put);
-#else
-    detail::put_and_notify(detail::exec::whole_block{}, put);
-#endif
-}
+DCUDA_DEVICE void trigger_by_block(const put_trigger& put) { detail::put_and_notify(detail::calling_block(), put); }
 
 /// Notifies the target and puts nothing: for kernels whose threads have stored into put.target themselves. Called by
 /// one thread, after a barrier with the others.

@@ -2,8 +2,7 @@
 #include "stream/stream_kernels.hpp"
 
 #include "dcuda/trigger.hpp"
-
-#include <algorithm>
+#include "stream/block_cluster.hpp"
 
 namespace dcuda {
 
@@ -11,7 +10,22 @@ using namespace detail;
 
 namespace {
 
-__global__ void put_kernel(put_trigger put) { trigger_by_block(put); }
+constexpr unsigned most_threads = 1024;
+constexpr std::size_t bytes_of_block = 32 * 1024;
+
+// Each block copies a part. ORDER notify-publish: what all of them have stored, by the barrier, comes before the
+// notification.
+__global__ void __launch_bounds__(most_threads) put_kernel(put_trigger put) {
+    const block_cluster blocks;
+    const std::size_t part = (put.bytes / blocks.blocks() + 127) / 128 * 128;
+    const auto begin_of = [&](unsigned block) {
+        return block == blocks.blocks() || part * block > put.bytes ? put.bytes : part * block;
+    };
+    const std::size_t first = begin_of(blocks.block()), last = begin_of(blocks.block() + 1);
+    exec::copy_bytes(calling_block(), put.target + first, put.source + first, last - first);
+    blocks.sync();
+    if (blocks.leads()) add_notification(put);
+}
 
 __global__ void notify_kernel(put_trigger put) { add_notification(put); }
 
@@ -58,20 +72,7 @@ __global__ void wait_word_kernel(const std::uint32_t* word, std::uint32_t value,
     if (!poll<order_tag::notify_observe>(scope::system, word, compares, keep_polling)) __trap();
 }
 
-// PERF: as many threads as have something to do, 16 bytes each, in whole warps.
-unsigned threads_for(std::size_t bytes) {
-    constexpr std::size_t most = DCUDA_BACKEND_CUDA ? 1024 : 32; // CPU backend: one of them copies
-    return static_cast<unsigned>(std::clamp<std::size_t>((bytes / 16 + 31) / 32 * 32, 32, most));
-}
-
-template <class... Params, class... Args>
-cudaError_t append(void (*kernel)(Params...), unsigned threads, cudaStream_t stream, const Args&... arguments) {
-    cudaLaunchConfig_t shape{};
-    shape.gridDim = dim3(1);
-    shape.blockDim = dim3(threads);
-    shape.stream = stream;
-    return cudaLaunchKernelEx(&shape, kernel, static_cast<Params>(arguments)...);
-}
+constexpr cluster_shape one_thread{1, 1};
 
 } // namespace
 
@@ -90,26 +91,30 @@ cudaError_t load_stream_kernels() {
 }
 
 cudaError_t append_put(const put_trigger& put, cudaStream_t stream) {
-    return append(put_kernel, threads_for(put.bytes), stream, put);
+    return append(put_kernel, shape_for(put.bytes, bytes_of_block, most_threads), stream, put);
 }
 
 cudaError_t append_steps(const stream_steps& steps, cudaStream_t stream) {
     std::size_t most = 0;
     for (std::size_t i = 0; i < steps.count; ++i) most = std::max(most, steps.at[i].put.bytes);
-    return append(steps_kernel, threads_for(most), stream, steps);
+    return append(steps_kernel, {1, shape_for(most, bytes_of_block, most_threads).threads}, stream, steps);
 }
 
-cudaError_t append_notify(const put_trigger& put, cudaStream_t stream) { return append(notify_kernel, 1, stream, put); }
+cudaError_t append_notify(const put_trigger& put, cudaStream_t stream) {
+    return append(notify_kernel, one_thread, stream, put);
+}
 
-cudaError_t append_wait(const wait_trigger& wait, cudaStream_t stream) { return append(wait_kernel, 1, stream, wait); }
+cudaError_t append_wait(const wait_trigger& wait, cudaStream_t stream) {
+    return append(wait_kernel, one_thread, stream, wait);
+}
 
 cudaError_t append_wait_word(const std::uint32_t* word, std::uint32_t value, comparison how, const std::uint32_t* ended,
                              cudaStream_t stream) {
-    return append(wait_word_kernel, 1, stream, word, value, how, ended);
+    return append(wait_word_kernel, one_thread, stream, word, value, how, ended);
 }
 
 cudaError_t append_test(const wait_trigger& wait, std::uint32_t* result, cudaStream_t stream) {
-    return append(test_kernel, 1, stream, wait, result);
+    return append(test_kernel, one_thread, stream, wait, result);
 }
 
 } // namespace dcuda

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Communication in stream order, between the streams of two processes: one-way latency of a notified put, an exchange
-// both ways, and what a call costs the host.
+// Communication in stream order, between the streams of two processes: one-way latency of a notified put and of a send,
+// exchanges both ways, and what a call costs the host.
 #include <array>
 #include <chrono>
 #include <functional>
+#include <span>
 
 #include "common/session.hpp"
 #include "common/stream.hpp"
@@ -35,6 +36,23 @@ public:
         });
     }
 
+    // The same by a send and a receive, which are prepared once.
+    void send_latency(std::size_t bytes) {
+        const int other = 1 - suite_.job.process_index;
+        const std::array both{port_.prepare_send(out_.get(), bytes, other),
+                              port_.prepare_receive(in_.get(), bytes, other)};
+        const std::span<const dcuda::request> send(both.data(), 1), receive(both.data() + 1, 1);
+        measure({"stream", "peer", "send and receive", bytes}, 0.5, [&] {
+            if (suite_.first()) port_.post(both, stream_.get());
+            if (!suite_.first()) {
+                port_.post(receive, stream_.get());
+                port_.wait_all(receive, stream_.get());
+                port_.post(send, stream_.get());
+            }
+            port_.wait_all(both, stream_.get());
+        });
+    }
+
     // Both processes at once, with both sides of the other one.
     void halo() {
         const int other = 1 - suite_.job.process_index;
@@ -51,6 +69,15 @@ public:
         exchange.wait_from(other, 0, 2);
         measure({"stream", "peer", "halo exchange, batch", stream_halo_bytes}, 1,
                 [this, &exchange] { exchange.post(stream_.get()); });
+        std::vector<dcuda::request> both_ways;
+        for (const std::size_t side : {std::size_t{0}, std::size_t{1}}) {
+            both_ways.push_back(port_.prepare_receive(in_.get() + side * stream_halo_bytes, stream_halo_bytes, other));
+            both_ways.push_back(port_.prepare_send(out_.get(), stream_halo_bytes, other));
+        }
+        measure({"stream", "peer", "halo exchange, sends and receives", stream_halo_bytes}, 1, [&] {
+            port_.post(both_ways, stream_.get());
+            port_.wait_all(both_ways, stream_.get());
+        });
     }
 
     // A notified put and a wait for one, as the host sees it.
@@ -64,6 +91,12 @@ public:
         both.put_notify(window_, other, 0, out_.get(), 8, 0);
         both.wait_from(other, 0, 1);
         measure_host("a batch of put_notify and wait", [this, &both] { both.post(stream_.get()); });
+        std::vector<dcuda::request> receives;
+        const auto receive_later = [&] { receives.push_back(port_.irecv(in_.get(), 8, other)); };
+        measure_host(
+            "calls of isend and wait",
+            [&] { port_.wait(port_.isend(out_.get(), 8, other, stream_.get()), stream_.get()); }, receive_later);
+        port_.wait_all(receives);
     }
 
     // Collective, at the end.
@@ -85,7 +118,8 @@ private:
     }
 
     // So few calls that no queue is full.
-    void measure_host(const char* operation, const std::function<void()>& call) {
+    void measure_host(
+        const char* operation, const std::function<void()>& call, const std::function<void()>& afterwards = [] {}) {
         constexpr int calls = 100;
         std::vector<double> samples;
         for (int batch = -1; batch < suite_.batches(10, 4); ++batch) {
@@ -93,6 +127,7 @@ private:
             const auto begin = std::chrono::steady_clock::now();
             for (int i = 0; i < calls; ++i) call();
             const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - begin;
+            for (int i = 0; i < calls; ++i) afterwards();
             stream_.finish();
             if (batch >= 0) samples.push_back(time.count() / calls);
         }
@@ -155,6 +190,7 @@ void measure_stream(session& suite) {
     }
     stream_exchanges exchanges(suite);
     for (const std::size_t bytes : sizes) exchanges.latency(bytes);
+    for (const std::size_t bytes : sizes) exchanges.send_latency(bytes);
     exchanges.halo();
     exchanges.host_time();
     exchanges.close();

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 
 #include "dcuda/host.hpp"
 #include "dcuda/types.hpp"
@@ -17,6 +18,20 @@ enum class comparison : int {
     at_least, ///< word - value, as a signed number, is not negative: numbers may wrap around
     equal,    ///< word == value
     any_bit,  ///< word & value is not 0
+};
+
+/// A send or a receive of a stream_port, to be posted and waited for. A handle: copies are the same request. Not to be
+/// used when its port has ended.
+class request {
+public:
+    /// None.
+    request() = default;
+
+private:
+    friend class stream_port;
+    friend class port_sends;
+    class implementation;
+    std::shared_ptr<implementation> implementation_;
 };
 
 /// What streams and short kernels of a process send and count. Windows are those of runtime::create_window: ranks,
@@ -91,6 +106,44 @@ public:
     bool test(int tag, int count);
     /// Waits for them on the host.
     void wait_on_host(int tag, int count);
+
+    /// Two-sided messages: what a process sends to another one arrives where that one receives it, without a window.
+    /// The sends to a process and its receives from this one are matched in the order in which they are posted. A
+    /// receive may be longer than its send; one that is shorter ends the port with an error. Memory may be any that
+    /// kernels of this device can use.
+    ///
+    /// Sends `bytes` bytes from `source`, which must not change before the request is waited for. With a stream the
+    /// send begins when the stream's earlier work is done, and the stream goes on meanwhile; without one it begins at
+    /// once. A send needs a receive before it is complete, unless it finds room in the receiver's memory for all of it.
+    request isend(const void* source, std::size_t bytes, int process, cudaStream_t stream);
+    /// The same, at once.
+    request isend(const void* source, std::size_t bytes, int process);
+    /// Receives at most `bytes` bytes into `destination`, which nobody must use before the request is waited for.
+    request irecv(void* destination, std::size_t bytes, int process, cudaStream_t stream);
+    /// The same, at once.
+    request irecv(void* destination, std::size_t bytes, int process);
+
+    /// A send that does not begin yet, and that may be posted again and again, each time after the last one is
+    /// complete.
+    request prepare_send(const void* source, std::size_t bytes, int process);
+    /// The same of a receive.
+    request prepare_receive(void* destination, std::size_t bytes, int process);
+    /// Begins them, in this order, when the stream's earlier work is done.
+    void post(std::span<const request> requests, cudaStream_t stream);
+    /// The same, at once.
+    void post(std::span<const request> requests);
+
+    /// The stream's later work begins when the request is complete as it was posted last: the source may change, the
+    /// destination holds what was sent.
+    void wait(const request& awaited, cudaStream_t stream);
+    /// The same for all of them.
+    void wait_all(std::span<const request> awaited, cudaStream_t stream);
+    /// Waits on the host.
+    void wait(const request& awaited);
+    /// The same for all of them.
+    void wait_all(std::span<const request> awaited);
+    /// Whether the request is complete.
+    bool test(const request& asked);
 
     /// For kernels that put when they have what is sent: dcuda::trigger. 0 bytes: the notification alone.
     put_trigger prepare_put_notify(window win, int process, std::size_t offset, const void* source, std::size_t bytes,

@@ -170,6 +170,12 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int flags) 
 
 cudaError_t cudaStreamCreate(cudaStream_t* stream) { return cudaStreamCreateWithFlags(stream, cudaStreamDefault); }
 
+cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest) {
+    for (int* const each : {lowest, highest})
+        if (each) *each = 0;
+    return cudaSuccess;
+}
+
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned int flags, int) {
     return cudaStreamCreateWithFlags(stream, flags);
 }

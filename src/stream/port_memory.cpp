@@ -2,6 +2,7 @@
 #include "stream/port_memory.hpp"
 
 #include "dcuda/detail/protocol/memory.hpp"
+#include "support/losses.hpp"
 #include "support/wire.hpp"
 
 #include <algorithm>
@@ -28,18 +29,20 @@ void clear(Element* memory, std::size_t count) {
 port_memory::port_memory(bootstrap::control& control, const std::vector<bool>& is_remote, int tags)
     : control_(control), own_(control.index()), tags_(tags), device_(cuda::device_in_use()), ports_(is_remote.size()) {
     constexpr const char* subject = "memory of a stream port";
-    const std::size_t words = ports_.size() * place(tags_) + 1;
-    arrived_ = cuda::allocate<std::uint32_t>(words, subject);
+    arrived_ = cuda::allocate<std::uint32_t>(port_words(), subject);
     consumed_ = cuda::allocate<std::uint32_t>(places(), subject);
     ended_ = cuda::allocate<std::uint32_t>(1, subject);
     result_ = cuda::allocate_pinned<std::uint32_t>(2, subject);
-    wanted_ = cuda::allocate_pinned<std::uint64_t>(places(), subject);
-    clear(arrived_.get(), words);
+    const std::size_t waits = places() + 2 * ports_.size(), refusals = 2 * ports_.size();
+    wanted_ = cuda::allocate_pinned<std::uint64_t>(waits, subject);
+    refused_ = cuda::allocate_pinned<std::uint64_t>(refusals, subject);
+    clear(arrived_.get(), port_words());
     clear(consumed_.get(), places());
     clear(ended_.get(), 1);
     cuda::check(cudaDeviceSynchronize(), "clearing a stream port's memory");
     std::fill_n(result_.get(), 2, 0u);
-    std::fill_n(wanted_.get(), places(), 0u);
+    std::fill_n(wanted_.get(), waits, 0u);
+    std::fill_n(refused_.get(), refusals, 0u);
 
     port_offer own;
     own.tags = tags_;
@@ -74,6 +77,7 @@ void port_memory::close(bool has_failed) {
     try {
         if (!has_failed) {
             control_.barrier("ending a stream port"); // nobody sends any more
+            tell_of_unread();
             mappings_.close();
             control_.barrier("ending a stream port"); // nobody maps what is freed
             return;
@@ -111,13 +115,82 @@ void port_memory::end_wait(const wait_trigger& wait, std::uint64_t told) const {
 
 std::vector<port_memory::lasting_wait> port_memory::lasting_waits() const {
     std::vector<lasting_wait> waits;
-    for (std::size_t i = 0; i < places(); ++i) {
-        const std::uint64_t wanted = detail::load_relaxed(wanted_.get() + i);
-        if (wanted == 0) continue;
-        waits.push_back({static_cast<int>(i / place(tags_)) - 1, static_cast<int>(i % place(tags_)),
-                         static_cast<std::uint32_t>(wanted >> 32), static_cast<std::uint32_t>(wanted)});
+    const auto add = [&](std::size_t at, lasting_wait wait) {
+        const std::uint64_t wanted = detail::load_relaxed(wanted_.get() + at);
+        if (wanted == 0) return;
+        wait.count = static_cast<std::uint32_t>(wanted >> 32);
+        wait.expected = static_cast<std::uint32_t>(wanted);
+        waits.push_back(wait);
+    };
+    using kind = lasting_wait::kind;
+    for (std::size_t i = 0; i < places(); ++i)
+        add(i, {kind::notifications, static_cast<int>(i / place(tags_)) - 1, static_cast<int>(i % place(tags_)), 0, 0});
+    for (std::size_t process = 0; process < ports_.size(); ++process) {
+        add(places() + process, {kind::send, static_cast<int>(process), 0, 0, 0});
+        add(places() + ports_.size() + process, {kind::receive, static_cast<int>(process), 0, 0, 0});
     }
     return waits;
+}
+
+std::size_t port_memory::port_words() const {
+    const std::size_t before = ports_.size() * place(tags_) + 1,
+                      aligned = alignof(queue_memory) / sizeof(std::uint32_t);
+    return (before + aligned - 1) / aligned * aligned + ports_.size() * sizeof(queue_memory) / sizeof(std::uint32_t);
+}
+
+queue_memory* port_memory::queues(std::uint32_t* port) const {
+    return reinterpret_cast<queue_memory*>(port + port_words()) - ports_.size();
+}
+
+transfer port_memory::transfer_with(int process, bool is_sent) const {
+    transfer made{};
+    made.queue = {queues(arrived_.get()) + process, queues(ports_[place(process)]) + own_};
+    made.ended = ended();
+    made.wanted = wanted_.get() + places() + (is_sent ? 0 : ports_.size()) + place(process);
+    made.refused = refused_.get() + 2 * place(process);
+    return made;
+}
+
+transfer port_memory::send_to(int process, const void* source, std::size_t bytes) const {
+    transfer made = transfer_with(process, true);
+    made.memory = static_cast<std::byte*>(const_cast<void*>(source));
+    made.bytes = bytes;
+    return made;
+}
+
+transfer port_memory::receive_from(int process, void* destination, std::size_t bytes) const {
+    transfer made = transfer_with(process, false);
+    made.memory = static_cast<std::byte*>(destination);
+    made.bytes = bytes;
+    return made;
+}
+
+std::optional<port_memory::refused_send> port_memory::find_refused() const {
+    for (std::size_t process = 0; process < ports_.size(); ++process) {
+        const std::uint64_t bytes = detail::load_relaxed(refused_.get() + 2 * process);
+        if (bytes != 0)
+            return refused_send{static_cast<int>(process), bytes,
+                                detail::load_relaxed(refused_.get() + 2 * process + 1)};
+    }
+    return std::nullopt;
+}
+
+// Sends that no receive has taken. Nothing is under way.
+void port_memory::tell_of_unread() const {
+    for (int process = 0; process < control_.count(); ++process) {
+        const queue_memory* const from = queues(arrived_.get()) + process;
+        queue_end end{};
+        std::uint32_t arrived[queue_memory::slots];
+        std::uint64_t bytes[queue_memory::slots];
+        cuda::check(cudaMemcpy(&end, &from->receiving, sizeof end, cudaMemcpyDefault), "reading a queue");
+        cuda::check(cudaMemcpy(arrived, from->arrived, sizeof arrived, cudaMemcpyDefault), "reading a queue");
+        cuda::check(cudaMemcpy(bytes, from->send_bytes, sizeof bytes, cudaMemcpyDefault), "reading a queue");
+        const std::uint32_t slot = end.next % queue_memory::slots;
+        if (arrived[slot] == end.next + 1)
+            support::tell(fmt::format("process {}: a send of {} B from process {} was not received when the stream "
+                                      "port ended",
+                                      own_, bytes[slot], process));
+    }
 }
 
 std::vector<std::uint32_t> port_memory::read_arrived(int tag) {

@@ -8,9 +8,11 @@
 #include "bootstrap/control.hpp"
 #include "dcuda/types.hpp"
 #include "device/device_access.hpp"
+#include "stream/send_kernels.hpp"
 #include "support/cuda.hpp"
 #include "transport/peer.hpp"
 
+#include <optional>
 #include <vector>
 
 namespace dcuda {
@@ -45,14 +47,26 @@ public:
     std::uint64_t tell_of_wait(const wait_trigger& wait) const;
     void end_wait(const wait_trigger& wait, std::uint64_t told) const;
 
+    // For a kernel that sends to a process, or receives from it.
+    transfer send_to(int process, const void* source, std::size_t bytes) const;
+    transfer receive_from(int process, void* destination, std::size_t bytes) const;
+
     // Waits that last: of which process (-1: any), with which tag, and for how many; up to which number of
-    // notifications.
+    // notifications. Of a send or a receive: one, up to which number of pieces.
     struct lasting_wait {
+        enum class kind { notifications, send, receive } waits_for;
         int process, tag;
         std::uint32_t count, expected;
         auto operator<=>(const lasting_wait&) const = default;
     };
     std::vector<lasting_wait> lasting_waits() const;
+
+    // A send that is longer than its receive, if there was one.
+    struct refused_send {
+        int process;
+        std::uint64_t bytes, receive_bytes;
+    };
+    std::optional<refused_send> find_refused() const;
 
     // Notifications so far, by process.
     std::vector<std::uint32_t> read_arrived(int tag);
@@ -61,14 +75,20 @@ private:
     static std::size_t place(int number) { return static_cast<std::size_t>(number); }
     // Where waits are counted: those for notifications of any process, then those of each process.
     std::size_t places() const { return (ports_.size() + 1) * place(tags_); }
+    // Of a port: its memory holds the queues behind the counters.
+    queue_memory* queues(std::uint32_t* port) const;
+    std::size_t port_words() const;
+    transfer transfer_with(int process, bool is_sent) const;
+    void tell_of_unread() const;
 
     bootstrap::control& control_;
     int own_, tags_, device_;
-    cuda::device_array<std::uint32_t> arrived_;  // by process and tag; then the doorbell
+    cuda::device_array<std::uint32_t> arrived_;  // by process and tag; then the doorbell, then queues by process
     cuda::device_array<std::uint32_t> consumed_; // by place
     cuda::device_array<std::uint32_t> ended_;
     cuda::pinned_array<std::uint32_t> result_;
-    cuda::pinned_array<std::uint64_t> wanted_; // by place
+    cuda::pinned_array<std::uint64_t> wanted_;  // by place; then of the sends to each process, and of the receives
+    cuda::pinned_array<std::uint64_t> refused_; // by process: the send's bytes, the receive's
     transport::peer_mappings mappings_;
     std::vector<std::uint32_t*> ports_; // by process: its arrived_
     device_access link_;                // while kernels wait

@@ -124,6 +124,10 @@ void port_watch::serve(const bootstrap::event& happened) {
 
 void port_watch::look_at_waits() {
     if (has_failed()) return;
+    if (const auto refused = memory_.find_refused())
+        return end(error(error_code::invalid_argument,
+                         fmt::format("stream_port: a send of {} B from process {} for a receive of {} B",
+                                     refused->bytes, refused->process, refused->receive_bytes)));
     const auto now = clock::now();
     std::map<port_memory::lasting_wait, sighting> seen;
     for (const port_memory::lasting_wait& wait : memory_.lasting_waits()) {
@@ -143,6 +147,11 @@ void port_watch::look_at_waits() {
 
 // "stream wait for tag 3, 1 of 2 arrived, nothing from process 0"
 std::string port_watch::describe(const port_memory::lasting_wait& wait) {
+    using kind = port_memory::lasting_wait::kind;
+    if (wait.waits_for == kind::send)
+        return fmt::format("stream send to process {}: it has not received what was sent before", wait.process);
+    if (wait.waits_for == kind::receive)
+        return fmt::format("stream receive from process {}: nothing has come", wait.process);
     const std::vector<std::uint32_t> counts = memory_.read_arrived(wait.tag);
     std::uint32_t arrived = 0;
     std::string silent;

@@ -4,6 +4,7 @@
 #include "dcuda/detail/protocol/box.hpp"
 #include "runtime/host_windows.hpp"
 #include "stream/port_memory.hpp"
+#include "stream/port_sends.hpp"
 #include "stream/port_watch.hpp"
 #include "stream/stream_kernels.hpp"
 #include "support/cuda.hpp"
@@ -39,8 +40,10 @@ public:
     // What can fail comes before the barrier, at which the others then learn that this process is not there.
     implementation(const port_access& owner, int tags)
         : owner_(owner), tags_(require_tags(tags)), device_(owner.device), control_(owner.job, "stream port"),
-          memory_(control_, owner.paths.is_remote, tags_), watch_(control_, memory_, owner.chosen) {
+          memory_(control_, owner.paths.is_remote, tags_), sends_(control_.count()),
+          watch_(control_, memory_, owner.chosen) {
         cuda::check(load_stream_kernels(), "loading the kernels of streams");
+        cuda::check(load_send_kernels(), "loading the kernels that send");
         control_.barrier("making a stream port");
         watch_.begin();
         device_.reset();
@@ -55,6 +58,7 @@ public:
         int current = memory_.device();
         cudaGetDevice(&current);
         cudaSetDevice(memory_.device());
+        if (!watch_.has_failed()) sends_.tell_of_open(control_.index());
         cudaDeviceSynchronize();
         watch_.stop();
         memory_.close(watch_.has_failed());
@@ -181,6 +185,38 @@ public:
         append_together();
     }
 
+    request prepare_send(const void* source, std::size_t bytes, int process) {
+        require_transfer("a send", "from", source, bytes, process);
+        return sends_.prepare(transfer_direction::send, process, memory_.send_to(process, source, bytes));
+    }
+    request prepare_receive(void* destination, std::size_t bytes, int process) {
+        require_transfer("a receive", "to", destination, bytes, process);
+        return sends_.prepare(transfer_direction::receive, process, memory_.receive_from(process, destination, bytes));
+    }
+    void post(std::span<const request> requests, std::optional<cudaStream_t> stream) {
+        require_device("a send or a receive");
+        sends_.post(requests, stream);
+    }
+    request start(const request& made, std::optional<cudaStream_t> stream) {
+        post({&made, 1}, stream);
+        return made;
+    }
+    void wait(const request& awaited, cudaStream_t stream) {
+        require_device("a wait for a request");
+        require_no_default(stream);
+        cuda::check(cudaStreamWaitEvent(stream, port_sends::posted(awaited).done.get(), 0),
+                    "a wait for a request in the stream");
+    }
+    bool test(const request& asked) {
+        const cudaError_t state = port_sends::posted(asked).done.query();
+        watch_.require_success();
+        if (state != cudaErrorNotReady) cuda::check(state, "asking for a request");
+        return state == cudaSuccess;
+    }
+    void wait(const request& awaited) {
+        while (!test(awaited)) std::this_thread::yield();
+    }
+
     static constexpr int any_process = -1;
     wait_trigger wait_of(int process, int tag, int count) const {
         watch_.require_success();
@@ -252,6 +288,14 @@ private:
                          "cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking)");
     }
 
+    void require_transfer(const char* subject, const char* direction, const void* memory, std::size_t bytes,
+                          int process) const {
+        require_device(subject);
+        require_process(process);
+        support::require(memory != nullptr || bytes == 0, error_code::invalid_argument,
+                         "stream_port: {} of {} B {} a null pointer", subject, bytes, direction);
+    }
+
     // Where `bytes` bytes of the process's part of a window are, as this device addresses them.
     std::byte* place(window win, int process, std::size_t offset, std::size_t bytes) const {
         require_process(process);
@@ -272,6 +316,7 @@ private:
     bootstrap::control control_;
     cuda::stream own_stream_;
     port_memory memory_;
+    port_sends sends_;
     port_watch watch_;
 };
 
@@ -313,6 +358,37 @@ void stream_port::wait_word(const std::uint32_t* word, std::uint32_t value, comp
 }
 bool stream_port::test(int tag, int count) { return implementation_->test(tag, count); }
 void stream_port::wait_on_host(int tag, int count) { implementation_->wait_on_host(tag, count); }
+request stream_port::isend(const void* source, std::size_t bytes, int process, cudaStream_t stream) {
+    return implementation_->start(prepare_send(source, bytes, process), stream);
+}
+request stream_port::isend(const void* source, std::size_t bytes, int process) {
+    return implementation_->start(prepare_send(source, bytes, process), std::nullopt);
+}
+request stream_port::irecv(void* destination, std::size_t bytes, int process, cudaStream_t stream) {
+    return implementation_->start(prepare_receive(destination, bytes, process), stream);
+}
+request stream_port::irecv(void* destination, std::size_t bytes, int process) {
+    return implementation_->start(prepare_receive(destination, bytes, process), std::nullopt);
+}
+request stream_port::prepare_send(const void* source, std::size_t bytes, int process) {
+    return implementation_->prepare_send(source, bytes, process);
+}
+request stream_port::prepare_receive(void* destination, std::size_t bytes, int process) {
+    return implementation_->prepare_receive(destination, bytes, process);
+}
+void stream_port::post(std::span<const request> requests, cudaStream_t stream) {
+    implementation_->post(requests, stream);
+}
+void stream_port::post(std::span<const request> requests) { implementation_->post(requests, std::nullopt); }
+void stream_port::wait(const request& awaited, cudaStream_t stream) { implementation_->wait(awaited, stream); }
+void stream_port::wait_all(std::span<const request> awaited, cudaStream_t stream) {
+    for (const request& each : awaited) implementation_->wait(each, stream);
+}
+void stream_port::wait(const request& awaited) { implementation_->wait(awaited); }
+void stream_port::wait_all(std::span<const request> awaited) {
+    for (const request& each : awaited) implementation_->wait(each);
+}
+bool stream_port::test(const request& asked) { return implementation_->test(asked); }
 put_trigger stream_port::prepare_put_notify(window win, int process, std::size_t offset, const void* source,
                                             std::size_t bytes, int tag) {
     return implementation_->prepare(win, process, offset, source, bytes,

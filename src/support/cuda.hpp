@@ -80,21 +80,11 @@ inline std::shared_ptr<std::byte> pin(std::shared_ptr<std::byte> memory, std::si
     return {base, [memory = std::move(memory)](std::byte* pinned) { cudaHostUnregister(pinned); }};
 }
 
-class stream {
-public:
-    stream() { check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating a stream"); }
-    ~stream() { cudaStreamDestroy(stream_); }
-    stream(const stream&) = delete;
-    stream& operator=(const stream&) = delete;
-    cudaStream_t get() const { return stream_; }
-
-private:
-    cudaStream_t stream_ = nullptr;
-};
-
 class event {
 public:
-    event() { check(cudaEventCreate(&event_), "creating an event"); }
+    explicit event(unsigned flags = cudaEventDefault) {
+        check(cudaEventCreateWithFlags(&event_, flags), "creating an event");
+    }
     ~event() { cudaEventDestroy(event_); }
     event(const event&) = delete;
     event& operator=(const event&) = delete;
@@ -106,7 +96,7 @@ public:
         return state == cudaSuccess;
     }
     void record(cudaStream_t target) { check(cudaEventRecord(event_, target), "recording an event"); }
-    void record(const stream& target) { record(target.get()); }
+    cudaEvent_t get() const { return event_; }
     friend double milliseconds(const event& begin, const event& end) {
         float elapsed = 0;
         check(cudaEventElapsedTime(&elapsed, begin.event_, end.event_), "reading the kernel's time");
@@ -115,6 +105,29 @@ public:
 
 private:
     cudaEvent_t event_ = nullptr;
+};
+
+// Its work begins as soon as it can, with `highest_priority` before that of other streams.
+class stream {
+public:
+    enum class priority { usual, highest };
+    explicit stream(priority chosen = priority::usual) {
+        int highest = 0, lowest = 0;
+        if (chosen == priority::highest)
+            check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "asking for priorities");
+        check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, highest), "creating a stream");
+    }
+    ~stream() { cudaStreamDestroy(stream_); }
+    stream(const stream&) = delete;
+    stream& operator=(const stream&) = delete;
+    cudaStream_t get() const { return stream_; }
+    // What follows in the stream begins when all work before the event's record() is done.
+    void wait_for(const event& before) const {
+        check(cudaStreamWaitEvent(stream_, before.get(), 0), "a stream's wait for an event");
+    }
+
+private:
+    cudaStream_t stream_ = nullptr;
 };
 
 // Copies by the device's copy engine, one after the other. They are numbered from 1.
@@ -127,7 +140,7 @@ public:
     // The number of the copy. There must be room.
     std::uint64_t start(void* target, const void* source, std::size_t bytes, std::string_view subject) {
         check(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDefault, stream_.get()), subject);
-        ends_[started_ % capacity].record(stream_);
+        ends_[started_ % capacity].record(stream_.get());
         return ++started_;
     }
 

@@ -1,37 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Communication in stream order, and by short kernels: what arrives, in which order, how often, and what is refused.
+#include "device/patterns.hpp"
 #include "device/streams.hpp"
 
 #include <dcuda/stream.hpp>
 #include <dcuda/trigger.hpp>
 
 #include <algorithm>
-#include <functional>
 #include <random>
 
 using namespace dcuda::test;
 
 namespace {
-
-// Bytes that depend on their place and a seed; and whether they are there.
-__global__ void fill(unsigned char* memory, std::size_t bytes, std::uint64_t seed) {
-    for_each_thread(bytes, [=](std::size_t i) { memory[i] = pattern(i, seed); });
-}
-__global__ void compare(const unsigned char* memory, std::size_t bytes, std::uint64_t seed, unsigned* wrong) {
-    for_each_thread(bytes, [=](std::size_t i) {
-        if (memory[i] != pattern(i, seed)) atomicAdd(wrong, 1u);
-    });
-}
-
-void expect_refused(const std::function<void()>& call, const std::string& part) {
-    try {
-        call();
-        ADD_FAILURE() << "not refused: " << part;
-    } catch (const dcuda::error& refusal) {
-        EXPECT_EQ(refusal.code(), dcuda::error_code::invalid_argument);
-        EXPECT_NE(std::string(refusal.what()).find(part), std::string::npos) << refusal.what();
-    }
-}
 
 class StreamPort : public device_test {
 protected:
@@ -436,19 +416,6 @@ TEST_F(StreamPort, SharesWindowsWithRanks) {
 }
 
 #if DCUDA_BACKEND_CUDA
-// Bytes that depend on how many launches there were.
-__global__ void fill_by_launch(unsigned char* memory, std::size_t bytes, const unsigned* launches, std::uint64_t seed) {
-    for_each_thread(bytes, [=](std::size_t i) { memory[i] = pattern(i, seed + *launches); });
-}
-__global__ void compare_by_launch(const unsigned char* memory, std::size_t bytes, unsigned* launches,
-                                  std::uint64_t seed, unsigned* wrong) {
-    for_each_thread(bytes, [=](std::size_t i) {
-        if (memory[i] != pattern(i, seed + *launches)) atomicAdd(wrong, 1u);
-    });
-    __syncthreads();
-    if (threadIdx.x == 0) ++*launches;
-}
-
 // A graph that is launched again and again: each launch puts, notifies and waits anew.
 TEST_F(StreamPort, GraphsAreReplayed) {
     const device_vector<unsigned> launches(1), wrong(1);

@@ -4,6 +4,7 @@
 #include <dcuda/stream.hpp>
 #include <dcuda/trigger.hpp>
 
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
@@ -74,12 +75,34 @@ void wait_in_vain(dcuda::runtime& job, const std::string& name) {
     std::fprintf(stderr, "the port goes on\n");
 }
 
+// What process 0 sends and process 1 receives does not match.
+void send_in_vain(dcuda::runtime& job, const std::string& name) {
+    const pinned<std::array<unsigned char, 20>> memory;
+    dcuda::stream_port port(job, 1);
+    if (job.info().process_index == 0) {
+        if (name == "unread") port.wait(port.isend(memory.memory, 8, 1));
+        if (name == "short") port.wait(port.isend(memory.memory, 20, 1));
+        if (name == "unread") return;
+        while (!port.test(0, 1)) usleep(1000); // as long as the other one waits
+        return;
+    }
+    if (name == "unread") return;
+    const dcuda::request receive = port.irecv(memory.memory, 10, 0);
+    if (name == "open") return;
+    port.wait(receive);
+    std::fprintf(stderr, "the port goes on\n");
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
     try {
         dcuda::runtime job(argc, argv);
-        wait_in_vain(job, argc > 1 ? argv[1] : "");
+        const std::string name = argc > 1 ? argv[1] : "";
+        if (name == "unread" || name == "short" || name == "unsent" || name == "open")
+            send_in_vain(job, name);
+        else
+            wait_in_vain(job, name);
         return 0;
     } catch (const std::exception& problem) {
         std::fprintf(stderr, "caught: %s\n", problem.what());

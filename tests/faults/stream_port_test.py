@@ -14,9 +14,12 @@ SHORT = {"DCUDA_WAIT_TIMEOUT": "1"}
 
 
 class StreamPortTest(unittest.TestCase):
+    def run_case(self, case, **variables):
+        return subprocess.run([dcuda_run, "-n", "2", program, case], capture_output=True, text=True, timeout=TIMEOUT,
+                              stdin=subprocess.DEVNULL, env={**os.environ, **variables})
+
     def check(self, case, *said, **variables):
-        result = subprocess.run([dcuda_run, "-n", "2", program, case], capture_output=True, text=True, timeout=TIMEOUT,
-                                stdin=subprocess.DEVNULL, env={**os.environ, **variables})
+        result = self.run_case(case, **variables)
         self.assertNotEqual(result.returncode, 0, result.stderr)
         for text in said:
             self.assertIn(text, result.stderr)
@@ -45,6 +48,22 @@ class StreamPortTest(unittest.TestCase):
 
     def test_processes_disagree(self):
         self.check("tags", "process 0 makes a port of 4 tags, and process 1 one of 5")
+
+    def test_a_receive_is_too_short(self):
+        self.check("short", "process 1: stream_port: a send of 20 B from process 0 for a receive of 10 B",
+                   "caught: stream_port: a send of 20 B from process 0 for a receive of 10 B")
+
+    def test_nothing_is_sent(self):
+        self.check("unsent", "process 1: stream receive from process 0: nothing has come after 1 s (DCUDA_WAIT_TIMEOUT)", **SHORT)
+
+    def test_a_port_ends_before_its_receive(self):
+        self.check("open", "process 1: the stream port ends while a receive from process 0 is under way, and waits for it",
+                   "nothing has come after 1 s (DCUDA_WAIT_TIMEOUT)", **SHORT)
+
+    def test_a_send_is_not_received(self):
+        result = self.run_case("unread")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("process 1: a send of 8 B from process 0 was not received when the stream port ended", result.stderr)
 
     def test_networks(self):
         self.check("any", "reaches some process over a network only", DCUDA_DISABLE_PEER="1")

@@ -71,6 +71,22 @@ int triggers(int rounds) {
     return wrong.read()[0] == 0 ? 0 : 1;
 }
 
+// notify_publish, notify_observe, queue_free, queue_reuse: one send of so many pieces that each slot of the queue is
+// used again and again.
+int sends(int rounds) {
+    dcuda::runtime job;
+    const std::size_t length = 64 * 1024 * (1 + static_cast<std::size_t>(rounds) / 100);
+    std::vector<unsigned> content(length);
+    for (std::size_t i = 0; i < length; ++i) content[i] = static_cast<unsigned>(i);
+    const device_vector<unsigned> source(content), received(length);
+    dcuda::stream_port port(job, 1);
+    const dcuda::request receive = port.irecv(received.get(), received.size_bytes(), 0),
+                         send = port.isend(source.get(), source.size_bytes(), 0);
+    port.wait(send);
+    port.wait(receive);
+    return received.read() == content ? 0 : 1;
+}
+
 // collective_arrive.
 int roles(int rounds) {
     dcuda::runtime job;

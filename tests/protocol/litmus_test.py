@@ -17,8 +17,8 @@ sanitizer = sys.argv[2] if len(sys.argv) > 2 else ""
 # The numbers of dcuda::detail::order_tag, and the cases that rest on each. The command ring's tags need more commands
 # than it has slots.
 TAGS = {
-    "notify_publish": (1, ["notify", "triggers"]),
-    "notify_observe": (2, ["notify", "triggers"]),
+    "notify_publish": (1, ["notify", "triggers", "sends"]),
+    "notify_observe": (2, ["notify", "triggers", "sends"]),
     "collective_arrive": (3, ["meeting", "roles"]),
     "collective_release": (4, ["meeting"]),
     "collective_observe": (5, ["meeting"]),
@@ -34,8 +34,8 @@ TAGS = {
     "slot_reuse": (15, ["commands"]),
     "message_publish": (16, ["message", "released"]),
     "message_observe": (17, ["message", "released"]),
-    "queue_free": (18, ["ring", "crossing"]),
-    "queue_reuse": (19, ["ring", "crossing"]),
+    "queue_free": (18, ["ring", "crossing", "sends"]),
+    "queue_reuse": (19, ["ring", "crossing", "sends"]),
     "write_publish": (20, ["writes"]),
     "write_observe": (21, ["writes"]),
     "exchange_publish": (22, ["members", "bounces"]),

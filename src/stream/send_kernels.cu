@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "stream/send_kernels.hpp"
+
+#include "dcuda/trigger.hpp"
+#include "stream/block_cluster.hpp"
+
+namespace dcuda {
+
+using namespace detail;
+
+namespace {
+
+constexpr unsigned most_threads = 512;
+
+DCUDA_DEVICE std::uint32_t pieces_of(std::size_t bytes) {
+    return bytes == 0 ? 1 : static_cast<std::uint32_t>((bytes - 1) / queue_memory::slot_bytes + 1);
+}
+
+// One thread. Waits until the word has come to `expected`; the host is told of waits that last.
+template <order_tag Tag>
+DCUDA_DEVICE void await_piece(const transfer& by, const std::uint32_t* word, std::uint32_t expected) {
+    bool is_told = false;
+    const auto is_there = [=](std::uint32_t found) { return has_come(found, expected); };
+    const auto keep_polling = [&](std::uint32_t) {
+        store_relaxed(by.wanted, std::uint64_t{1} << 32 | expected);
+        is_told = true;
+        return load_relaxed(by.ended) == 0;
+    };
+    if (!poll<Tag>(scope::system, word, is_there, keep_polling)) __trap();
+    if (is_told) store_relaxed(by.wanted, std::uint64_t{0});
+}
+
+// One thread. Waits until the kernels before have done with this end of the queue. Returns the turn.
+// ORDER queue-reuse: the number of the next piece is the one that the kernel before has left.
+DCUDA_DEVICE std::uint32_t begin_turn(const transfer& by, queue_end& words) {
+    const std::uint32_t turn = fetch_add_relaxed(&words.begun, std::uint32_t{1});
+    const auto is_next = [=](std::uint32_t ended) { return ended == turn; };
+    const auto keep_polling = [&](std::uint32_t) { return load_relaxed(by.ended) == 0; };
+    if (!poll<order_tag::queue_reuse>(scope::device, &words.ended, is_next, keep_polling)) __trap();
+    return turn;
+}
+
+// One thread, when all blocks have done. ORDER queue-free.
+DCUDA_DEVICE void end_turn(queue_end& words, std::uint32_t turn, std::uint32_t next) {
+    store_relaxed(&words.next, next);
+    store_release<order_tag::queue_free>(scope::device, &words.ended, turn + 1);
+}
+
+// Calls work(piece, slot, offset, bytes) for each of the calling block's pieces. All threads.
+template <class Work>
+DCUDA_DEVICE void for_each_piece(const block_cluster& blocks, std::uint32_t first, std::size_t bytes,
+                                 const Work& work) {
+    for (std::uint32_t i = blocks.block(); i < pieces_of(bytes); i += blocks.blocks()) {
+        const std::size_t offset = std::size_t{i} * queue_memory::slot_bytes;
+        const std::size_t left = bytes - offset;
+        work(first + i, (first + i) % queue_memory::slots, offset,
+             left < queue_memory::slot_bytes ? left : std::size_t{queue_memory::slot_bytes});
+    }
+}
+
+__global__ void __launch_bounds__(most_threads) send_kernel(transfer by) {
+    const block_cluster blocks;
+    const auto group = calling_block();
+    queue_end& words = by.queue.own->sending;
+    std::uint32_t turn = 0;
+    if (blocks.leads()) turn = begin_turn(by, words);
+    blocks.sync();
+    const std::uint32_t first = words.next;
+    for_each_piece(
+        blocks, first, by.bytes, [&](std::uint32_t piece, std::uint32_t slot, std::size_t offset, std::size_t bytes) {
+            // ORDER queue-reuse: the receiver has read what the slot held.
+            if (group.leads())
+                await_piece<order_tag::queue_reuse>(by, &by.queue.own->credits[slot], piece - queue_memory::slots + 1);
+            group.sync();
+            exec::copy_bytes(group, by.queue.far->data[slot], by.memory + offset, bytes);
+            if (group.leads()) by.queue.far->send_bytes[slot] = by.bytes;
+            group.sync();
+            // ORDER notify-publish: the block's stores, by the barrier, come before the number.
+            if (group.leads())
+                store_release<order_tag::notify_publish>(scope::system, &by.queue.far->arrived[slot], piece + 1);
+        });
+    blocks.sync();
+    if (blocks.leads()) end_turn(words, turn, first + pieces_of(by.bytes));
+}
+
+// One thread. The send's first piece has come: how long the send is. One that is too long ends the port, by the host.
+DCUDA_DEVICE std::uint64_t measure(const transfer& by, std::uint32_t first) {
+    const std::uint32_t slot = first % queue_memory::slots;
+    await_piece<order_tag::notify_observe>(by, &by.queue.own->arrived[slot], first + 1);
+    const std::uint64_t bytes = by.queue.own->send_bytes[slot];
+    if (bytes <= by.bytes) return bytes;
+    store_relaxed(by.refused + 1, std::uint64_t{by.bytes});
+    store_relaxed(by.refused, bytes);
+    const auto has_ended = [](std::uint32_t ended) { return ended != 0; };
+    static_cast<void>(poll<order_tag::none>(scope::system, by.ended, has_ended, [](std::uint32_t) { return true; }));
+    __trap();
+    return 0;
+}
+
+__global__ void __launch_bounds__(most_threads) receive_kernel(transfer by) {
+    const block_cluster blocks;
+    const auto group = calling_block();
+    queue_end& words = by.queue.own->receiving;
+    std::uint32_t turn = 0;
+    if (blocks.leads()) {
+        turn = begin_turn(by, words);
+        words.bytes = measure(by, words.next);
+    }
+    blocks.sync();
+    const std::uint32_t first = words.next;
+    const std::uint64_t whole = words.bytes;
+    for_each_piece(blocks, first, whole,
+                   [&](std::uint32_t piece, std::uint32_t slot, std::size_t offset, std::size_t bytes) {
+                       // ORDER notify-observe: the piece is in the slot, for all threads by the barrier.
+                       if (group.leads())
+                           await_piece<order_tag::notify_observe>(by, &by.queue.own->arrived[slot], piece + 1);
+                       group.sync();
+                       exec::copy_bytes(group, by.memory + offset, by.queue.own->data[slot], bytes);
+                       group.sync();
+                       // ORDER queue-free: the block's loads, by the barrier, come before the credit.
+                       if (group.leads())
+                           store_release<order_tag::queue_free>(scope::system, &by.queue.far->credits[slot], piece + 1);
+                   });
+    blocks.sync();
+    if (blocks.leads()) end_turn(words, turn, first + pieces_of(whole));
+}
+
+cudaError_t append(void (*kernel)(transfer), const transfer& work, cudaStream_t stream) {
+    return append(kernel, shape_for(work.bytes, 2 * queue_memory::slot_bytes, most_threads), stream, work);
+}
+
+} // namespace
+
+cudaError_t load_send_kernels() {
+    cudaFuncAttributes unused{};
+    const cudaError_t result = cudaFuncGetAttributes(&unused, send_kernel);
+    return result != cudaSuccess ? result : cudaFuncGetAttributes(&unused, receive_kernel);
+}
+
+cudaError_t append_send(const transfer& send, cudaStream_t stream) { return append(send_kernel, send, stream); }
+cudaError_t append_receive(const transfer& receive, cudaStream_t stream) {
+    return append(receive_kernel, receive, stream);
+}
+
+} // namespace dcuda

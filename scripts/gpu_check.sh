@@ -246,7 +246,7 @@ programs() {
         attempt "himeno, 1000 steps, on $count GPU(s)" 60 programs.log "${command[@]}" --size XS --steps 1000 --no-fma --verify
         attempt "himeno on $count GPU(s)" 60 programs.log "${command[@]}" --size L
     done
-    for name in stream stream-graph kernel device-graph while-graph host host-graph; do
+    for name in stream stream-graph kernel device-graph while-graph device-tail host host-graph; do
         [ -x "$bin/himeno" ] || break
         for count in "${counts[@]}"; do
             job "$count" "$bin/himeno" --size S --steps 64 --no-fma --verify --control $name

@@ -25,19 +25,21 @@ command_line parse_command_line(int argc, char** argv) {
         ->check(CLI::Range(0, 1 << 30).description(""))
         ->capture_default_str();
     app.add_option("--control", chosen.control,
-                   "who decides when planes travel: rank (dCUDA's ranks); or, with two short kernels for each step, "
-                   "stream (the stream's order), stream-graph, kernel (the kernels themselves), host, host-graph, "
-                   "device-graph (the device launches the next steps), while-graph")
-        ->check(CLI::IsMember(
-                    {"rank", "stream", "stream-graph", "kernel", "host", "host-graph", "device-graph", "while-graph"})
+                   "who decides when planes travel: rank (dCUDA's ranks); or, with two short kernels for\n"
+                   "each step, stream (the stream's order), stream-graph, kernel (the kernels themselves),\n"
+                   "host, host-graph, device-graph (the device launches the next steps), while-graph,\n"
+                   "device-tail (a kernel launches those of a step, and itself for the next one)")
+        ->check(CLI::IsMember({"rank", "stream", "stream-graph", "kernel", "host", "host-graph", "device-graph",
+                               "while-graph", "device-tail"})
                     .description(""))
         ->capture_default_str();
     app.add_option("--carrier", chosen.carrier,
-                   "what brings planes with --control host and host-graph: host (dCUDA's transports), mpi, nccl, plain "
-                   "(one device)")
+                   "what brings planes with --control host and host-graph: host (dCUDA's transports), mpi,\n"
+                   "nccl, plain (one device)")
         ->check(CLI::IsMember({"host", "mpi", "nccl", "plain"}).description(""));
     app.add_flag("--no-fma", is_exact,
-                 "round each product by itself: the result is the serial reference's, bit for bit (always so on CPUs)");
+                 "round each product by itself: the result is the serial reference's, bit for bit\n"
+                 "(always so on CPUs)");
     app.add_option("--gosa", gosa, "add up the changes of every step, or of the last one: every or last")
         ->check(CLI::IsMember({"every", "last"}).description(""))
         ->capture_default_str();

@@ -14,7 +14,8 @@
 #include "common/models/carrier.hpp"
 #include "common/models/streams.hpp"
 #include "dcuda/stream.hpp"
-#include "dcuda/trigger.hpp"
+#include "half.hpp"
+#include "tail_launch.hpp"
 
 namespace himeno {
 
@@ -28,81 +29,15 @@ namespace {
 
 // --- Kernels ---------------------------------------------------------------------------------------------------------
 
-// A block computes a tile of rows and columns, in some planes, along which its threads walk.
-constexpr int tile_columns = DCUDA_BACKEND_CUDA ? 64 : 8, tile_rows = DCUDA_BACKEND_CUDA ? 4 : 2;
-constexpr int block_threads = tile_columns * tile_rows;
-
-// Some planes of a step.
-struct half {
-    range planes;
-    int planes_of_block;
-    int parity; // of the step: which array is read
-
-    DCUDA_HOST_DEVICE int tiles_along(int points, int tile) const { return (points - 2 + tile - 1) / tile; }
-    DCUDA_HOST_DEVICE int tiles(const grid& whole) const {
-        return tiles_along(whole.nk, tile_columns) * tiles_along(whole.nj, tile_rows);
-    }
-    DCUDA_HOST_DEVICE int blocks(const grid& whole) const {
-        return tiles(whole) * ((planes.count() + planes_of_block - 1) / planes_of_block);
-    }
-};
-
-// Squares of the changes are added up by the parity of their step; the lower half of a step clears the sum for the next
-// one, whose last use is over.
-struct sums {
-    double* of_parity;
-    bool clears;
-};
-
-template <bool IsFused>
-DCUDA_DEVICE void compute(const slab& work, const half& part, const sums& squares) {
-    __shared__ double parts[block_threads];
-    const int tile = static_cast<int>(blockIdx.x) % part.tiles(work.whole),
-              across = part.tiles_along(work.whole.nk, tile_columns),
-              segment = static_cast<int>(blockIdx.x) / part.tiles(work.whole);
-    const int k = 1 + tile % across * tile_columns + static_cast<int>(threadIdx.x) % tile_columns,
-              j = 1 + tile / across * tile_rows + static_cast<int>(threadIdx.x) / tile_columns;
-    const int first = part.planes.first + segment * part.planes_of_block,
-              last = min(first + part.planes_of_block, part.planes.last);
-    double own = 0.0;
-    if (k < work.whole.nk - 1 && j < work.whole.nj - 1) {
-        std::uint32_t at = work.index(first, j, k);
-        for (int i = first; i < last; ++i, at = work.next_plane(at))
-            own += static_cast<double>(
-                compute_point<IsFused>(work, work.pressure[part.parity], work.pressure[1 - part.parity], at));
-    }
-    const double sum = sum_of_block(parts, own);
-    if (threadIdx.x != 0) return;
-    atomicAdd(squares.of_parity + part.parity, sum);
-    if (squares.clears && blockIdx.x == 0) squares.of_parity[1 - part.parity] = 0.0;
-}
-
 template <bool IsFused>
 __global__ void __launch_bounds__(block_threads) compute_half(slab work, half part, sums squares) {
     compute<IsFused>(work, part, squares);
 }
 
-// What a kernel waits for and sends by itself: of one neighbour, or of both.
-struct triggers {
-    dcuda::wait_trigger waits[2];
-    dcuda::put_trigger puts[2];
-    int wait_count, put_count;
-};
-
-// All blocks wait; the last one sends.
 template <bool IsFused>
 __global__ void __launch_bounds__(block_threads)
     compute_half_and_send(slab work, half part, sums squares, triggers by, dcuda::role_words* words) {
-    const unsigned blocks[1] = {gridDim.x};
-    dcuda::roles<1> role(words, blocks);
-    if (threadIdx.x < 32)
-        for (int i = 0; i < by.wait_count; ++i) dcuda::await(by.waits[i]);
-    __syncthreads();
-    compute<IsFused>(work, part, squares);
-    if (!role.finish()) return;
-    for (int i = 0; i < by.wait_count; ++i)
-        if (threadIdx.x == 0) dcuda::consume(by.waits[i]);
-    for (int i = 0; i < by.put_count; ++i) dcuda::trigger_by_block(by.puts[i]);
+    compute_and_send<IsFused>(work, part, squares, by, words);
 }
 
 template <class... Params, class... Args>
@@ -248,6 +183,17 @@ protected:
         wait(-1);
         wait(1);
     }
+    // Of a half whose kernel waits and sends by itself.
+    triggers triggers_of(int step, int beside) {
+        triggers by{};
+        for (const int other : {-1, 1}) {
+            if (!has(other) || (other != beside && has_lower_half())) continue;
+            if (step > 0) by.waits[by.wait_count++] = port_.prepare_wait_from(neighbour(other), tag_from(other), 1);
+            by.puts[by.put_count++] = port_.prepare_put_notify(work_.window, neighbour(other), place_there(step, other),
+                                                               border(step, other), plane_bytes(), tag_from(-other));
+        }
+        return by;
+    }
 
     device_buffer<dcuda::role_words> words_; // of the upper and lower half
     dcuda::stream_port port_;
@@ -276,15 +222,9 @@ private:
     void compute_and_send(int step, int beside) {
         const half part = part_of_step(step, beside);
         if (part.planes.empty()) return;
-        triggers by{};
-        for (const int other : {-1, 1}) {
-            if (!has(other) || (other != beside && has_lower_half())) continue;
-            if (step > 0) by.waits[by.wait_count++] = port_.prepare_wait_from(neighbour(other), tag_from(other), 1);
-            by.puts[by.put_count++] = port_.prepare_put_notify(work_.window, neighbour(other), place_there(step, other),
-                                                               border(step, other), plane_bytes(), tag_from(-other));
-        }
         launch(chosen_.is_fused ? compute_half_and_send<true> : compute_half_and_send<false>, part.blocks(work_.whole),
-               block_threads, compute_, work_, part, sums_of(beside), by, words_.data() + side(beside));
+               block_threads, compute_, work_, part, sums_of(beside), triggers_of(step, beside),
+               words_.data() + side(beside));
     }
 };
 
@@ -430,6 +370,30 @@ private:
     }
 };
 
+// The device starts each step by a kernel, which starts the next one.
+class device_tail final : public by_port {
+public:
+    device_tail(dcuda::runtime& runtime, const options& chosen, const slab& work)
+        : by_port(runtime, chosen, work), launches_(1) {}
+    std::string describe() const override { return "kernels that wait and put by themselves, launched by a kernel"; }
+
+private:
+    void prepare() override {
+        tail_launches all{work_, chosen_.steps, {}};
+        for (const int step : {2, 1}) // of either parity; none waits in step 0
+            for (const int beside : {-1, 1})
+                all.of_parity[step % 2][side(beside)] = {part_of_step(step, beside), sums_of(beside),
+                                                         triggers_of(step, beside), words_.data() + side(beside)};
+        launches_.upload(&all, 1);
+    }
+    void all_steps() override {
+        launch_first_step(launches_.data(), chosen_.is_fused, compute_.get());
+        take_the_last_planes();
+    }
+
+    device_buffer<tail_launches> launches_;
+};
+
 #endif
 
 // --- By the host -----------------------------------------------------------------------------------------------------
@@ -541,8 +505,10 @@ std::unique_ptr<short_kernels> make_short_kernels(dcuda::runtime& runtime, const
     if (chosen.control == "stream-graph") return std::make_unique<stream_graph>(runtime, chosen, work);
     if (chosen.control == "device-graph") return std::make_unique<device_graph>(runtime, chosen, work);
     if (chosen.control == "while-graph") return std::make_unique<while_graph>(runtime, chosen, work);
+    if (chosen.control == "device-tail") return std::make_unique<device_tail>(runtime, chosen, work);
 #endif
-    throw std::runtime_error("--control " + chosen.control + " takes CUDA graphs, which the CPU backend has not");
+    const std::string taken = chosen.control == "device-tail" ? "kernels that launch kernels" : "CUDA graphs";
+    throw std::runtime_error("--control " + chosen.control + " takes " + taken + ", which the CPU backend has not");
 }
 
 } // namespace himeno

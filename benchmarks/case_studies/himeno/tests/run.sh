@@ -27,7 +27,7 @@ for processes in $(counts 1 2 3 4); do
 done
 # By short kernels, in every way of control that needs no graphs; with graphs where there are GPUs.
 controls="stream kernel host"
-[ "${DCUDA_TEST_BACKEND:-}" != cuda ] || controls+=" stream-graph device-graph while-graph"
+[ "${DCUDA_TEST_BACKEND:-}" != cuda ] || controls+=" stream-graph device-graph while-graph device-tail"
 for control in $controls; do
     for processes in $(counts 1 2 3 4); do
         known $processes 'gosa 4.168863978e-02 sum 1.896001858229e+03 crc 52d4233f' --size 9,17,33 --steps 10 --control $control
@@ -57,6 +57,7 @@ refused 2 'for --control rank only' 1 --size XS --control stream --gosa last
 refused 2 'for --control host and host-graph only' 1 --size XS --control stream --carrier host
 refused 2 'no graph can hold it' 1 --size XS --control host-graph --carrier host
 [ "${DCUDA_TEST_BACKEND:-}" = cuda ] || refused 1 'takes CUDA graphs' 1 --size XS --control stream-graph
+[ "${DCUDA_TEST_BACKEND:-}" = cuda ] || refused 1 'takes kernels that launch kernels' 1 --size XS --control device-tail
 refused_once 'planes are too few for' 4 --size 3,9,9
 [ "${DCUDA_TEST_BACKEND:-}" != cuda ] || refused 2 'takes --no-fma' 1 --size XS --verify
 echo "$runs runs as expected"

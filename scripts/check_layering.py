@@ -83,7 +83,7 @@ MAY_INCLUDE = {
     "dcuda-top": BASE | {"bootstrap", "view of waits"},
     "tools": LIBRARY,
     "transport benchmark": BASE | {"transport", "bootstrap", "users"},
-    "baselines": BASE | {"transport", "bootstrap", "users"},
+    "baselines": BASE | {"transport", "bootstrap", "device state", "energy", "users"},
     "users": {"umbrella", "host", "device", "types", "config"},
     "tests": LIBRARY | {"users"},
 }

@@ -21,13 +21,15 @@ std::string times_in_words(const std::vector<double>& milliseconds, int steps, c
 // Microseconds of a step: median, interval, samples.
 nlohmann::ordered_json times_as_json(const std::vector<double>& milliseconds, int steps);
 
-// Joules of all runs of a program together, on all devices and all hosts. Of runs of dCUDA: other models' kernels are
-// none of the runtime's.
+// Joules of all runs of a program together, on all devices and all hosts. Of runs of dCUDA, and of kernels that
+// kernel_energy measures: other models' kernels are none of the runtime's.
 class joules {
 public:
     void add(const dcuda::run_energy& of_run);
     // Null without runs. What is not known is null, with the reason beside it.
     nlohmann::ordered_json as_json() const;
+    // Of all devices; empty: not known.
+    const std::optional<double>& devices() const { return devices_; }
 
 private:
     int runs_ = 0;

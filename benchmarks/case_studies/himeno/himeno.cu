@@ -131,6 +131,7 @@ void solve_by_ranks(common::session& here, const options& chosen, task& work, sl
         work.runs.next(measure::seconds_of([&] { here.runtime.run(kernel_of(chosen), config, work); }));
         about.processor_seconds = processor_seconds() - before;
         about.milliseconds.push_back(here.runtime.timings().at(0));
+        about.energy.add(here.runtime.energy());
     }
     gosa.download(&about.found.gosa, 1);
 }
@@ -139,11 +140,13 @@ void solve_by_short_kernels(common::session& here, const options& chosen, const 
                             report& about) {
     const auto way = make_short_kernels(here.runtime, chosen, work);
     about.communication = way->describe();
+    common::kernel_energy energy(!chosen.json.empty(), here.job);
     for (int i = 0; i < chosen.repeat; ++i) {
         memory.load_start();
         const double before = processor_seconds();
-        const double own = way->run();
+        const double own = way->run(energy);
         about.processor_seconds = processor_seconds() - before;
+        about.energy.add(energy.last());
         double slowest = own;
         for (const double each : here.runtime.gather(own)) slowest = std::max(slowest, each);
         about.milliseconds.push_back(slowest);

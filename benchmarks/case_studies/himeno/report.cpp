@@ -1,20 +1,38 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "report.hpp"
 
+#include <optional>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "common/times.hpp"
 #include "common/wording.hpp"
 
 namespace himeno {
 
 namespace {
 
-// Of the official figure, and of all points that are computed.
+// Of a run: by the official figure, or of all points that are computed.
+double million_operations(const options& chosen, double points) {
+    return 1e-6 * operations_of_point * points * chosen.steps;
+}
+
 double mflops(const report& about, const options& chosen, double points) {
     const double seconds = common::seconds_per_run(about.milliseconds).median;
-    return seconds > 0.0 ? operations_of_point * points * chosen.steps / seconds * 1e-6 : 0.0;
+    return seconds > 0.0 ? million_operations(chosen, points) / seconds : 0.0;
+}
+
+struct energy_figures {
+    double joules_per_device; // in all runs
+    double mflop_per_joule;   // by the official count
+};
+
+// Nothing if there is no counter, or if it has not moved.
+std::optional<energy_figures> find_energy_figures(const report& about, const options& chosen) {
+    const double joules = about.energy.devices().value_or(0.0);
+    if (joules <= 0.0) return {};
+    const double all_runs = million_operations(chosen, chosen.whole.counted_points()) * chosen.repeat;
+    return energy_figures{joules / about.devices, all_runs / joules};
 }
 
 } // namespace
@@ -35,6 +53,9 @@ std::string in_words(const report& about, const options& chosen) {
             fmt::format("{}\n{:.0f} MFLOPS by the official count, {:.0f} with all points\n",
                         common::times_in_words(about.milliseconds, chosen.steps, "step"),
                         mflops(about, chosen, whole.counted_points()), mflops(about, chosen, whole.computed_points()));
+    if (const auto figures = find_energy_figures(about, chosen))
+        text += fmt::format("{:.3g} J per device in {}, {:.4g} MFLOP per joule\n", figures->joules_per_device,
+                            common::counted(chosen.repeat, "run"), figures->mflop_per_joule);
     text += fmt::format("{:.3g} s of the processor's time on process 0\n", about.processor_seconds);
     if (about.is_verified)
         text += about.is_equal ? "verified: pressure, sum and CRC equal the serial reference to the last bit\n"
@@ -49,6 +70,7 @@ std::string as_json(const report& about, const options& chosen) {
                                 {"control", chosen.control},
                                 {"communication", about.communication},
                                 {"processor_seconds", about.processor_seconds},
+                                {"joules", about.energy.as_json()},
                                 {"fused", chosen.is_fused},
                                 {"backend", about.backend},
                                 {"devices", about.devices},
@@ -60,6 +82,10 @@ std::string as_json(const report& about, const options& chosen) {
     if (chosen.steps > 0) {
         json["time_per_step_us"] = common::times_as_json(about.milliseconds, chosen.steps);
         json["mflops"] = mflops(about, chosen, chosen.whole.counted_points());
+    }
+    if (const auto figures = find_energy_figures(about, chosen)) {
+        json["joules_per_device"] = figures->joules_per_device;
+        json["mflop_per_joule"] = figures->mflop_per_joule;
     }
     if (about.is_verified) json["verification"] = {{"equal", about.is_equal}};
     return json.dump(2) + "\n";

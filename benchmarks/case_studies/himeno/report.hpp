@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "common/times.hpp"
 #include "options.hpp"
 #include "reference.hpp"
 
@@ -16,6 +17,7 @@ struct report {
     std::string communication = {};        // of short kernels
     double processor_seconds = 0.0;        // that the last run took of this process's host
     std::vector<double> milliseconds = {}; // one entry per run
+    common::joules energy = {};            // of all runs
     outcome found = {};
     bool is_verified = false, is_equal = false; // with the serial reference
 };

@@ -72,15 +72,18 @@ public:
         return both[(chosen_.steps + 1) % 2];
     }
 
-    double run() override {
+    double run(common::kernel_energy& energy) override {
+        energy_ = &energy;
         sums_.clear();
         prepare();
         check(cudaDeviceSynchronize(), "the kernels failed");
+        energy.begin();
         runtime_.barrier(); // everybody's pressure is there
         start_.record(compute_);
         if (chosen_.steps > 0) all_steps();
         stop_.record(compute_);
         rest_until_done();
+        energy.end();
         return milliseconds(start_, stop_);
     }
 
@@ -126,6 +129,7 @@ protected:
     // The host looks now and then.
     void rest_until_done() const {
         for (;;) {
+            energy_->poll();
             const cudaError_t state = cudaStreamQuery(compute_.get());
             if (state == cudaSuccess) return;
             if (state != cudaErrorNotReady) check(state, "the kernels failed");
@@ -143,6 +147,7 @@ protected:
     stream compute_{stream::priority::high};
     event start_{cudaEventDefault}, stop_{cudaEventDefault};
     std::chrono::microseconds rest_{5000};
+    common::kernel_energy* energy_ = nullptr; // of the run
 };
 
 // --- In stream order, by graphs, and by kernels ----------------------------------------------------------------------
@@ -202,7 +207,10 @@ protected:
 class stream_order final : public by_port {
     using by_port::by_port;
     void all_steps() override {
-        for (int step = 0; step < chosen_.steps; ++step) iterate(step);
+        for (int step = 0; step < chosen_.steps; ++step) {
+            iterate(step);
+            energy_->poll();
+        }
         take_the_last_planes();
     }
 };
@@ -214,8 +222,10 @@ public:
 
 private:
     void all_steps() override {
-        for (int step = 0; step < chosen_.steps; ++step)
+        for (int step = 0; step < chosen_.steps; ++step) {
             for (const int beside : {-1, 1}) compute_and_send(step, beside);
+            energy_->poll();
+        }
         take_the_last_planes();
     }
 
@@ -445,7 +455,10 @@ private:
     }
 
     void steps(int count) {
-        for (int step = 0; step < count; ++step) iterate(step);
+        for (int step = 0; step < count; ++step) {
+            iterate(step);
+            energy_->poll();
+        }
         for (const event& each : arrived_) each.hold_up(compute_);
     }
 

@@ -17,6 +17,7 @@
 #include <memory>
 #include <string>
 
+#include "common/models/kernel_energy.hpp"
 #include "dcuda/host.hpp"
 #include "options.hpp"
 #include "slab.hpp"
@@ -28,7 +29,7 @@ public:
     virtual ~short_kernels() = default;
 
     // All steps. Collective; the pressure is the start's on all devices. Milliseconds that they took on this device.
-    virtual double run() = 0;
+    virtual double run(common::kernel_energy& energy) = 0;
 
     // Of the last step, on this device; of the run before.
     virtual double gosa() const = 0;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The serial reference against known results, and sizes.
+// The serial reference against known results, sizes, and what the program says of energy.
 #include "reference.hpp"
+#include "report.hpp"
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 using namespace himeno;
 
@@ -49,6 +51,32 @@ TEST(Reference, ChangesNoBoundary) {
                     EXPECT_EQ(found.pressure[at], start[at]);
                 }
             }
+}
+
+TEST(Report, TellsTheEnergyThatIsKnown) {
+    options chosen;
+    chosen.whole = {13, 13, 13}; // 1000 points by the official count
+    chosen.steps = 500;
+    chosen.repeat = 2;
+    report about;
+    about.devices = 2;
+    about.milliseconds = {1.0, 1.0};
+    for (const std::optional<double> joules : {std::optional(0.0), std::optional(17.0), std::optional<double>()}) {
+        about.energy = {};
+        dcuda::run_energy of_run;
+        of_run.all_devices = joules;
+        for (int run = 0; run < chosen.repeat; ++run) about.energy.add(of_run);
+        const auto json = nlohmann::json::parse(as_json(about, chosen));
+        EXPECT_EQ(json["joules"]["devices"].is_number(), joules.has_value());
+        const bool is_told = joules.value_or(0.0) > 0.0;
+        EXPECT_EQ(json.contains("mflop_per_joule"), is_told);
+        EXPECT_EQ(in_words(about, chosen).find("17 J per device in 2 runs, 1 MFLOP per joule") != std::string::npos,
+                  is_told);
+        if (is_told) {
+            EXPECT_DOUBLE_EQ(json["joules_per_device"], 17.0);
+            EXPECT_DOUBLE_EQ(json["mflop_per_joule"], 1.0);
+        }
+    }
 }
 
 TEST(Sizes, AreNamedOrNumbers) {

@@ -44,12 +44,24 @@ known 2 'gosa 3.042699344e-03 sum 2.293382602158e+04 crc a4fa2cf1' --size XS --s
 known 1 'gosa 8.341751582e-06 sum 2.539047289769e+04 crc 151f521c' --size XS --steps 1000
 # Over a network.
 DCUDA_DISABLE_PEER=1 DCUDA_TRANSPORT=shm known 2 'gosa 6.229796349e-03 sum 2.224315522317e+04 crc 794c7c80' --size XS --steps 3
-job 1 --size 9,8,7 --steps 3 --json "$work/out.json" >"$work/log" 2>&1 || die "JSON: status $?"
-python3 - "$work/out.json" <<'PYTHON' || die "JSON"
-import json, sys
+# Counters of the processors that are ours and stand still; on GPUs the device has its own.
+mkdir -p "$work/counters/intel-rapl:0"
+for file in "name package-0" "max_energy_range_uj 1000" "energy_uj 7"; do
+    echo "${file#* }" >"$work/counters/intel-rapl:0/${file% *}"
+done
+for control in rank stream; do
+    DCUDA_POWERCAP=$work/counters job $few --size 9,8,7 --steps 3 --control $control --json "$work/out.json" >"$work/log" 2>&1 ||
+        die "JSON: status $?"
+    python3 - "$work/out.json" <<'PYTHON' || die "JSON"
+import json, os, sys
 report = json.load(open(sys.argv[1]))
 assert report["size"] == [9, 8, 7] and report["mflops"] > 0 and len(report["crc"]) == 8
+joules = report["joules"]
+assert joules["cpus"] == 0
+if os.environ.get("DCUDA_TEST_BACKEND") != "cuda":
+    assert joules["devices"] is None and joules["devices_problem"] and "mflop_per_joule" not in report
 PYTHON
+done
 refused 2 'is none of XS' 1 --size 2,9,9
 refused 2 'is none of XS' 1 --size huge
 refused 2 'for --control rank only' 1 --size XS --control stream --ranks 2

@@ -20,8 +20,7 @@ enum class comparison : int {
     any_bit,  ///< word & value is not 0
 };
 
-/// A send or a receive of a stream_port, to be posted and waited for. A handle: copies are the same request. Not to be
-/// used when its port has ended.
+/// A send or a receive of a stream_port, to be posted and waited for. A handle: copies are the same request.
 class request {
 public:
     /// None.
@@ -112,6 +111,10 @@ public:
     /// receive may be longer than its send; one that is shorter ends the port with an error. Memory may be any that
     /// kernels of this device can use.
     ///
+    /// Each send begins behind those that were posted to the same process before, each receive likewise; also one that
+    /// is posted without a stream. A graph's are matched when the graph is launched, in the order in which they begin:
+    /// others with the same process must be complete then, and must not be posted before the graph is done.
+    ///
     /// Sends `bytes` bytes from `source`, which must not change before the request is waited for. With a stream the
     /// send begins when the stream's earlier work is done, and the stream goes on meanwhile; without one it begins at
     /// once. A send needs a receive before it is complete, unless it finds room in the receiver's memory for all of it.
@@ -123,8 +126,7 @@ public:
     /// The same, at once.
     request irecv(void* destination, std::size_t bytes, int process);
 
-    /// A send that does not begin yet, and that may be posted again and again, each time after the last one is
-    /// complete.
+    /// A send that does not begin yet, and that may be posted again and again. A wait is for the last time.
     request prepare_send(const void* source, std::size_t bytes, int process);
     /// The same of a receive.
     request prepare_receive(void* destination, std::size_t bytes, int process);

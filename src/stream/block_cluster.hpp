@@ -36,18 +36,20 @@ public:
     DCUDA_DEVICE bool leads() const { return block() == 0 && detail::exec::thread_index() == 0; }
 };
 
-// So many blocks that each has at least `bytes_of_block` bytes to copy, and so many threads that each has 16 of them.
-// PERF: a block copies some 40 GB/s to a peer. Of few bytes more blocks would only have more to wait for each other.
+// So many blocks of a kernel that each has at least `bytes_of_block` bytes to copy, and so many threads that each has
+// 16 of them. PERF: a block copies some 40 GB/s to a peer. Of few bytes more blocks would only have more to wait for
+// each other.
 struct cluster_shape {
     unsigned blocks, threads;
 };
-inline cluster_shape shape_for([[maybe_unused]] std::size_t bytes, [[maybe_unused]] std::size_t bytes_of_block,
-                               [[maybe_unused]] unsigned most_threads) {
+template <class Kernel>
+cluster_shape shape_for([[maybe_unused]] Kernel* kernel, [[maybe_unused]] std::size_t bytes,
+                        [[maybe_unused]] std::size_t bytes_of_block, [[maybe_unused]] unsigned most_threads) {
 #if DCUDA_BACKEND_CUDA
-    static const bool has_clusters = [] {
-        int number = 0, value = 0;
-        return cudaGetDevice(&number) == cudaSuccess &&
-               cudaDeviceGetAttribute(&value, cudaDevAttrClusterLaunch, number) == cudaSuccess && value != 0;
+    // Of kernels that were compiled for a GPU without clusters sync() is for one block, also on a newer GPU.
+    static const bool has_clusters = [&] {
+        cudaFuncAttributes found{};
+        return cudaFuncGetAttributes(&found, kernel) == cudaSuccess && found.ptxVersion >= 90;
     }();
     constexpr std::size_t most_blocks = 8; // that every GPU with clusters has
     const std::size_t blocks = has_clusters ? std::clamp<std::size_t>(bytes / bytes_of_block, 1, most_blocks) : 1;

@@ -22,8 +22,9 @@ public:
     transfer_direction direction{};
     int process = 0;
     transfer work{};
-    bool is_posted = false;
-    cuda::event done{cudaEventDisableTiming}; // the last time
+    std::weak_ptr<void> owner;                   // the port
+    bool is_posted = false, is_captured = false; // the last time
+    cuda::event done{cudaEventDisableTiming};
 };
 
 class port_sends {
@@ -36,13 +37,17 @@ public:
     // other, and so do those from a process.
     void post(std::span<const request> requests, std::optional<cudaStream_t> stream);
 
-    // Throws error(invalid_argument) unless the request is one that was posted.
-    static request::implementation& posted(const request& chosen);
+    // What a stream waits for, and what the host waits for. Throws error(invalid_argument) unless the request is one of
+    // this port that was posted; for the host, outside of a graph.
+    const cuda::event& awaited_by_stream(const request& chosen) const;
+    const cuda::event& awaited_by_host(const request& chosen) const;
 
     // Says of each process whose sends or receives are under way still.
     void tell_of_open(int own_process) const;
 
 private:
+    std::shared_ptr<request::implementation> unused();
+    request::implementation& owned(const request& chosen) const;
     static void start(request::implementation& chosen, const cuda::stream& own);
     const cuda::stream& stream_of(transfer_direction direction, int process) const {
         return direction == transfer_direction::send ? sending_[static_cast<std::size_t>(process)]
@@ -53,7 +58,8 @@ private:
     cuda::event begin_{cudaEventDisableTiming};    // of what is being posted
     // PERF: a request that the program no longer has is used again, since making its event takes the driver a while.
     std::vector<std::shared_ptr<request::implementation>> requests_;
-    std::size_t looked_at_ = 0; // last, of them
+    std::size_t looked_at_ = 0;                             // last, of them
+    std::shared_ptr<void> port_ = std::make_shared<char>(); // for requests, which may outlive it
 };
 
 } // namespace dcuda

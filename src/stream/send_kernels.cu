@@ -16,18 +16,21 @@ DCUDA_DEVICE std::uint32_t pieces_of(std::size_t bytes) {
     return bytes == 0 ? 1 : static_cast<std::uint32_t>((bytes - 1) / queue_memory::slot_bytes + 1);
 }
 
-// One thread. Waits until the word has come to `expected`; the host is told of waits that last.
+// One thread. Waits until the word has come to `expected`; the host is told of waits that last. Of several blocks it is
+// told of the one with the first piece: what it hears changes only when that one has come.
 template <order_tag Tag>
 DCUDA_DEVICE void await_piece(const transfer& by, const std::uint32_t* word, std::uint32_t expected) {
+    const std::uint64_t own = std::uint64_t{1} << 32 | expected;
     bool is_told = false;
     const auto is_there = [=](std::uint32_t found) { return has_come(found, expected); };
     const auto keep_polling = [&](std::uint32_t) {
-        store_relaxed(by.wanted, std::uint64_t{1} << 32 | expected);
+        const std::uint64_t told = load_relaxed(by.wanted);
+        if (told == 0 || !has_come(expected, static_cast<std::uint32_t>(told))) store_relaxed(by.wanted, own);
         is_told = true;
         return load_relaxed(by.ended) == 0;
     };
     if (!poll<Tag>(scope::system, word, is_there, keep_polling)) __trap();
-    if (is_told) store_relaxed(by.wanted, std::uint64_t{0});
+    if (is_told && load_relaxed(by.wanted) == own) store_relaxed(by.wanted, std::uint64_t{0});
 }
 
 // One thread. Waits until the kernels before have done with this end of the queue. Returns the turn.
@@ -126,7 +129,7 @@ __global__ void __launch_bounds__(most_threads) receive_kernel(transfer by) {
 }
 
 cudaError_t append(void (*kernel)(transfer), const transfer& work, cudaStream_t stream) {
-    return append(kernel, shape_for(work.bytes, 2 * queue_memory::slot_bytes, most_threads), stream, work);
+    return append(kernel, shape_for(kernel, work.bytes, 2 * queue_memory::slot_bytes, most_threads), stream, work);
 }
 
 } // namespace

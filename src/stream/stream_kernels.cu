@@ -91,13 +91,14 @@ cudaError_t load_stream_kernels() {
 }
 
 cudaError_t append_put(const put_trigger& put, cudaStream_t stream) {
-    return append(put_kernel, shape_for(put.bytes, bytes_of_block, most_threads), stream, put);
+    return append(put_kernel, shape_for(put_kernel, put.bytes, bytes_of_block, most_threads), stream, put);
 }
 
 cudaError_t append_steps(const stream_steps& steps, cudaStream_t stream) {
     std::size_t most = 0;
     for (std::size_t i = 0; i < steps.count; ++i) most = std::max(most, steps.at[i].put.bytes);
-    return append(steps_kernel, {1, shape_for(most, bytes_of_block, most_threads).threads}, stream, steps);
+    return append(steps_kernel, {1, shape_for(steps_kernel, most, bytes_of_block, most_threads).threads}, stream,
+                  steps);
 }
 
 cudaError_t append_notify(const put_trigger& put, cudaStream_t stream) {

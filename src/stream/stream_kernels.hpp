@@ -11,9 +11,8 @@ namespace dcuda {
 cudaError_t load_stream_kernels();
 
 // What CUDA says to the launch.
-cudaError_t append_put(
-    const put_trigger& put,
-    cudaStream_t stream); // by one block; notifies if it has a counter. Also for a get: a copy to where the put goes
+// Of a put: it notifies if it has a counter. Also for a get: a copy to where the put goes.
+cudaError_t append_put(const put_trigger& put, cudaStream_t stream);
 cudaError_t append_notify(const put_trigger& put, cudaStream_t stream);
 cudaError_t append_wait(const wait_trigger& wait, cudaStream_t stream);
 cudaError_t append_wait_word(const std::uint32_t* word, std::uint32_t value, comparison how, const std::uint32_t* ended,

@@ -204,11 +204,11 @@ public:
     void wait(const request& awaited, cudaStream_t stream) {
         require_device("a wait for a request");
         require_no_default(stream);
-        cuda::check(cudaStreamWaitEvent(stream, port_sends::posted(awaited).done.get(), 0),
+        cuda::check(cudaStreamWaitEvent(stream, sends_.awaited_by_stream(awaited).get(), 0),
                     "a wait for a request in the stream");
     }
     bool test(const request& asked) {
-        const cudaError_t state = port_sends::posted(asked).done.query();
+        const cudaError_t state = sends_.awaited_by_host(asked).query();
         watch_.require_success();
         if (state != cudaErrorNotReady) cuda::check(state, "asking for a request");
         return state == cudaSuccess;
@@ -294,6 +294,18 @@ private:
         require_process(process);
         support::require(memory != nullptr || bytes == 0, error_code::invalid_argument,
                          "stream_port: {} of {} B {} a null pointer", subject, bytes, direction);
+        cudaPointerAttributes found{};
+        support::require(
+            bytes == 0 || uses_pageable_memory_ ||
+                (cudaPointerGetAttributes(&found, memory) == cudaSuccess && found.type != cudaMemoryTypeUnregistered),
+            error_code::invalid_argument,
+            "stream_port: {} {} memory that the device cannot use: it must be from cudaMalloc, "
+            "cudaMallocHost or cudaMallocManaged",
+            subject, direction);
+    }
+    static bool finds_pageable_memory(int number) {
+        int value = 0;
+        return cudaDeviceGetAttribute(&value, cudaDevAttrPageableMemoryAccess, number) == cudaSuccess && value != 0;
     }
 
     // Where `bytes` bytes of the process's part of a window are, as this device addresses them.
@@ -317,6 +329,7 @@ private:
     cuda::stream own_stream_;
     port_memory memory_;
     port_sends sends_;
+    bool uses_pageable_memory_ = finds_pageable_memory(memory_.device()); // any memory of the host
     port_watch watch_;
 };
 

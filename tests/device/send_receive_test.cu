@@ -138,6 +138,21 @@ TEST_F(SendReceive, RandomTraffic) {
     EXPECT_EQ(wrong.read()[0], 0u);
 }
 
+// What a program has posted and waited for is forgotten, also if it keeps some.
+TEST_F(SendReceive, RequestsAreUsedAgain) {
+    dcuda::stream_port port(job());
+    const device_vector<unsigned char> memory(2);
+    std::vector<dcuda::request> kept;
+    for (int i = 0; i < 20; ++i) kept.push_back(port.prepare_send(memory.get(), 1, own()));
+    const int rounds = rounds_of(300, 100, 20);
+    for (int i = 0; i < rounds; ++i) {
+        const dcuda::request receive = port.irecv(memory.get() + 1, 1, own());
+        port.post(std::span(&kept[static_cast<std::size_t>(i) % kept.size()], 1));
+        port.wait(receive);
+        port.wait(kept[static_cast<std::size_t>(i) % kept.size()]);
+    }
+}
+
 #if DCUDA_BACKEND_CUDA
 // A graph that is launched again and again sends and receives anew.
 TEST_F(SendReceive, GraphsAreReplayed) {
@@ -155,7 +170,9 @@ TEST_F(SendReceive, GraphsAreReplayed) {
     port.wait(receive, stream);
     launch(1, 256, stream, compare_by_launch, target.get(), bytes, launches.get(), seed_of(previous(), 0), wrong.get());
     port.wait(send, stream);
+    expect_refused([&] { port.isend(source.get(), bytes, next()); }, "posted outside while a graph is captured");
     require_cuda(cudaStreamEndCapture(stream, &graph));
+    expect_refused([&] { port.wait(receive); }, "a request that was posted in a graph");
     require_cuda(cudaGraphInstantiate(&ready, graph, 0));
     for (int i = 0; i < 100; ++i) require_cuda(cudaGraphLaunch(ready, stream));
     stream.finish();
@@ -174,9 +191,18 @@ TEST_F(SendReceive, MistakesAreNamed) {
     expect_refused([&] { port.irecv(memory.get(), 10, -1); }, "there is no process -1");
     expect_refused([&] { port.isend(nullptr, 10, own()); }, "a send of 10 B from a null pointer");
     expect_refused([&] { port.irecv(nullptr, 10, own(), stream); }, "a receive of 10 B to a null pointer");
-    expect_refused([&] { port.wait(dcuda::request(), stream); }, "a request that was not posted");
+    expect_refused([&] { port.wait(dcuda::request(), stream); }, "an empty request");
     expect_refused([&] { port.wait(port.prepare_send(memory.get(), 1, own())); }, "a request that was not posted");
     expect_refused([&] { port.post(std::array<dcuda::request, 1>(), stream); }, "an empty request");
+    {
+        dcuda::stream_port other(job());
+        const dcuda::request foreign = other.prepare_send(memory.get(), 1, own());
+        expect_refused([&] { port.post(std::span(&foreign, 1), stream); }, "a request of another port");
+    }
+#if DCUDA_BACKEND_CUDA
+    std::vector<unsigned char> pageable(10);
+    expect_refused([&] { port.isend(pageable.data(), 10, own(), stream); }, "memory that the device cannot use");
+#endif
     const dcuda::request receive = port.irecv(memory.get(), 10, own()), send = port.isend(memory.get(), 0, own());
     expect_refused([&] { port.wait(receive, nullptr); }, "default stream");
     port.wait(send);

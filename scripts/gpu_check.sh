@@ -245,6 +245,10 @@ programs() {
         attempt "himeno --no-fma --verify on $count GPU(s)" 60 programs.log "${command[@]}" --size M --no-fma --verify
         attempt "himeno, 1000 steps, on $count GPU(s)" 60 programs.log "${command[@]}" --size XS --steps 1000 --no-fma --verify
         attempt "himeno on $count GPU(s)" 60 programs.log "${command[@]}" --size L
+        for grid in 1x$count 2x$((count / 2)); do
+            [ $((${grid/x/*})) -eq "$count" ] || continue
+            attempt "himeno --grid $grid on $count GPU(s)" 60 programs.log "${command[@]}" --size M --grid $grid --no-fma --verify
+        done
     done
     for name in stream stream-graph kernel device-graph while-graph device-tail host host-graph; do
         [ -x "$bin/himeno" ] || break

@@ -50,4 +50,11 @@ std::string check_threads(const std::string& text) {
     return fmt::format("{} is not a number of threads: 1 to 32, or a multiple of 32 up to 1024", text);
 }
 
+bool read_grid(const std::string& text, int& rows, int& columns) {
+    const auto at = text.find('x');
+    return at != text.npos && CLI::detail::lexical_cast(text.substr(0, at), rows) &&
+           CLI::detail::lexical_cast(text.substr(at + 1), columns) && rows >= 1 && columns >= 1 && rows <= 4096 &&
+           columns <= 4096;
+}
+
 } // namespace arguments

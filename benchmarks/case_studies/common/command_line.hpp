@@ -48,4 +48,7 @@ bool asks_runtime_for_ranks(int argc, char** argv);
 // For CLI11: what is wrong with a number of threads of a rank, or nothing.
 std::string check_threads(const std::string& text);
 
+// Reads a grid of devices, such as "2x3". Returns whether it is one.
+bool read_grid(const std::string& text, int& rows, int& columns);
+
 } // namespace arguments

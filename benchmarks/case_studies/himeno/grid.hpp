@@ -20,6 +20,12 @@ struct grid {
     double computed_points() const { return double(ni - 2) * double(nj - 2) * double(nk - 2); }
 };
 
+// How many parts devices cut the planes into, and the rows.
+struct device_grid {
+    int plane_parts = 0; // 0: as many as there are devices
+    int row_parts = 1;
+};
+
 // "XS", "S", "M", "L", "XL", or "I,J,K" with at least 3 points each; nothing if it is neither.
 std::optional<grid> parse_size(const std::string& text);
 

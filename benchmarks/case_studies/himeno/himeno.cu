@@ -26,7 +26,10 @@ using common::device_buffer;
 
 namespace {
 
-auto kernel_of(const options& chosen) { return chosen.is_fused ? solve<true> : solve<false>; }
+auto kernel_of(const options& chosen) {
+    if (chosen.devices.row_parts > 1) return chosen.is_fused ? solve<true, true> : solve<false, true>;
+    return chosen.is_fused ? solve<true, false> : solve<false, false>;
+}
 
 // A device's arrays, in a window.
 class slab_memory {
@@ -54,28 +57,43 @@ public:
         const range stored = slab_.stored(slab_.device);
         std::vector<float> start(points_);
         for (int i = stored.first; i < stored.last; ++i)
-            std::fill_n(start.begin() + static_cast<std::ptrdiff_t>(slab_.place(slab_.device, i, 0, 0)),
-                        slab_.whole.plane(), start_of(slab_.whole, i));
+            std::fill_n(start.begin() + static_cast<std::ptrdiff_t>(slab_.place(slab_.device, i, slab_.first_row, 0)),
+                        slab_.plane_stride, start_of(slab_.whole, i));
         for (const std::size_t at : {std::size_t{0}, start.size()}) pressure_.upload(start.data(), start.size(), at);
     }
 
     // All points after so many steps, on process 0; elsewhere nothing. Collective.
     outcome collect(int steps) {
-        const std::size_t plane = slab_.whole.plane();
-        std::vector<float> own(points_ - 2 * plane);
-        pressure_.download(own.data(), own.size(), (steps % 2 == 0 ? 0 : points_) + plane);
+        std::vector<float> own(points_);
+        pressure_.download(own.data(), points_, steps % 2 == 0 ? 0 : points_);
+        const std::vector<std::vector<float>> parts = runtime_.gather(std::span<const float>(own));
         outcome result;
-        for (const std::vector<float>& part : runtime_.gather(std::span<const float>(own)))
-            result.pressure.insert(result.pressure.end(), part.begin(), part.end());
+        if (!parts.empty()) result.pressure.resize(slab_.whole.points());
+        for (int device = 0; device < static_cast<int>(parts.size()); ++device)
+            copy_part(device, parts[static_cast<std::size_t>(device)], result.pressure);
         survey(result);
         return result;
     }
 
 private:
+    // The planes and rows that a device computes, and the boundary's beside them, to the whole grid.
+    void copy_part(int device, const std::vector<float>& part, std::vector<float>& pressure) const {
+        const grid& whole = slab_.whole;
+        const range planes = slab_.planes.of_device(slab_.plane_part(device));
+        range rows = slab_.computed_rows(device);
+        if (rows.first == 1) rows.first = 0;
+        if (rows.last == whole.nj - 1) rows.last = whole.nj;
+        const auto points = static_cast<std::ptrdiff_t>(rows.count()) * whole.nk;
+        for (int i = planes.first; i < planes.last; ++i)
+            std::copy_n(part.begin() + static_cast<std::ptrdiff_t>(slab_.place(device, i, rows.first, 0)), points,
+                        pressure.begin() + static_cast<std::ptrdiff_t>(std::size_t(i) * whole.plane()) +
+                            static_cast<std::ptrdiff_t>(rows.first) * whole.nk);
+    }
+
     // Of an array. The device that has most decides for all.
     static std::size_t points_of(const slab& described) {
         std::size_t most = 0;
-        for (int device = 0; device < described.planes.devices; ++device)
+        for (int device = 0; device < described.device_count(); ++device)
             most = std::max(most, described.array_points(device));
         if (most >> 32 != 0)
             throw common::agreed_error("a device would have " + std::to_string(most) +
@@ -104,7 +122,7 @@ double processor_seconds() {
 int choose_threads(const task& work) {
     if (!DCUDA_BACKEND_CUDA) return common::default_threads;
     int planes = 0;
-    for (int device = 0; device < work.planes.devices; ++device)
+    for (int device = 0; device < work.device_count(); ++device)
         planes = std::max(planes, work.computed_by(device).count());
     const int points = planes * (work.whole.nk - 2);
     int threads = 1024;
@@ -116,11 +134,11 @@ void solve_by_ranks(common::session& here, const options& chosen, task& work, sl
     const int threads = chosen.threads > 0 ? chosen.threads : choose_threads(work);
     dcuda::launch_config config{dim3(static_cast<unsigned>(threads)),
                                 static_cast<std::size_t>(threads) * sizeof(double), chosen.ranks};
-    config.ranks_per_device = common::choose_ranks(here, kernel_of(chosen), config, std::max(1, chosen.whole.nj - 2));
+    config.ranks_per_device = common::choose_ranks(here, kernel_of(chosen), config, work.rows.of_device(0).count());
     about.ranks_per_device = config.ranks_per_device;
     about.threads = threads;
     const device_buffer<double> gosa(1);
-    work.rows = {chosen.whole.nj - 2, 1, config.ranks_per_device};
+    work.rows.ranks_per_device = config.ranks_per_device;
     work.steps = chosen.steps;
     work.sums_every_step = chosen.sums_every_step;
     work.gosa = gosa.data();
@@ -160,20 +178,34 @@ bool is_equal(const outcome& found, const outcome& expected) {
            std::abs(found.gosa - expected.gosa) <= 1e-12 * expected.gosa;
 }
 
+// Each device gets a plane, and a row that is computed.
+void require_enough(int count, const char* lines, int parts) {
+    if (count < parts)
+        throw common::agreed_error(std::to_string(count) + " " + lines + " are too few for " + std::to_string(parts) +
+                                   " devices: use a larger size, or fewer devices");
+}
+
+device_grid choose_grid(device_grid asked, int devices) {
+    if (asked.plane_parts == 0) return {devices, 1};
+    if (asked.plane_parts * asked.row_parts != devices)
+        throw common::agreed_error("--grid " + std::to_string(asked.plane_parts) + "x" +
+                                   std::to_string(asked.row_parts) + " takes " +
+                                   std::to_string(asked.plane_parts * asked.row_parts) + " processes, but " +
+                                   std::to_string(devices) + " were started");
+    return asked;
+}
+
 } // namespace
 
 int run(common::session& here, const options& chosen) {
-    const int devices = here.job.process_count;
-    if (chosen.whole.ni < devices)
-        throw common::agreed_error(std::to_string(chosen.whole.ni) + " planes are too few for " +
-                                   std::to_string(devices) + " devices: use a larger size, or fewer devices");
-    task work;
-    work.whole = chosen.whole;
-    work.planes = {chosen.whole.ni, devices, 1};
-    work.device = here.job.process_index;
+    const device_grid devices = choose_grid(chosen.devices, here.job.process_count);
+    require_enough(chosen.whole.ni, "planes", devices.plane_parts);
+    require_enough(chosen.whole.nj - 2, "rows that are computed", devices.row_parts);
+    task work{{chosen.whole, devices, here.job.process_index}};
     slab_memory memory(here.runtime, work);
     report about;
-    about.devices = devices;
+    about.devices = here.job.process_count;
+    about.grid_of_devices = devices;
     about.backend = common::backend;
     if (chosen.control == "rank")
         solve_by_ranks(here, chosen, work, memory, about);

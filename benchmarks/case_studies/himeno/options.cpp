@@ -37,6 +37,19 @@ command_line parse_command_line(int argc, char** argv) {
                    "what brings planes with --control host and host-graph: host (dCUDA's transports), mpi,\n"
                    "nccl, plain (one device)")
         ->check(CLI::IsMember({"host", "mpi", "nccl", "plain"}).description(""));
+    app.add_option_function<std::string>(
+           "--grid",
+           [&chosen](const std::string& text) {
+               arguments::read_grid(text, chosen.devices.plane_parts, chosen.devices.row_parts);
+           },
+           "with --control rank: parts of the planes x parts of the rows that devices take, such as\n"
+           "2x2 (default: planes alone are cut)")
+        ->check([](const std::string& text) {
+            device_grid read;
+            return arguments::read_grid(text, read.plane_parts, read.row_parts)
+                       ? std::string()
+                       : text + " is not PLANESxROWS, such as 2x2";
+        });
     app.add_flag("--no-fma", is_exact,
                  "round each product by itself: the result is the serial reference's, bit for bit\n"
                  "(always so on CPUs)");
@@ -59,6 +72,8 @@ command_line parse_command_line(int argc, char** argv) {
     if (is_of_host && taken.carrier.empty()) taken.carrier = taken.control == "host" ? "host" : "nccl";
     if (taken.control != "rank" && (taken.ranks != 0 || taken.threads != 0))
         return common::refused<options>("--ranks and --threads are for --control rank only\n");
+    if (taken.control != "rank" && taken.devices.plane_parts != 0)
+        return common::refused<options>("--grid is for --control rank only\n");
     if (taken.control != "rank" && !taken.sums_every_step)
         return common::refused<options>("--gosa last is for --control rank only\n");
     if (taken.verify && taken.is_fused)

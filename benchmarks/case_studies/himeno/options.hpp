@@ -15,6 +15,7 @@ struct options : common::run_options {
     bool sums_every_step = true;
     std::string control = "rank";
     std::string carrier{}; // of host and host-graph
+    device_grid devices{};
 };
 
 using command_line = arguments::command_line<options>;

@@ -39,10 +39,12 @@ std::optional<energy_figures> find_energy_figures(const report& about, const opt
 
 std::string in_words(const report& about, const options& chosen) {
     const grid& whole = chosen.whole;
-    std::string text = fmt::format("himeno: {} x {} x {} points, {}, {}\non {} ({} backend), ", whole.ni, whole.nj,
+    const auto [plane_parts, row_parts] = about.grid_of_devices;
+    const std::string cut = row_parts > 1 ? fmt::format(", {}x{}", plane_parts, row_parts) : "";
+    std::string text = fmt::format("himeno: {} x {} x {} points, {}, {}\non {}{} ({} backend), ", whole.ni, whole.nj,
                                    whole.nk, common::counted(chosen.steps, "step"),
                                    chosen.is_fused ? "fused multiply-add" : "every product rounded",
-                                   common::counted(about.devices, "device"), about.backend);
+                                   common::counted(about.devices, "device"), cut, about.backend);
     if (chosen.control == "rank")
         text += fmt::format("by {} of {} each\n", common::counted(about.ranks_per_device, "rank"),
                             common::counted(about.threads, "thread"));
@@ -74,6 +76,7 @@ std::string as_json(const report& about, const options& chosen) {
                                 {"fused", chosen.is_fused},
                                 {"backend", about.backend},
                                 {"devices", about.devices},
+                                {"grid", {about.grid_of_devices.plane_parts, about.grid_of_devices.row_parts}},
                                 {"ranks_per_device", about.ranks_per_device},
                                 {"threads", about.threads},
                                 {"gosa", about.found.gosa},

@@ -13,6 +13,7 @@ namespace himeno {
 
 struct report {
     int devices = 1, ranks_per_device = 1, threads = 1;
+    device_grid grid_of_devices{1, 1};
     std::string backend = {};
     std::string communication = {};        // of short kernels
     double processor_seconds = 0.0;        // that the last run took of this process's host

@@ -12,37 +12,60 @@ namespace himeno {
 
 using common::range;
 
-// What a device has, in its memory: some planes, and one plane more on either side, which the devices beside it
-// compute. The pressure is there twice, as each step reads one and writes the other.
+// What a device has, in its memory: some rows of some planes, and one row and one plane more on either side, which
+// the devices beside it compute, or which are the grid's boundary. The pressure is there twice, as each step reads one
+// and writes the other.
 struct slab {
     grid whole;
-    common::partition planes; // over the devices
+    common::partition planes; // over the parts of the planes
+    common::partition rows;   // 1 to nj - 2, counted from 0, over the parts of the rows, and over ranks
     int device = 0;
+    int first_plane = 0, first_row = 0; // that this device has
+    std::uint32_t plane_stride = 0;     // points on this device from one plane to the next
     const float* coefficients[coefficient_count] = {};
     float* pressure[2] = {}; // that step 0 reads, and writes; one after the other
     dcuda::window window{};  // over both
 
+    slab(const grid& cut, device_grid devices, int on_device)
+        : whole(cut), planes{cut.ni, devices.plane_parts, 1}, rows{cut.nj - 2, devices.row_parts, 1}, device(on_device),
+          first_plane(stored(device).first), first_row(stored_rows(device).first),
+          plane_stride(static_cast<std::uint32_t>(plane_points(device))) {}
+
+    // Devices that share planes have consecutive numbers.
+    DCUDA_HOST_DEVICE int plane_part(int on_device) const { return on_device / rows.devices; }
+    DCUDA_HOST_DEVICE int row_part(int on_device) const { return on_device % rows.devices; }
+    DCUDA_HOST_DEVICE int device_count() const { return planes.devices * rows.devices; }
+
     // The device's planes that are computed.
     DCUDA_HOST_DEVICE range computed() const { return computed_by(device); }
     DCUDA_HOST_DEVICE range computed_by(int on_device) const {
-        return common::intersection(planes.of_device(on_device), {1, whole.ni - 1});
+        return common::intersection(planes.of_device(plane_part(on_device)), {1, whole.ni - 1});
     }
-    DCUDA_HOST_DEVICE range stored(int on_device) const { return common::with_halo(planes.of_device(on_device)); }
+    DCUDA_HOST_DEVICE range computed_rows(int on_device) const {
+        const range counted = rows.of_device(row_part(on_device));
+        return {counted.first + 1, counted.last + 1};
+    }
+    DCUDA_HOST_DEVICE range stored(int on_device) const {
+        return common::with_halo(planes.of_device(plane_part(on_device)));
+    }
+    DCUDA_HOST_DEVICE range stored_rows(int on_device) const { return common::with_halo(computed_rows(on_device)); }
+    DCUDA_HOST_DEVICE std::size_t plane_points(int on_device) const {
+        return std::size_t(stored_rows(on_device).count()) * std::size_t(whole.nk);
+    }
     DCUDA_HOST_DEVICE std::size_t array_points(int on_device) const {
-        return std::size_t(stored(on_device).count()) * whole.plane();
+        return std::size_t(stored(on_device).count()) * plane_points(on_device);
     }
     // Where a point is in the arrays of a device.
     DCUDA_HOST_DEVICE std::size_t place(int on_device, int i, int j, int k) const {
-        return std::size_t(i - stored(on_device).first) * whole.plane() + std::size_t(j) * std::size_t(whole.nk) +
-               std::size_t(k);
+        return std::size_t(i - stored(on_device).first) * plane_points(on_device) +
+               std::size_t(j - stored_rows(on_device).first) * std::size_t(whole.nk) + std::size_t(k);
     }
     // The same on this device. PERF: a number of half the registers; slab_memory sees to it that it suffices.
     DCUDA_DEVICE std::uint32_t index(int i, int j, int k) const {
-        return static_cast<std::uint32_t>(place(device, i, j, k));
+        return static_cast<std::uint32_t>(i - first_plane) * plane_stride +
+               static_cast<std::uint32_t>((j - first_row) * whole.nk + k);
     }
-    DCUDA_DEVICE std::uint32_t next_plane(std::uint32_t at) const {
-        return at + static_cast<std::uint32_t>(whole.plane());
-    }
+    DCUDA_DEVICE std::uint32_t next_plane(std::uint32_t at) const { return at + plane_stride; }
     // The same in the window, in bytes; of the array that step `step` writes.
     DCUDA_HOST_DEVICE std::size_t place_in_window(int on_device, int step, int i, int j) const {
         const std::size_t before = std::size_t((step + 1) % 2) * array_points(on_device);
@@ -59,7 +82,7 @@ DCUDA_DEVICE float multiply_add(float a, float b, float c) {
 // One point of a step. Returns the square of its change.
 template <bool IsFused>
 DCUDA_DEVICE float compute_point(const slab& work, const float* in, float* out, std::uint32_t at) {
-    const auto row = static_cast<std::int32_t>(work.whole.nk), plane = static_cast<std::int32_t>(work.whole.plane());
+    const auto row = static_cast<std::int32_t>(work.whole.nk), plane = static_cast<std::int32_t>(work.plane_stride);
     const float* const p = in + at;
     const auto c = [&](int which) { return work.coefficients[which][at]; };
     float s0 = c(0) * p[plane];

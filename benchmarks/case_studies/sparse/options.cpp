@@ -37,12 +37,8 @@ std::string check_tolerance(const std::string& text) {
     return fmt::format("{} is not 0 or a part of the eigenvalue, below 1", text);
 }
 
-// "2x3"
 bool read_grid(const std::string& text, grid& result) {
-    const auto at = text.find('x');
-    return at != text.npos && CLI::detail::lexical_cast(text.substr(0, at), result.rows) &&
-           CLI::detail::lexical_cast(text.substr(at + 1), result.columns) && result.rows >= 1 && result.columns >= 1 &&
-           result.rows <= 4096 && result.columns <= 4096;
+    return arguments::read_grid(text, result.rows, result.columns);
 }
 
 void add_model_option(CLI::App& app, matrix_options& chosen, const std::string& help,

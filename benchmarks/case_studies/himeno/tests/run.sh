@@ -25,6 +25,14 @@ for processes in $(counts 1 2 3 4); do
     verified $processes --size 4,5,6 --steps 5 --no-fma --ranks 2 --repeat 3
     verified $processes --size 12,9,10 --steps 0 --no-fma
 done
+# Planes and rows are cut: with ranks of several rows, of one, and without; one row on each device; planes of boundary alone.
+for grid in 1x1 3x1 1x2 1x3 4x1 2x2 1x4 3x2; do
+    processes=$((${grid/x/*}))
+    known $processes 'gosa 4.168863978e-02 sum 1.896001858229e+03 crc 52d4233f' --size 9,17,33 --steps 10 --grid $grid
+    verified $processes --size 12,9,10 --steps 7 --no-fma --ranks 1 --grid $grid
+    verified $processes --size 12,9,10 --steps 8 --no-fma --ranks 7 --grid $grid
+    verified $processes --size 4,6,5 --steps 6 --no-fma --ranks 2 --repeat 2 --grid $grid
+done
 # By short kernels, in every way of control that needs no graphs; with graphs where there are GPUs.
 controls="stream kernel host"
 [ "${DCUDA_TEST_BACKEND:-}" != cuda ] || controls+=" stream-graph device-graph while-graph device-tail"
@@ -43,7 +51,10 @@ DCUDA_DISABLE_PEER=1 known 2 'gosa 4.168863978e-02 sum 1.896001858229e+03 crc 52
 known 2 'gosa 3.042699344e-03 sum 2.293382602158e+04 crc a4fa2cf1' --size XS --steps 64
 known 1 'gosa 8.341751582e-06 sum 2.539047289769e+04 crc 151f521c' --size XS --steps 1000
 # Over a network.
-DCUDA_DISABLE_PEER=1 DCUDA_TRANSPORT=shm known 2 'gosa 6.229796349e-03 sum 2.224315522317e+04 crc 794c7c80' --size XS --steps 3
+for grid in 2x1 1x2 2x2; do
+    DCUDA_DISABLE_PEER=1 DCUDA_TRANSPORT=shm known $((${grid/x/*})) 'gosa 6.229796349e-03 sum 2.224315522317e+04 crc 794c7c80' \
+        --size XS --steps 3 --grid $grid
+done
 # Counters of the processors that are ours and stand still; on GPUs the device has its own.
 mkdir -p "$work/counters/intel-rapl:0"
 for file in "name package-0" "max_energy_range_uj 1000" "energy_uj 7"; do
@@ -55,7 +66,8 @@ for control in rank stream; do
     python3 - "$work/out.json" <<'PYTHON' || die "JSON"
 import json, os, sys
 report = json.load(open(sys.argv[1]))
-assert report["size"] == [9, 8, 7] and report["mflops"] > 0 and len(report["crc"]) == 8
+assert report["size"] == [9, 8, 7] and report["grid"] == [report["devices"], 1]
+assert report["mflops"] > 0 and len(report["crc"]) == 8
 joules = report["joules"]
 assert joules["cpus"] == 0
 if os.environ.get("DCUDA_TEST_BACKEND") != "cuda":
@@ -66,10 +78,14 @@ refused 2 'is none of XS' 1 --size 2,9,9
 refused 2 'is none of XS' 1 --size huge
 refused 2 'for --control rank only' 1 --size XS --control stream --ranks 2
 refused 2 'for --control rank only' 1 --size XS --control stream --gosa last
+refused 2 'for --control rank only' 1 --size XS --control stream --grid 1x1
+refused 2 'is not PLANESxROWS' 1 --size XS --grid 2
 refused 2 'for --control host and host-graph only' 1 --size XS --control stream --carrier host
 refused 2 'no graph can hold it' 1 --size XS --control host-graph --carrier host
 [ "${DCUDA_TEST_BACKEND:-}" = cuda ] || refused 1 'takes CUDA graphs' 1 --size XS --control stream-graph
 [ "${DCUDA_TEST_BACKEND:-}" = cuda ] || refused 1 'takes kernels that launch kernels' 1 --size XS --control device-tail
 refused_once 'planes are too few for' 4 --size 3,9,9
+refused_once 'rows that are computed are too few for' 4 --size 9,5,9 --grid 1x4
+refused_once 'takes 4 processes, but 3 were started' 3 --size XS --grid 2x2
 [ "${DCUDA_TEST_BACKEND:-}" != cuda ] || refused 2 'takes --no-fma' 1 --size XS --verify
 echo "$runs runs as expected"

@@ -78,8 +78,10 @@ void wait_in_vain(dcuda::runtime& job, const std::string& name) {
 // What process 0 sends and process 1 receives does not match.
 void send_in_vain(dcuda::runtime& job, const std::string& name) {
     const pinned<std::array<unsigned char, 20>> memory;
+    const pinned<std::array<unsigned char, 4 << 20>> large;
     dcuda::stream_port port(job, 1);
     if (job.info().process_index == 0) {
+        if (name == "full") port.wait(port.isend(large.memory, sizeof *large.memory, 1));
         if (name == "unread") port.wait(port.isend(memory.memory, 8, 1));
         if (name == "short") port.wait(port.isend(memory.memory, 20, 1));
         if (name == "unread") return;
@@ -87,6 +89,7 @@ void send_in_vain(dcuda::runtime& job, const std::string& name) {
         return;
     }
     if (name == "unread") return;
+    if (name == "full") port.wait_on_host(0, 1);
     const dcuda::request receive = port.irecv(memory.memory, 10, 0);
     if (name == "open") return;
     port.wait(receive);
@@ -99,7 +102,7 @@ int main(int argc, char** argv) {
     try {
         dcuda::runtime job(argc, argv);
         const std::string name = argc > 1 ? argv[1] : "";
-        if (name == "unread" || name == "short" || name == "unsent" || name == "open")
+        if (name == "unread" || name == "short" || name == "unsent" || name == "open" || name == "full")
             send_in_vain(job, name);
         else
             wait_in_vain(job, name);

@@ -56,6 +56,10 @@ class StreamPortTest(unittest.TestCase):
     def test_nothing_is_sent(self):
         self.check("unsent", "process 1: stream receive from process 0: nothing has come after 1 s (DCUDA_WAIT_TIMEOUT)", **SHORT)
 
+    def test_nothing_is_received(self):
+        result = self.check("full", "caught: stream ", "after 1 s (DCUDA_WAIT_TIMEOUT)", **SHORT)
+        self.assertRegex(result, "stream send to process 1: it has not received what was sent before|stream wait for tag 0")
+
     def test_a_port_ends_before_its_receive(self):
         self.check("open", "process 1: the stream port ends while a receive from process 0 is under way, and waits for it",
                    "nothing has come after 1 s (DCUDA_WAIT_TIMEOUT)", **SHORT)

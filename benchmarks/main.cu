@@ -45,7 +45,7 @@ constexpr std::array<subcommand, 14> subcommands{{{"latency", measure_latency},
                                                   {"stream", measure_stream},
                                                   {"trace", measure_trace}}};
 
-std::string script_beside_this_program(const char* name) {
+std::string program_beside_this_one(const char* name) {
     return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / name).string();
 }
 
@@ -59,7 +59,7 @@ std::vector<char*> words_of(std::vector<std::string>& arguments) {
 
 // Throws if the script does not end well: it has said why.
 void run_plot_script(std::vector<std::string> arguments) {
-    const std::string script = script_beside_this_program("dcuda-bench-plot");
+    const std::string script = program_beside_this_one("dcuda-bench-plot");
     arguments.insert(arguments.begin(), {"python3", script});
     const std::vector<char*> words = words_of(arguments);
     pid_t child = 0;
@@ -76,11 +76,22 @@ int run_applications(int argc, char** argv) {
     const nlohmann::ordered_json machine = describe_machine("");
     if (!asks_for_help(argc, argv)) std::puts(machine_in_words(machine).c_str());
     std::fflush(stdout);
-    std::vector<std::string> arguments{"python3", script_beside_this_program("dcuda-bench-apps"), "--machine",
+    std::vector<std::string> arguments{"python3", program_beside_this_one("dcuda-bench-apps"), "--machine",
                                        machine.dump()};
     arguments.insert(arguments.end(), argv + 2, argv + argc);
     execvp("python3", words_of(arguments).data());
     throw std::runtime_error(std::string("cannot start python3: ") + std::strerror(errno));
+}
+
+// A program of its own, since it is linked with libraries of others.
+int run_mpi(char** argv) {
+    const std::string program = program_beside_this_one("dcuda-bench-mpi");
+    if (!std::filesystem::exists(program))
+        throw std::runtime_error("this build has no dcuda-bench-mpi: it needs the case studies (DCUDA_BUILD_APPS)");
+    std::string name = "dcuda-bench-mpi";
+    argv[1] = name.data();
+    execv(program.c_str(), argv + 1);
+    throw std::runtime_error("cannot start " + program + ": " + std::strerror(errno));
 }
 
 void draw(const std::string& directory, const record& results, const options& chosen) {
@@ -95,6 +106,7 @@ void draw(const std::string& directory, const record& results, const options& ch
 
 int run_program(int argc, char** argv) {
     if (argc > 1 && std::string_view(argv[1]) == "apps") return run_applications(argc, argv);
+    if (argc > 1 && std::string_view(argv[1]) == "mpi") return run_mpi(argv);
     if (asks_for_help(argc, argv) || arguments::asks_for_version(argc, argv)) {
         std::fputs(parse_command_line(argc, argv).text.c_str(), stdout);
         return 0;

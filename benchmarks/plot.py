@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Draws the results of dcuda-bench: latency, bandwidth, barriers, overlap, waiting ranks, applications. Needs
-matplotlib.
+"""Draws the results of dcuda-bench: latency, bandwidth, barriers, overlap, waiting ranks, messages beside MPI,
+applications. Needs matplotlib.
 
     plot.py --output DIRECTORY RECORD.json...     several records: rows of the later ones replace equal earlier ones
     plot.py --check                               whether this can draw here
@@ -260,6 +260,29 @@ def draw_waiters(figure, rows):
     finish(axes, "Busy ranks beside waiting ones", "waiting ranks", "time, alone = 1")
 
 
+def draw_messages(figure, rows, measurement, y):
+    """Over the size of a message: dCUDA's ways, those of MPI and NCCL, each library in its colour."""
+    axes = figure.subplots()
+    of_owner = Counter()
+    rows = [row for row in rows if row["operation"].startswith(measurement + ", ")]
+    for operation, ranks in sorted({(row["operation"], row["ranks"]) for row in rows}):
+        points = sorted((row for row in rows if (row["operation"], row["ranks"]) == (operation, ranks)),
+                        key=lambda row: row["bytes"])
+        name = operation.split(", ", 1)[1]
+        library = name.split(",")[0]
+        place = of_owner[library]
+        of_owner[library] += 1
+        is_ours = owner(library) == "dcuda"
+        axes.errorbar([row["bytes"] for row in points], [row["value"] for row in points], yerr=whiskers(points), capsize=3,
+                      marker=(MARKERS if is_ours else RIVAL_MARKERS)[place % len(MARKERS)], linestyle="-" if is_ours else "--",
+                      color=SHADES[place % len(SHADES)] if is_ours else color(library),
+                      label=f"{name}, {ranks}" if ranks > 1 else name)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    finish(axes, f"Between two processes: {measurement}, {rows[0]['machine']}", "bytes of a message", y,
+           legend_order=lambda name: (order(name.split(",")[0]), name))
+
+
 def draw_application(figure, rows):
     """Bars of all models side by side for each number of devices; hatched, what the exchanges alone take of it."""
     axes = figure.subplots()
@@ -289,6 +312,10 @@ PICTURES = {
     "barrier": (draw_barrier, (11, 5), lambda row: row["operation"] == "barrier"),
     "overlap": (draw_overlap, (20, 8), lambda row: row["path"] == "neighbours"),
     "waiters": (draw_waiters, (8, 5), lambda row: row["operation"].endswith(", slow-down")),
+    "mpi_latency": (lambda figure, rows: draw_messages(figure, rows, "latency", "microseconds, one way"), (11, 6),
+                    lambda row: row["operation"].startswith("latency")),
+    "mpi_bandwidth": (lambda figure, rows: draw_messages(figure, rows, "bandwidth", "GB/s"), (11, 6),
+                      lambda row: row["operation"].startswith("bandwidth")),
 }
 
 
@@ -308,7 +335,7 @@ def main():
     output.mkdir(parents=True, exist_ok=True)
     pictures = []
     for name, (draw, size, belongs) in PICTURES.items():
-        mine = [row for row in rows if row.get("benchmark") == name]
+        mine = [row for row in rows if row.get("benchmark") == name.split("_")[0]]
         if any(belongs(row) for row in pick(mine)):
             pictures.append((name, draw, size, mine))
     applications = [row for row in rows if "application" in row]

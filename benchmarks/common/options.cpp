@@ -31,8 +31,8 @@ std::string check_threads(const std::string& text) {
 
 const CLI::Range at_least_one(1, 1'000'000);
 
-// Runs without a runtime, and is chosen before options are read (main.cu).
-constexpr const char* applications = "apps";
+// Programs of their own, which are chosen before options are read (main.cu).
+constexpr const char *applications = "apps", *with_mpi = "mpi";
 
 void set_defaults(options& chosen) {
     const auto pick = [](auto& values, auto gpu, auto cpu) { values = DCUDA_BACKEND_CUDA ? gpu : cpu; };
@@ -144,6 +144,7 @@ void add_subcommands(CLI::App& app, options& chosen) {
     app.add_subcommand("all", "all of these");
     app.add_subcommand(applications,
                        "the case studies, without a launcher; it has options of its own: dcuda-bench apps --help");
+    app.add_subcommand(with_mpi, "MPI with host and device memory: mpirun -n 2 dcuda-bench mpi; see its own --help");
     for (CLI::App* const sub : app.get_subcommands([](CLI::App*) { return true; }))
         for (CLI::Option* const option : sub->get_options())
             if (option->get_name() != "--help") option->capture_default_str();
@@ -164,7 +165,9 @@ command_line parse_command_line(int argc, char** argv) {
     command_line result = arguments::parse(app, argc, argv, chosen);
     if (!result.chosen) return result;
     result.chosen->subcommand = app.get_subcommands().front()->get_name();
-    if (result.chosen->subcommand == applications) return {{"apps comes first: dcuda-bench apps OPTIONS\n", 2}, {}};
+    const std::string& name = result.chosen->subcommand;
+    if (name == applications || name == with_mpi)
+        return {{name + " comes first: dcuda-bench " + name + " OPTIONS\n", 2}, {}};
     return result;
 }
 

@@ -62,10 +62,12 @@ row from_json(const json& entry) {
     return result;
 }
 
-json to_json(const options& chosen) {
+json parameters_of(const record& results, const options& chosen) {
     json parameters = {{"subcommand", chosen.subcommand}, {"warm_up_batches", 1}};
     if (chosen.rounds > 0) parameters["rounds"] = chosen.rounds;
     if (chosen.batches > 0) parameters["batches"] = chosen.batches;
+    for (const auto& [name, value] : results.parameters) parameters[name] = value;
+    if (!results.parameters.empty()) return parameters;
     parameters["overlap"] = {{"copy_bytes", chosen.overlap.copy_bytes},
                              {"stream_bytes", chosen.overlap.stream_bytes},
                              {"newton", chosen.overlap.newton},
@@ -294,7 +296,7 @@ void write_record(const std::string& path, const record& results, const options&
     content["machine"] = describe_machine(chosen.commit);
     for (const auto& [name, clock] : results.clocks_mhz) content["machine"]["clock_mhz"][name] = clock;
     content["processes"] = results.processes;
-    content["parameters"] = to_json(chosen);
+    content["parameters"] = parameters_of(results, chosen);
     content["rows"] = json::array();
     for (const row& one : results.rows) content["rows"].push_back(to_json(one, results));
     std::ofstream file(path);

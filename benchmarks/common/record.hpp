@@ -17,7 +17,8 @@ struct record {
     std::string version = {}; // of the rival's library
     int processes = 1;
     std::vector<row> rows = {};
-    std::vector<std::pair<std::string, int>> clocks_mhz = {}; // after each subcommand
+    std::vector<std::pair<std::string, int>> clocks_mhz = {};         // after each subcommand
+    std::vector<std::pair<std::string, std::string>> parameters = {}; // of a program with options of its own
 };
 
 // Reads the rows of a file that write_record wrote. Throws std::runtime_error.

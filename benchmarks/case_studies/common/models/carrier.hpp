@@ -36,7 +36,8 @@ struct carrier_setting {
     processes& all;
     void* area = nullptr; // one piece of device memory, with everything that goes and comes
     std::size_t area_bytes = 0;
-    std::vector<route> routes; // a peer once
+    std::vector<route> routes;           // a peer once
+    std::size_t piece_bytes = 512 << 10; // of carriers that send messages in pieces
 };
 
 class carrier {
@@ -58,7 +59,8 @@ public:
     virtual void meet(cudaStream_t stream) = 0;
 };
 
-// By the names of models, less "-graph": plain (nobody, for a device alone), host, mpi, nccl.
+// By the names of models, less "-graph": plain (nobody, for a device alone), host, mpi, nccl. Further ones of MPI, by
+// where messages lie: mpi-host, mpi-staged, mpi-pipeline, mpi-device.
 using carriers = registry<carrier, carrier_setting>;
 
 } // namespace common

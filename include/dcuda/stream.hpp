@@ -186,8 +186,8 @@ public:
     void wait_from(int process, int tag, int count);
 
     /// Appends all of them to the stream, in the order in which they were added. The batch stays as it is: it may be
-    /// posted again and again, and each time is a new put and a new wait. Puts above DCUDA_STREAM_PUT_BYTES are made by
-    /// the copy engine, between kernels.
+    /// posted again and again, and each time is a new put and a new wait. Puts of more than 128 KiB are made one by
+    /// one, between the kernels of the others.
     void post(cudaStream_t stream) const;
     /// Forgets them.
     void clear();

@@ -35,7 +35,7 @@ constexpr long default_small_put_bytes = -1; // by the ranks of a multiprocessor
 constexpr int max_ranks_per_device = 1 << 20;
 constexpr long max_seconds = 1'000'000'000;
 constexpr long default_inline_bytes = 16384;
-constexpr long default_stream_put_bytes = 128 * 1024;
+constexpr long default_stream_put_bytes = 4 * 1024 * 1024;
 
 nanoseconds seconds(const char* variable, double otherwise) {
     const double value = support::env_seconds(variable).value_or(otherwise);

@@ -23,7 +23,7 @@ struct stream_step {
     wait_trigger wait; // in place of the put, if its count is not 0
 };
 struct stream_steps {
-    static constexpr std::size_t most = 16;
+    static constexpr std::size_t most = 16, most_bytes = 128 * 1024; // of a put; more are done sooner by several blocks
     stream_step at[most];
     std::size_t count = 0;
 };

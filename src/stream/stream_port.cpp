@@ -9,6 +9,7 @@
 #include "stream/stream_kernels.hpp"
 #include "support/cuda.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <exception>
 #include <optional>
@@ -174,7 +175,7 @@ public:
         };
         for (const stream_step& step : steps) {
             if (step.wait.count != 0) require_no_default(stream);
-            if (step.put.bytes > owner_.chosen.stream_put_bytes) {
+            if (step.put.bytes > std::min(stream_steps::most_bytes, owner_.chosen.stream_put_bytes)) {
                 append_together();
                 copy(step.put, stream, "a put in the stream");
                 continue;

@@ -1,9 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "options.hpp"
 
+#include <algorithm>
+#include <string_view>
+
 #include <CLI/CLI.hpp>
 
 namespace himeno {
+
+namespace {
+
+// On the command line. DCUDA_RANKS_PER_DEVICE, which may be set for other programs, gives the same value.
+bool is_given(std::string_view option, int argc, char** argv) {
+    return std::any_of(argv, argv + argc,
+                       [&](std::string_view word) { return word.substr(0, word.find('=')) == option; });
+}
+
+} // namespace
 
 command_line parse_command_line(int argc, char** argv) {
     options chosen;
@@ -70,7 +83,7 @@ command_line parse_command_line(int argc, char** argv) {
         return common::refused<options>("--carrier " + taken.carrier +
                                         " is called by the host for every step: no graph can hold it\n");
     if (is_of_host && taken.carrier.empty()) taken.carrier = taken.control == "host" ? "host" : "nccl";
-    if (taken.control != "rank" && (taken.ranks != 0 || taken.threads != 0))
+    if (taken.control != "rank" && (is_given("--ranks", argc, argv) || taken.threads != 0))
         return common::refused<options>("--ranks and --threads are for --control rank only\n");
     if (taken.control != "rank" && taken.devices.plane_parts != 0)
         return common::refused<options>("--grid is for --control rank only\n");

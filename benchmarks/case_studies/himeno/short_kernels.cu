@@ -496,7 +496,6 @@ private:
         if (made == nullptr) made = std::make_unique<graph>(compute_, [&] { steps(count); });
         return *made;
     }
-    std::map<int, std::unique_ptr<graph>> graphs_;
 #endif
 
     bool in_graphs_, is_prepared_ = false;
@@ -505,6 +504,10 @@ private:
     stream border_{stream::priority::high};
     std::array<event, 2> computed_{event(cudaEventDisableTiming), event(cudaEventDisableTiming)};
     std::array<event, 2> arrived_{event(cudaEventDisableTiming), event(cudaEventDisableTiming)};
+#if DCUDA_BACKEND_CUDA
+    // Behind the carrier: NCCL's end waits for the end of all graphs that have its calls.
+    std::map<int, std::unique_ptr<graph>> graphs_;
+#endif
 };
 
 } // namespace

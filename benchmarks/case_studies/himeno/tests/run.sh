@@ -33,6 +33,8 @@ for grid in 1x1 3x1 1x2 1x3 4x1 2x2 1x4 3x2; do
     verified $processes --size 12,9,10 --steps 8 --no-fma --ranks 7 --grid $grid
     verified $processes --size 4,6,5 --steps 6 --no-fma --ranks 2 --repeat 2 --grid $grid
 done
+# What is set for programs of ranks does not disturb short kernels.
+DCUDA_RANKS_PER_DEVICE=2 verified 1 --size 9,17,33 --steps 5 --no-fma --control kernel
 # By short kernels, in every way of control that needs no graphs; with graphs where there are GPUs.
 controls="stream kernel host"
 [ "${DCUDA_TEST_BACKEND:-}" != cuda ] || controls+=" stream-graph device-graph while-graph device-tail"

@@ -258,7 +258,7 @@ programs() {
             attempt "himeno --control $name on $count GPU(s)" 60 programs.log "${command[@]}"
         done
     done
-    models stencil --fused --fused "plain plain-graph" host nccl nccl-graph nvshmem "nvshmem --stores" mpi
+    models stencil --fused --fused "plain plain-graph" host stream stream-graph nccl nccl-graph nvshmem "nvshmem --stores" mpi
     models spmv "" "--grid 1x2" "plain plain-graph" host nccl nccl-graph "nccl --no-barrier" mpi
     models power_iteration "" "--grid 1x2" plain host nccl nvshmem mpi
 }
@@ -279,7 +279,7 @@ models() {
     if [ "$gpus" -lt 2 ]; then skip "the other models of $name: they take 2 GPUs, and here are $gpus"; return; fi
     for model in "$@"; do
         library=${model%%[- ]*}
-        if [ "$model" != host ] && [ ! -x "$bin/${name}_$library" ]; then
+        if [[ ! $library =~ ^(host|stream)$ ]] && [ ! -x "$bin/${name}_$library" ]; then
             skip "$name --model $model: its library was not here when the build was configured"
             continue
         fi

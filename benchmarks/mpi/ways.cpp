@@ -39,11 +39,10 @@ void line::release::operator()(std::byte* area) const {
 
 line::line(comparison& of, const way& chosen, std::size_t bytes, const std::vector<common::route>& routes)
     : way_(chosen), memory_(allocate_messages(chosen.memory, bytes), release{chosen.memory}) {
-    const common::carrier_setting setting{of.all, memory(), bytes, routes, of.chosen.piece_bytes};
+    const common::carrier_setting setting{of.all, memory(), bytes, routes, &of.runtime, of.chosen.piece_bytes};
     std::string reason;
     try {
-        carrier_ = std::string(chosen.carrier) == "stream" ? make_stream_carrier(of.runtime, setting)
-                                                           : common::carriers::make(chosen.carrier, setting);
+        carrier_ = common::carriers::make(chosen.carrier, setting);
     } catch (const std::runtime_error& missing) {
         reason = missing.what();
     }

@@ -92,9 +92,6 @@ private:
     std::unique_ptr<common::carrier> carrier_;
 };
 
-// Ports of streams as a carrier: stream_carrier.cpp.
-std::unique_ptr<common::carrier> make_stream_carrier(dcuda::runtime& runtime, const common::carrier_setting& given);
-
 // Latency and bandwidth between two processes.
 void measure_messages(comparison& of);
 // The ranks' part: microseconds of each batch. `source` and `landing` are device memory of window * bytes.

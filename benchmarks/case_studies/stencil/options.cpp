@@ -31,8 +31,10 @@ void declare(CLI::App& app, options& chosen) {
     app.add_option(
            "--model", chosen.model,
            "what runs the iterations: dcuda; to compare with: plain, plain-graph (one device, no library), mpi, "
-           "nccl, nccl-graph, host (dCUDA's transports, called by the host), nvshmem")
-        ->check(CLI::IsMember({"dcuda", "plain", "plain-graph", "mpi", "nccl", "nccl-graph", "host", "nvshmem"})
+           "nccl, nccl-graph, host (dCUDA's transports, called by the host), stream, stream-graph (dCUDA's "
+           "puts in stream order), nvshmem")
+        ->check(CLI::IsMember({"dcuda", "plain", "plain-graph", "mpi", "nccl", "nccl-graph", "host", "stream",
+                               "stream-graph", "nvshmem"})
                     .description(""))
         ->capture_default_str();
     auto* fused =

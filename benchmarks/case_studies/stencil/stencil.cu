@@ -155,7 +155,7 @@ public:
         if (device_ == 0 && chosen.needs_result()) whole_ = device_buffer<double>(whole.points());
         if (chosen.model != "dcuda") {
             const auto threads = static_cast<int>(layout.config.threads.x * layout.config.threads.y);
-            model_ = models::make(chosen.model, {chosen, whole, layout.ranks, device_, threads, in_.data()});
+            model_ = models::make(chosen.model, {chosen, whole, layout.ranks, device_, threads, runtime, in_.data()});
         }
     }
 

@@ -37,6 +37,7 @@ struct carrier_setting {
     void* area = nullptr; // one piece of device memory, with everything that goes and comes
     std::size_t area_bytes = 0;
     std::vector<route> routes;           // a peer once
+    dcuda::runtime* runtime = nullptr;   // of carriers that use it: stream
     std::size_t piece_bytes = 512 << 10; // of carriers that send messages in pieces
 };
 
@@ -59,8 +60,8 @@ public:
     virtual void meet(cudaStream_t stream) = 0;
 };
 
-// By the names of models, less "-graph": plain (nobody, for a device alone), host, mpi, nccl. Further ones of MPI, by
-// where messages lie: mpi-host, mpi-staged, mpi-pipeline, mpi-device.
+// By the names of models, less "-graph": plain (nobody, for a device alone), host, stream, mpi, nccl. Further ones of
+// MPI, by where messages lie: mpi-host, mpi-staged, mpi-pipeline, mpi-device.
 using carriers = registry<carrier, carrier_setting>;
 
 } // namespace common

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "common/models/model.hpp"
+#include "dcuda/host.hpp"
 #include "division.hpp"
 #include "options.hpp"
 
@@ -14,7 +15,8 @@ struct setting {
     grid whole;
     division ranks;
     int device = 0;
-    int threads = 0;      // of a block
+    int threads = 0; // of a block
+    dcuda::runtime& runtime;
     double* in = nullptr; // the device's rows, and room for one more on either side, in device memory
 
     range own() const { return ranks.rows.of_device(device); }

@@ -182,7 +182,8 @@ public:
     two_model(const setting& given, const std::string& carrier, launching how)
         : given_(given), how_(how), fused_(given.chosen.fused),
           arrays_(given, fused_ ? 2 : arrays_of_steps, fused_ ? 2 : 1),
-          carrier_(carriers::make(carrier, {processes_, arrays_.base(), arrays_.bytes(), arrays_.routes()})) {
+          carrier_(carriers::make(carrier,
+                                  {processes_, arrays_.base(), arrays_.bytes(), arrays_.routes(), &given.runtime})) {
         // Once before anything is captured or timed: kernels are loaded and connections made when first used.
         iterate(0, work::all);
         border_.wait_on_host();
@@ -334,10 +335,14 @@ std::unique_ptr<common::model> make(const char* carrier, const setting& given, l
 
 const models::entry plain("plain", [](const setting& given) { return make("plain", given, launching::one_by_one); });
 const models::entry host("host", [](const setting& given) { return make("host", given, launching::one_by_one); });
+const models::entry stream_port("stream",
+                                [](const setting& given) { return make("stream", given, launching::one_by_one); });
 const models::entry mpi("mpi", [](const setting& given) { return make("mpi", given, launching::one_by_one); });
 #if DCUDA_BACKEND_CUDA
 const models::entry plain_graph("plain-graph",
                                 [](const setting& given) { return make("plain", given, launching::in_graphs); });
+const models::entry stream_graph("stream-graph",
+                                 [](const setting& given) { return make("stream", given, launching::in_graphs); });
 const models::entry nccl("nccl", [](const setting& given) { return make("nccl", given, launching::one_by_one); });
 const models::entry nccl_graph("nccl-graph",
                                [](const setting& given) { return make("nccl", given, launching::in_graphs); });

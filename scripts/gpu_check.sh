@@ -247,7 +247,7 @@ programs() {
         attempt "himeno on $count GPU(s)" 60 programs.log "${command[@]}" --size L
         for grid in 1x$count 2x$((count / 2)); do
             [ $((${grid/x/*})) -eq "$count" ] || continue
-            attempt "himeno --grid $grid on $count GPU(s)" 60 programs.log "${command[@]}" --size M --grid $grid --no-fma --verify
+            attempt "himeno --grid $grid on $count GPU(s)" 60 programs.log "${command[@]}" --size M --grid "$grid" --no-fma --verify
         done
     done
     for name in stream stream-graph kernel device-graph while-graph device-tail host host-graph; do

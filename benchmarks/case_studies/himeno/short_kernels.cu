@@ -14,7 +14,7 @@
 #include "common/models/carrier.hpp"
 #include "common/models/streams.hpp"
 #include "dcuda/stream.hpp"
-#include "half.hpp"
+#include "half_step.hpp"
 #include "tail_launch.hpp"
 
 namespace himeno {
@@ -30,13 +30,13 @@ namespace {
 // --- Kernels ---------------------------------------------------------------------------------------------------------
 
 template <bool IsFused>
-__global__ void __launch_bounds__(block_threads) compute_half(slab work, half part, sums squares) {
+__global__ void __launch_bounds__(block_threads) compute_half(slab work, half_step part, sums squares) {
     compute<IsFused>(work, part, squares);
 }
 
 template <bool IsFused>
 __global__ void __launch_bounds__(block_threads)
-    compute_half_and_send(slab work, half part, sums squares, triggers by, dcuda::role_words* words) {
+    compute_half_and_send(slab work, half_step part, sums squares, triggers by, dcuda::role_words* words) {
     compute_and_send<IsFused>(work, part, squares, by, words);
 }
 
@@ -106,8 +106,8 @@ protected:
         return work_.place_in_window(neighbour(beside), step, border_plane(beside), 0);
     }
 
-    half part_of_step(int step, int beside) const {
-        half part{ranges_[side(beside)], 1, step % 2};
+    half_step part_of_step(int step, int beside) const {
+        half_step part{ranges_[side(beside)], 1, step % 2};
         if (part.planes.empty()) return part;
         // Enough blocks for the whole GPU, of as many planes as they can have then.
         const int wanted = DCUDA_BACKEND_CUDA ? 8 * multiprocessors_ : 1;
@@ -120,7 +120,7 @@ protected:
         return {sums_.data(), beside > 0 || !has_lower_half()};
     }
     void compute(int step, int beside) const {
-        const half part = part_of_step(step, beside);
+        const half_step part = part_of_step(step, beside);
         if (part.planes.empty()) return;
         launch(chosen_.is_fused ? compute_half<true> : compute_half<false>, part.blocks(work_.whole), block_threads,
                compute_, work_, part, sums_of(beside));
@@ -230,7 +230,7 @@ private:
     }
 
     void compute_and_send(int step, int beside) {
-        const half part = part_of_step(step, beside);
+        const half_step part = part_of_step(step, beside);
         if (part.planes.empty()) return;
         launch(chosen_.is_fused ? compute_half_and_send<true> : compute_half_and_send<false>, part.blocks(work_.whole),
                block_threads, compute_, work_, part, sums_of(beside), triggers_of(step, beside),

@@ -10,7 +10,7 @@ namespace {
 // PERF: by itself the compiler gives relocatable kernels 80 registers, twice as many as others.
 template <bool IsFused>
 __global__ void __launch_bounds__(block_threads, 5)
-    compute_half_and_send(slab work, half part, sums squares, triggers by, dcuda::role_words* words) {
+    compute_half_and_send(slab work, half_step part, sums squares, triggers by, dcuda::role_words* words) {
     compute_and_send<IsFused>(work, part, squares, by, words);
 }
 

@@ -4,13 +4,13 @@
 // launch kernels, so these have a unit of their own, and all others are compiled as ever.
 #pragma once
 
-#include "half.hpp"
+#include "half_step.hpp"
 
 namespace himeno {
 
 // How half of a step is launched.
 struct half_launch {
-    half part;
+    half_step part;
     sums squares;
     triggers by;
     dcuda::role_words* words;

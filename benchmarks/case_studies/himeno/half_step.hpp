@@ -12,7 +12,7 @@ inline constexpr int tile_columns = DCUDA_BACKEND_CUDA ? 64 : 8, tile_rows = DCU
 inline constexpr int block_threads = tile_columns * tile_rows;
 
 // Some planes of a step.
-struct half {
+struct half_step {
     range planes;
     int planes_of_block;
     int parity; // of the step: which array is read
@@ -34,7 +34,7 @@ struct sums {
 };
 
 template <bool IsFused>
-DCUDA_DEVICE void compute(const slab& work, const half& part, const sums& squares) {
+DCUDA_DEVICE void compute(const slab& work, const half_step& part, const sums& squares) {
     __shared__ double parts[block_threads];
     const int tile = static_cast<int>(blockIdx.x) % part.tiles(work.whole),
               across = part.tiles_along(work.whole.nk, tile_columns),
@@ -65,7 +65,7 @@ struct triggers {
 
 // All blocks wait; the last one sends.
 template <bool IsFused>
-DCUDA_DEVICE void compute_and_send(const slab& work, const half& part, const sums& squares, const triggers& by,
+DCUDA_DEVICE void compute_and_send(const slab& work, const half_step& part, const sums& squares, const triggers& by,
                                    dcuda::role_words* words) {
     const unsigned blocks[1] = {gridDim.x};
     dcuda::roles<1> role(words, blocks);

@@ -10,7 +10,7 @@ using namespace detail;
 
 namespace {
 
-constexpr unsigned most_threads = 512;
+constexpr unsigned send_threads = 512;
 
 DCUDA_DEVICE std::uint32_t pieces_of(std::size_t bytes) {
     return bytes == 0 ? 1 : static_cast<std::uint32_t>((bytes - 1) / queue_memory::slot_bytes + 1);
@@ -61,7 +61,7 @@ DCUDA_DEVICE void for_each_piece(const block_cluster& blocks, std::uint32_t firs
     }
 }
 
-__global__ void __launch_bounds__(most_threads) send_kernel(transfer by) {
+__global__ void __launch_bounds__(send_threads) send_kernel(transfer by) {
     const block_cluster blocks;
     const auto group = calling_block();
     queue_end& words = by.queue.own->sending;
@@ -100,7 +100,7 @@ DCUDA_DEVICE std::uint64_t measure(const transfer& by, std::uint32_t first) {
     return 0;
 }
 
-__global__ void __launch_bounds__(most_threads) receive_kernel(transfer by) {
+__global__ void __launch_bounds__(send_threads) receive_kernel(transfer by) {
     const block_cluster blocks;
     const auto group = calling_block();
     queue_end& words = by.queue.own->receiving;
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(most_threads) receive_kernel(transfer by) {
 }
 
 cudaError_t append(void (*kernel)(transfer), const transfer& work, cudaStream_t stream) {
-    return append(kernel, shape_for(kernel, work.bytes, 2 * queue_memory::slot_bytes, most_threads), stream, work);
+    return append(kernel, shape_for(kernel, work.bytes, 2 * queue_memory::slot_bytes, send_threads), stream, work);
 }
 
 } // namespace

@@ -10,12 +10,12 @@ using namespace detail;
 
 namespace {
 
-constexpr unsigned most_threads = 1024;
+constexpr unsigned put_threads = 1024;
 constexpr std::size_t bytes_of_block = 32 * 1024;
 
 // Each block copies a part. ORDER notify-publish: what all of them have stored, by the barrier, comes before the
 // notification.
-__global__ void __launch_bounds__(most_threads) put_kernel(put_trigger put) {
+__global__ void __launch_bounds__(put_threads) put_kernel(put_trigger put) {
     const block_cluster blocks;
     const std::size_t part = (put.bytes / blocks.blocks() + 127) / 128 * 128;
     const auto begin_of = [&](unsigned block) {
@@ -91,14 +91,13 @@ cudaError_t load_stream_kernels() {
 }
 
 cudaError_t append_put(const put_trigger& put, cudaStream_t stream) {
-    return append(put_kernel, shape_for(put_kernel, put.bytes, bytes_of_block, most_threads), stream, put);
+    return append(put_kernel, shape_for(put_kernel, put.bytes, bytes_of_block, put_threads), stream, put);
 }
 
 cudaError_t append_steps(const stream_steps& steps, cudaStream_t stream) {
     std::size_t most = 0;
     for (std::size_t i = 0; i < steps.count; ++i) most = std::max(most, steps.at[i].put.bytes);
-    return append(steps_kernel, {1, shape_for(steps_kernel, most, bytes_of_block, most_threads).threads}, stream,
-                  steps);
+    return append(steps_kernel, {1, shape_for(steps_kernel, most, bytes_of_block, put_threads).threads}, stream, steps);
 }
 
 cudaError_t append_notify(const put_trigger& put, cudaStream_t stream) {

@@ -19,8 +19,8 @@ COLORS = {
     "plain": "#8C8C8C",  # CUDA alone
     "plain-graph": "#4D4D4D",
     "host": "#56B4E9",
-    "stream": "#009E73",
-    "stream-graph": "#00664B",
+    "stream": "#1FA79F",
+    "stream-graph": "#0E5E5A",
     "mpi": "#CC79A7",
     "nccl": "#E69F00",
     "nccl-graph": "#8F6200",

@@ -86,7 +86,6 @@ public:
         for (arrival& one : coming_) {
             check_mpi(MPI_Wait(&one.request, MPI_STATUS_IGNORE), "MPI_Wait");
             copy(one.target, in_.get() + one.place, one.bytes, stream);
-            finish(stream);
         }
         coming_.clear();
     }

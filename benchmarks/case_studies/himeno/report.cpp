@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "report.hpp"
 
+#include <numeric>
 #include <optional>
 
 #include <fmt/format.h>
@@ -27,10 +28,12 @@ struct energy_figures {
     double mflop_per_joule;   // by the official count
 };
 
-// Nothing if there is no counter, or if it has not moved.
+// Nothing if there is no counter, if it has not moved, or if it moved a few times only: it does so every 100 ms.
 std::optional<energy_figures> find_energy_figures(const report& about, const options& chosen) {
+    constexpr double enough_milliseconds = 1000.0;
     const double joules = about.energy.devices().value_or(0.0);
-    if (joules <= 0.0) return {};
+    const double milliseconds = std::accumulate(about.milliseconds.begin(), about.milliseconds.end(), 0.0);
+    if (joules <= 0.0 || milliseconds < enough_milliseconds) return {};
     const double all_runs = million_operations(chosen, chosen.whole.counted_points()) * chosen.repeat;
     return energy_figures{joules / about.devices, all_runs / joules};
 }

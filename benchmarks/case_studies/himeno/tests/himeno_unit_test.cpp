@@ -60,7 +60,7 @@ TEST(Report, TellsTheEnergyThatIsKnown) {
     chosen.repeat = 2;
     report about;
     about.devices = 2;
-    about.milliseconds = {1.0, 1.0};
+    about.milliseconds = {600.0, 600.0};
     for (const std::optional<double> joules : {std::optional(0.0), std::optional(17.0), std::optional<double>()}) {
         about.energy = {};
         dcuda::run_energy of_run;
@@ -75,6 +75,9 @@ TEST(Report, TellsTheEnergyThatIsKnown) {
         if (is_told) {
             EXPECT_DOUBLE_EQ(json["joules_per_device"], 17.0);
             EXPECT_DOUBLE_EQ(json["mflop_per_joule"], 1.0);
+            report is_short = about;
+            is_short.milliseconds = {1.0, 1.0};
+            EXPECT_FALSE(nlohmann::json::parse(as_json(is_short, chosen)).contains("mflop_per_joule"));
         }
     }
 }

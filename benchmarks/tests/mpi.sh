@@ -19,9 +19,16 @@ launch=("$run")
 other_library=1
 if version=$(mpirun --version 2>/dev/null); then
     case "$version" in *"Open MPI"*) launch=(mpirun --allow-run-as-root --oversubscribe --bind-to none) ;; *) launch=(mpirun) ;; esac
-    # A program without MPI, or with another MPI than this launcher's, runs under ours.
-    "${launch[@]}" -n 2 "$bench" mpi --ways mpi-host --measure latency --sizes 1 --rounds 1 --batches 1 >"$work/output" 2>&1 &&
-        ! grep -q "not measured" "$work/output" && other_library=0
+    # Where this launcher starts nothing, and for a program without MPI or with another one, ours is taken. A program that
+    # fails in another way fails here.
+    if ! "${launch[@]}" -n 2 true >"$work/output" 2>&1; then
+        echo "mpirun starts nothing here"
+    elif "${launch[@]}" -n 2 "$bench" mpi --ways mpi-host --measure latency --sizes 1 --rounds 1 --batches 1 >"$work/output" 2>&1 &&
+        ! grep -q "not measured" "$work/output"; then
+        other_library=0
+    else
+        says 'MPI was not found\|its own launcher has started\|takes two processes or more'
+    fi
 fi
 [ $other_library = 0 ] || launch=("$run")
 small=(--rounds 3 --batches 2 --window 5 --piece 64 --ranks 3)

@@ -57,6 +57,17 @@ DCUDA_DEVICE bool has_come(std::uint32_t arrived, std::uint32_t expected) {
     return static_cast<std::int32_t>(arrived - expected) >= 0;
 }
 
+// The host is told of a wait that lasts: for how many, and in the lower half up to which number. Of several for the
+// same it is told of the one whose turn it is.
+DCUDA_DEVICE void tell_of_wait(std::uint64_t* wanted, std::uint64_t own) {
+    const std::uint64_t told = load_relaxed(wanted);
+    if (told == 0 || !has_come(static_cast<std::uint32_t>(own), static_cast<std::uint32_t>(told)))
+        store_relaxed(wanted, own);
+}
+DCUDA_DEVICE void forget_wait(std::uint64_t* wanted, std::uint64_t own) {
+    if (load_relaxed(wanted) == own) store_relaxed(wanted, std::uint64_t{0});
+}
+
 // One thread. Returns when as many notifications as `expected` have come since the port was made. A wait that the host
 // ends does not return: what follows it would use data that has not come.
 // ORDER notify-observe: what was put before the notifications is seen by what the thread does next.
@@ -66,18 +77,14 @@ DCUDA_DEVICE void await_notifications(const wait_trigger& wait, std::uint32_t ex
     const auto look = [&](unsigned) {
         return has_come(count_arrived(wait), expected) ? poll_result::all : poll_result::nothing;
     };
-    // The host is told of waits that last; of several for the same tag, of the one whose turn it is. PERF: its memory
-    // is far, and thousands of blocks may wait.
+    // PERF: the host's memory is far, and thousands of blocks may wait.
     const auto keep_polling = [&] {
-        if (looks++ % 16 == 0) {
-            const std::uint64_t told = load_relaxed(wait.wanted);
-            if (told == 0 || !has_come(expected, static_cast<std::uint32_t>(told))) store_relaxed(wait.wanted, own);
-        }
+        if (looks++ % 16 == 0) tell_of_wait(wait.wanted, own);
         return load_relaxed(wait.ended) == 0;
     };
     if (!poll_until(look, keep_polling, wait.doorbell)) __trap();
     acquire_after_all<order_tag::notify_observe>(scope::system, wait.arrived, wait.senders, wait.stride);
-    if (looks != 0 && load_relaxed(wait.wanted) == own) store_relaxed(wait.wanted, std::uint64_t{0});
+    if (looks != 0) forget_wait(wait.wanted, own);
 }
 
 } // namespace detail

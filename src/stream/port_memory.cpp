@@ -142,26 +142,15 @@ queue_memory* port_memory::queues(std::uint32_t* port) const {
     return reinterpret_cast<queue_memory*>(port + port_words()) - ports_.size();
 }
 
-transfer port_memory::transfer_with(int process, bool is_sent) const {
+transfer port_memory::transfer_with(int process, transfer::kind direction, std::byte* memory, std::size_t bytes) const {
     transfer made{};
+    made.direction = direction;
     made.queue = {queues(arrived_.get()) + process, queues(ports_[place(process)]) + own_};
+    made.memory = memory;
+    made.bytes = bytes;
     made.ended = ended();
-    made.wanted = wanted_.get() + places() + (is_sent ? 0 : ports_.size()) + place(process);
+    made.wanted = wanted_.get() + places() + (direction == transfer::kind::send ? 0 : ports_.size()) + place(process);
     made.refused = refused_.get() + 2 * place(process);
-    return made;
-}
-
-transfer port_memory::send_to(int process, const void* source, std::size_t bytes) const {
-    transfer made = transfer_with(process, true);
-    made.memory = static_cast<std::byte*>(const_cast<void*>(source));
-    made.bytes = bytes;
-    return made;
-}
-
-transfer port_memory::receive_from(int process, void* destination, std::size_t bytes) const {
-    transfer made = transfer_with(process, false);
-    made.memory = static_cast<std::byte*>(destination);
-    made.bytes = bytes;
     return made;
 }
 

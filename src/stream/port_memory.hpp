@@ -48,8 +48,7 @@ public:
     void end_wait(const wait_trigger& wait, std::uint64_t told) const;
 
     // For a kernel that sends to a process, or receives from it.
-    transfer send_to(int process, const void* source, std::size_t bytes) const;
-    transfer receive_from(int process, void* destination, std::size_t bytes) const;
+    transfer transfer_with(int process, transfer::kind direction, std::byte* memory, std::size_t bytes) const;
 
     // Waits that last: of which process (-1: any), with which tag, and for how many; up to which number of
     // notifications. Of a send or a receive: one, up to which number of pieces.
@@ -78,7 +77,6 @@ private:
     // Of a port: its memory holds the queues behind the counters.
     queue_memory* queues(std::uint32_t* port) const;
     std::size_t port_words() const;
-    transfer transfer_with(int process, bool is_sent) const;
     void tell_of_unread() const;
 
     bootstrap::control& control_;

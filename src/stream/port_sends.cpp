@@ -24,10 +24,9 @@ port_sends::port_sends(int processes) {
         for (auto* streams : {&sending_, &receiving_}) streams->emplace_back(cuda::stream::priority::highest);
 }
 
-request port_sends::prepare(transfer_direction direction, int process, const transfer& work) {
+request port_sends::prepare(int process, const transfer& work) {
     request made;
     made.implementation_ = unused();
-    made.implementation_->direction = direction;
     made.implementation_->process = process;
     made.implementation_->work = work;
     made.implementation_->owner = port_;
@@ -59,7 +58,7 @@ void port_sends::post(std::span<const request> requests, std::optional<cudaStrea
     if (stream) begin_.record(*stream);
     for (const request& each : requests) {
         request::implementation& chosen = *each.implementation_;
-        const cuda::stream& own = stream_of(chosen.direction, chosen.process);
+        const cuda::stream& own = stream_of(chosen);
         support::require(captures || !is_captured(own.get()), error_code::invalid_argument,
                          "stream_port: a send or a receive is posted outside while a graph is captured that has one "
                          "with the same process ({})",
@@ -71,9 +70,7 @@ void port_sends::post(std::span<const request> requests, std::optional<cudaStrea
 }
 
 void port_sends::start(request::implementation& chosen, const cuda::stream& own) {
-    cuda::check(chosen.direction == transfer_direction::send ? append_send(chosen.work, own.get())
-                                                             : append_receive(chosen.work, own.get()),
-                "posting a send or a receive");
+    cuda::check(append_transfer(chosen.work, own.get()), "posting a send or a receive");
     chosen.done.record(own.get());
     chosen.is_posted = true;
 }

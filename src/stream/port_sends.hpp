@@ -14,12 +14,9 @@
 
 namespace dcuda {
 
-enum class transfer_direction { send, receive };
-
 // Of a send or a receive, which may be posted again and again.
 class request::implementation {
 public:
-    transfer_direction direction{};
     int process = 0;
     transfer work{};
     std::weak_ptr<void> owner;                   // the port
@@ -31,7 +28,7 @@ class port_sends {
 public:
     explicit port_sends(int processes);
 
-    request prepare(transfer_direction direction, int process, const transfer& work);
+    request prepare(int process, const transfer& work);
 
     // They begin when what the stream has now is done; without a stream at once. Those to a process begin one after the
     // other, and so do those from a process.
@@ -49,9 +46,9 @@ private:
     std::shared_ptr<request::implementation> unused();
     request::implementation& owned(const request& chosen) const;
     static void start(request::implementation& chosen, const cuda::stream& own);
-    const cuda::stream& stream_of(transfer_direction direction, int process) const {
-        return direction == transfer_direction::send ? sending_[static_cast<std::size_t>(process)]
-                                                     : receiving_[static_cast<std::size_t>(process)];
+    const cuda::stream& stream_of(const request::implementation& chosen) const {
+        const auto& streams = chosen.work.direction == transfer::kind::send ? sending_ : receiving_;
+        return streams[static_cast<std::size_t>(chosen.process)];
     }
 
     std::deque<cuda::stream> sending_, receiving_; // by process

@@ -24,13 +24,12 @@ DCUDA_DEVICE void await_piece(const transfer& by, const std::uint32_t* word, std
     bool is_told = false;
     const auto is_there = [=](std::uint32_t found) { return has_come(found, expected); };
     const auto keep_polling = [&](std::uint32_t) {
-        const std::uint64_t told = load_relaxed(by.wanted);
-        if (told == 0 || !has_come(expected, static_cast<std::uint32_t>(told))) store_relaxed(by.wanted, own);
+        tell_of_wait(by.wanted, own);
         is_told = true;
         return load_relaxed(by.ended) == 0;
     };
     if (!poll<Tag>(scope::system, word, is_there, keep_polling)) __trap();
-    if (is_told && load_relaxed(by.wanted) == own) store_relaxed(by.wanted, std::uint64_t{0});
+    if (is_told) forget_wait(by.wanted, own);
 }
 
 // One thread. Waits until the kernels before have done with this end of the queue. Returns the turn.
@@ -128,10 +127,6 @@ __global__ void __launch_bounds__(send_threads) receive_kernel(transfer by) {
     if (blocks.leads()) end_turn(words, turn, first + pieces_of(whole));
 }
 
-cudaError_t append(void (*kernel)(transfer), const transfer& work, cudaStream_t stream) {
-    return append(kernel, shape_for(kernel, work.bytes, 2 * queue_memory::slot_bytes, send_threads), stream, work);
-}
-
 } // namespace
 
 cudaError_t load_send_kernels() {
@@ -140,9 +135,9 @@ cudaError_t load_send_kernels() {
     return result != cudaSuccess ? result : cudaFuncGetAttributes(&unused, receive_kernel);
 }
 
-cudaError_t append_send(const transfer& send, cudaStream_t stream) { return append(send_kernel, send, stream); }
-cudaError_t append_receive(const transfer& receive, cudaStream_t stream) {
-    return append(receive_kernel, receive, stream);
+cudaError_t append_transfer(const transfer& work, cudaStream_t stream) {
+    auto* const kernel = work.direction == transfer::kind::send ? send_kernel : receive_kernel;
+    return append(kernel, shape_for(kernel, work.bytes, 2 * queue_memory::slot_bytes, send_threads), stream, work);
 }
 
 } // namespace dcuda

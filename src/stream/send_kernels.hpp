@@ -10,6 +10,7 @@ namespace dcuda {
 
 // One send or one receive, for a kernel.
 struct transfer {
+    enum class kind { send, receive } direction;
     queue_pair queue;
     std::byte* memory; // of a send the source, else the destination
     std::size_t bytes;
@@ -22,7 +23,6 @@ struct transfer {
 cudaError_t load_send_kernels();
 
 // What CUDA says to the launch.
-cudaError_t append_send(const transfer& send, cudaStream_t stream);
-cudaError_t append_receive(const transfer& receive, cudaStream_t stream);
+cudaError_t append_transfer(const transfer& work, cudaStream_t stream);
 
 } // namespace dcuda

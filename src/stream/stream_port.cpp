@@ -186,13 +186,11 @@ public:
         append_together();
     }
 
-    request prepare_send(const void* source, std::size_t bytes, int process) {
-        require_transfer("a send", "from", source, bytes, process);
-        return sends_.prepare(transfer_direction::send, process, memory_.send_to(process, source, bytes));
-    }
-    request prepare_receive(void* destination, std::size_t bytes, int process) {
-        require_transfer("a receive", "to", destination, bytes, process);
-        return sends_.prepare(transfer_direction::receive, process, memory_.receive_from(process, destination, bytes));
+    request prepare_transfer(transfer::kind direction, void* memory, std::size_t bytes, int process) {
+        const bool is_sent = direction == transfer::kind::send;
+        require_transfer(is_sent ? "a send" : "a receive", is_sent ? "from" : "to", memory, bytes, process);
+        return sends_.prepare(process,
+                              memory_.transfer_with(process, direction, static_cast<std::byte*>(memory), bytes));
     }
     void post(std::span<const request> requests, std::optional<cudaStream_t> stream) {
         require_device("a send or a receive");
@@ -385,10 +383,10 @@ request stream_port::irecv(void* destination, std::size_t bytes, int process) {
     return implementation_->start(prepare_receive(destination, bytes, process), std::nullopt);
 }
 request stream_port::prepare_send(const void* source, std::size_t bytes, int process) {
-    return implementation_->prepare_send(source, bytes, process);
+    return implementation_->prepare_transfer(transfer::kind::send, const_cast<void*>(source), bytes, process);
 }
 request stream_port::prepare_receive(void* destination, std::size_t bytes, int process) {
-    return implementation_->prepare_receive(destination, bytes, process);
+    return implementation_->prepare_transfer(transfer::kind::receive, destination, bytes, process);
 }
 void stream_port::post(std::span<const request> requests, cudaStream_t stream) {
     implementation_->post(requests, stream);

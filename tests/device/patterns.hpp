@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Of tests of streams: kernels that make data and look at it, and calls that are refused.
+// Of tests of streams: who is beside whom, kernels that make data and look at it, and calls that are refused.
 #pragma once
 
 #include "device/device_test.hpp"
@@ -9,6 +9,15 @@
 #include <functional>
 
 namespace dcuda::test {
+
+// Processes in a ring.
+class port_test : public device_test {
+protected:
+    int own() { return job().info().process_index; }
+    int count() { return job().info().process_count; }
+    int next() { return (own() + 1) % count(); }
+    int previous() { return (own() + count() - 1) % count(); }
+};
 
 // Bytes that depend on their place and a seed; and whether they are there.
 inline __global__ void fill(unsigned char* memory, std::size_t bytes, std::uint64_t seed) {

@@ -13,12 +13,8 @@ using namespace dcuda::test;
 
 namespace {
 
-class SendReceive : public device_test {
+class SendReceive : public port_test {
 protected:
-    int own() { return job().info().process_index; }
-    int count() { return job().info().process_count; }
-    int next() { return (own() + 1) % count(); }
-    int previous() { return (own() + count() - 1) % count(); }
     std::uint64_t seed_of(int process, int round) { return static_cast<std::uint64_t>(1000 * process + round); }
 };
 

@@ -13,13 +13,7 @@ using namespace dcuda::test;
 
 namespace {
 
-class StreamPort : public device_test {
-protected:
-    int own() { return job().info().process_index; }
-    int count() { return job().info().process_count; }
-    int next() { return (own() + 1) % count(); }
-    int previous() { return (own() + count() - 1) % count(); }
-};
+class StreamPort : public port_test {};
 
 TEST_F(StreamPort, PutsOfAllSizesArriveBeforeTheirNotification) {
     constexpr std::size_t largest = few_addresses ? 200'000 : 4 << 20;

@@ -15,9 +15,7 @@ public:
     enum class priority { low, high };
     explicit stream(priority how) {
         int least = 0, greatest = 0;
-#if DCUDA_BACKEND_CUDA
         check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for priorities");
-#endif
         check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, how == priority::high ? greatest : least),
               "creating a stream");
     }

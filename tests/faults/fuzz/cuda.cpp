@@ -16,7 +16,11 @@ cudaError_t cudaFreeHost(void* memory) {
 }
 cudaError_t cudaHostRegister(void*, std::size_t, unsigned) { return cudaSuccess; }
 cudaError_t cudaHostUnregister(void*) { return cudaSuccess; }
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest) {
+    *lowest = *highest = 0;
+    return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
     *stream = nullptr;
     return cudaSuccess;
 }

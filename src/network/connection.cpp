@@ -18,9 +18,9 @@ std::size_t padded(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
 
 } // namespace
 
-connection::connection(int peer, transport::network& over, delivery*& into, device_access& link,
+connection::connection(int peer, transport::network& over, placement*& into, device_access& link,
                        message_handler& handler, std::size_t ring_bytes, std::uint32_t first_number)
-    : peer_(peer), network_(over), delivery_(into), link_(link), handler_(handler), ring_bytes_(ring_bytes),
+    : peer_(peer), network_(over), placement_(into), link_(link), handler_(handler), ring_bytes_(ring_bytes),
       first_number_(first_number), inbound_(pinned(network_.share(ring_bytes))), arrived_(ring_bytes / ring_unit) {
     memory_ = network_.expose(inbound_.get(), ring_bytes_, first_number_);
 }
@@ -308,10 +308,10 @@ connection::received connection::read_message(const std::byte* from) {
 bool connection::take(received from) {
     auto& [message, payload] = from;
     const bool has_bytes = message.kind == message_kind::put || message.kind == message_kind::got;
-    if (has_bytes && message.bytes >= delivery_->least_copy_bytes()) {
+    if (has_bytes && message.bytes >= placement_->least_copy_bytes()) {
         if (!is_copy_started_) {
-            if (delivery_->done() < last_delivery_) return false;
-            const std::uint64_t copy = delivery_->start_copy(message.place, payload, message.bytes);
+            if (placement_->done() < last_delivery_) return false;
+            const std::uint64_t copy = placement_->start_copy(message.place, payload, message.bytes);
             if (copy == 0) return false;
             last_copy_ = copy;
             is_copy_started_ = message.tag != detail::no_tag;
@@ -320,9 +320,9 @@ bool connection::take(received from) {
         message.bytes = 0;
     }
     // What is read there now must be what this peer has sent before.
-    if (message.kind == message_kind::get && delivery_->done() < last_delivery_) return false;
-    if (!delivery_->is_copied(last_copy_) || !handler_.take(peer_, message, payload)) return false;
-    last_delivery_ = delivery_->issued();
+    if (message.kind == message_kind::get && placement_->done() < last_delivery_) return false;
+    if (!placement_->is_copied(last_copy_) || !handler_.take(peer_, message, payload)) return false;
+    last_delivery_ = placement_->issued();
     is_copy_started_ = false;
     return true;
 }
@@ -364,7 +364,7 @@ bool connection::receive() {
         arrived_[begin % ring_units] = false;
         expected_ = begin + units_for(head.bytes);
         message_ = 0;
-        being_delivered_.push_back({expected_, delivery_->issued(), last_copy_});
+        being_delivered_.push_back({expected_, placement_->issued(), last_copy_});
         if (head.messages != 0) owes_credit_ = true;
     }
     return any;
@@ -372,9 +372,9 @@ bool connection::receive() {
 
 // Tells the peer what has been delivered, if nothing else does and it may wait for that.
 void connection::give_credit(std::uint64_t now_ns) {
-    const std::uint64_t done = being_delivered_.empty() ? 0 : delivery_->done();
+    const std::uint64_t done = being_delivered_.empty() ? 0 : placement_->done();
     while (!being_delivered_.empty() && being_delivered_.front().last_delivery <= done &&
-           delivery_->is_copied(being_delivered_.front().last_copy)) {
+           placement_->is_copied(being_delivered_.front().last_copy)) {
         delivered_ = being_delivered_.front().end;
         being_delivered_.pop_front();
     }
@@ -399,8 +399,8 @@ void connection::end_run() {
 
 bool connection::progress(std::uint64_t now_ns) {
     if (!is_open) return false;
-    bool any = delivery_ != nullptr && receive();
-    if (delivery_ != nullptr) give_credit(now_ns);
+    bool any = placement_ != nullptr && receive();
+    if (placement_ != nullptr) give_credit(now_ns);
     any = fill() || any;
     return write() || any;
 }

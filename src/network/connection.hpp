@@ -43,7 +43,7 @@ public:
 // Used by one thread.
 class connection {
 public:
-    connection(int peer, transport::network& over, delivery*& into, device_access& link, message_handler& handler,
+    connection(int peer, transport::network& over, placement*& into, device_access& link, message_handler& handler,
                std::size_t ring_bytes, std::uint32_t first_number);
 
     int peer() const { return peer_; }
@@ -141,7 +141,7 @@ private:
 
     const int peer_;
     transport::network& network_;
-    delivery*& delivery_;
+    placement*& placement_;
     device_access& link_;
     message_handler& handler_;
     const std::size_t ring_bytes_;

@@ -13,12 +13,29 @@
 
 namespace dcuda {
 
-// For one run. Used by one thread. Deliveries are made in the order of the calls, each after all before it are
-// complete. They are numbered from 1.
-class delivery {
+// What a connection asks of who places payload. Used by one thread. What is placed in order is numbered from 1; copies
+// have numbers of their own.
+class placement {
 public:
-    virtual ~delivery() = default;
+    virtual ~placement() = default;
 
+    // A put without a notification by the device's copy engine, beside the other deliveries: nothing orders the two
+    // kinds but who waits for done() and is_copied(what this returned). For payload from least_copy_bytes() on.
+    // 0: no room now.
+    //
+    // ORDER notify-publish: the driver says that the copy is complete, in the device's memory, before a notification
+    // of it is given to the delivery kernel, which releases it.
+    virtual std::uint64_t start_copy(std::uint64_t place, const std::byte* payload, std::size_t bytes) = 0;
+    virtual bool is_copied(std::uint64_t copy) = 0;
+    virtual std::size_t least_copy_bytes() const = 0;
+
+    virtual std::uint64_t issued() const = 0;
+    virtual std::uint64_t done() = 0; // the last number with all before it
+};
+
+// For one run. Deliveries are made in the order of the calls, each after all before it are complete.
+class delivery : public placement {
+public:
     // A put of `bytes` bytes to `place`, then a notification of the local rank unless the tag is no_tag. The payload
     // lies in pinned memory and is read until the delivery is done. False: no room now.
     //
@@ -48,19 +65,6 @@ public:
 
     // Writes a word for which ranks poll. False: no room now. ORDER reply-publish: after all deliveries before it.
     virtual bool reply(std::uint32_t* device_word, std::uint32_t value) = 0;
-
-    // A put without a notification by the device's copy engine, beside the other deliveries: nothing orders the two
-    // kinds but who waits for done() and is_copied(what this returned). For payload from least_copy_bytes() on.
-    // 0: no room now.
-    //
-    // ORDER notify-publish: the driver says that the copy is complete, in the device's memory, before a notification
-    // of it is given to the delivery kernel, which releases it.
-    virtual std::uint64_t start_copy(std::uint64_t place, const std::byte* payload, std::size_t bytes) = 0;
-    virtual bool is_copied(std::uint64_t copy) = 0;
-    virtual std::size_t least_copy_bytes() const = 0;
-
-    virtual std::uint64_t issued() const = 0;
-    virtual std::uint64_t done() = 0; // the last number with all before it
 };
 
 // To this process's device.

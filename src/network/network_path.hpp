@@ -5,7 +5,7 @@
 
 #include "bootstrap/control.hpp"
 #include "device/settings.hpp"
-#include "network/connection.hpp"
+#include "network/connections.hpp"
 #include "trace/host_track.hpp"
 
 #include <array>
@@ -24,7 +24,6 @@ public:
     network_path(bootstrap::control& control, device_access& link, const settings& chosen,
                  const std::vector<bool>& is_remote, const std::vector<bool>& is_near,
                  const std::string& local_address);
-    ~network_path() override;
 
     // Between these two a kernel runs. end() is called when it has ended everywhere. What happens is noted on the
     // track.
@@ -45,21 +44,21 @@ public:
     bool has_room() const;
 
     // A message of another process's network path.
-    void receive(int from, const std::string& message);
+    void receive(int from, const std::string& message) { connections_.receive(from, message); }
 
     // Does what can be done. True if there was something. Throws foreign_arrival for what no process of the job sends.
     bool progress();
 
     // A run has failed: nobody is waited for at the end.
-    void abandon();
+    void abandon() { connections_.abandon(); }
 
     // Nothing is on its way: what ranks wait for does not depend on what we do.
     bool is_quiet() const;
 
     // All that we have sent is with the processes it was for.
-    bool is_sent() const;
+    bool is_sent() const { return connections_.is_sent(); }
 
-    std::string describe() const; // the transports in use
+    std::string describe() const { return connections_.describe(); } // the transports in use
 
 private:
     struct pending_flush {
@@ -113,18 +112,11 @@ private:
     bool gets(std::uint32_t rank) const;
     void begin_flush(std::uint64_t id, std::uint32_t asks, std::uint32_t rank, std::uint32_t number);
     void flushed(std::uint64_t flush) override;
-    connection& arrived(const transport::network& over, std::uint64_t number);
-    connection& connect(int process);
     bool advance(process_barrier& barrier, std::uint32_t index);
     void reply(std::uint32_t* word, std::uint32_t value);
 
     bootstrap::control& control_;
-    device_access& link_;
-    const std::size_t ring_bytes_;
-    std::vector<std::uint8_t> network_of_; // by process
-    std::map<int, std::unique_ptr<connection>> connections_;
-    std::vector<connection*> by_ring_; // numbers of arrivals are those of rings, one ring after the other
-    std::map<int, bool> has_connected_, has_answered_; // by process: our network to theirs; theirs to ours
+    connections connections_;
     std::uint64_t next_flush_ = 1;
     std::map<std::uint64_t, pending_flush> flushes_;
     std::array<process_barrier, detail::collective::barriers> barriers_;
@@ -139,8 +131,6 @@ private:
     device_state* state_ = nullptr;
     delivery* delivery_ = nullptr;
     host_track* track_ = nullptr; // null unless it is on
-    // Last, so closed first: what closes may still use the connections' memory.
-    std::vector<std::unique_ptr<transport::network>> networks_;
 };
 
 } // namespace dcuda

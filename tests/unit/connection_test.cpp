@@ -165,11 +165,12 @@ struct side : message_handler {
     }
 
     bool take(int, const message_header& head, const std::byte* payload) override {
-        if (head.kind == message_kind::packets) return into->put_packets(head.place, payload, head.target, head.tag);
+        if (head.kind == message_kind::packets)
+            return deliveries.put_packets(head.place, payload, head.target, head.tag);
         if (head.kind == message_kind::rows)
-            return into->put_rows(head.place, payload, head.bytes, head.tag, head.distance);
-        if (head.kind == message_kind::sums) return into->combine(head.place, payload, head.bytes, head.tag);
-        return into->put(head.place, payload, head.bytes, head.target, head.tag);
+            return deliveries.put_rows(head.place, payload, head.bytes, head.tag, head.distance);
+        if (head.kind == message_kind::sums) return deliveries.combine(head.place, payload, head.bytes, head.tag);
+        return deliveries.put(head.place, payload, head.bytes, head.target, head.tag);
     }
     std::string find_fault(int from, const message_header& head, const std::byte* payload) const override {
         return inbound.find_fault(from, head, payload);
@@ -257,7 +258,7 @@ struct side : message_handler {
     side* other = nullptr;
     fake_network over;
     fake_delivery deliveries;
-    delivery* into;
+    placement* into;
     device_access link;
     inbound_check inbound;
     connection wire;

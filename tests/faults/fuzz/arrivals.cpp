@@ -187,7 +187,7 @@ private:
 // arrived.
 void fragments(std::string_view input) {
     device target;
-    delivery* into = &target;
+    placement* into = &target;
     no_network network;
     device_access link;
     connection one(0, network, into, link, target, ring_bytes, 0), other(0, network, into, link, target, ring_bytes, 0);

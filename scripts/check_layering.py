@@ -78,7 +78,7 @@ MAY_INCLUDE = {
     "checker": STATE,
     "view of waits": BASE | {"bootstrap"},
     "runtime": STATE | {"energy", "trace", "network", "checker", "view of waits"},
-    "stream": STATE | {"runtime"},
+    "stream": STATE | {"network", "runtime"},
     "dcuda-run": {"support", "config"},
     "dcuda-top": BASE | {"bootstrap", "view of waits"},
     "tools": LIBRARY,

@@ -29,7 +29,7 @@ public:
             port_.put_notify(window_, other, 0, out_.get(), bytes, 0, stream_.get());
         };
         const auto wait = [this, other] { port_.wait_from(other, 0, 1, stream_.get()); };
-        measure({"stream", "peer", "put_notify", bytes}, 0.5, [this, send, wait] {
+        measure({"stream", suite_.other_device(), "put_notify", bytes}, 0.5, [this, send, wait] {
             if (suite_.first()) send();
             wait();
             if (!suite_.first()) send();
@@ -42,7 +42,7 @@ public:
         const std::array both{port_.prepare_send(out_.get(), bytes, other),
                               port_.prepare_receive(in_.get(), bytes, other)};
         const std::span<const dcuda::request> send(both.data(), 1), receive(both.data() + 1, 1);
-        measure({"stream", "peer", "send and receive", bytes}, 0.5, [&] {
+        measure({"stream", suite_.other_device(), "send and receive", bytes}, 0.5, [&] {
             if (suite_.first()) port_.post(both, stream_.get());
             if (!suite_.first()) {
                 port_.post(receive, stream_.get());
@@ -56,7 +56,7 @@ public:
     // Both processes at once, with both sides of the other one.
     void halo() {
         const int other = 1 - suite_.job.process_index;
-        measure({"stream", "peer", "halo exchange", stream_halo_bytes}, 1, [this, other] {
+        measure({"stream", suite_.other_device(), "halo exchange", stream_halo_bytes}, 1, [this, other] {
             for (const std::size_t side : {std::size_t{0}, std::size_t{1}}) {
                 port_.put_notify(window_, other, side * stream_halo_bytes, out_.get(), stream_halo_bytes, 0,
                                  stream_.get());
@@ -67,14 +67,14 @@ public:
         for (const std::size_t side : {std::size_t{0}, std::size_t{1}})
             exchange.put_notify(window_, other, side * stream_halo_bytes, out_.get(), stream_halo_bytes, 0);
         exchange.wait_from(other, 0, 2);
-        measure({"stream", "peer", "halo exchange, batch", stream_halo_bytes}, 1,
+        measure({"stream", suite_.other_device(), "halo exchange, batch", stream_halo_bytes}, 1,
                 [this, &exchange] { exchange.post(stream_.get()); });
         std::vector<dcuda::request> both_ways;
         for (const std::size_t side : {std::size_t{0}, std::size_t{1}}) {
             both_ways.push_back(port_.prepare_receive(in_.get() + side * stream_halo_bytes, stream_halo_bytes, other));
             both_ways.push_back(port_.prepare_send(out_.get(), stream_halo_bytes, other));
         }
-        measure({"stream", "peer", "halo exchange, sends and receives", stream_halo_bytes}, 1, [&] {
+        measure({"stream", suite_.other_device(), "halo exchange, sends and receives", stream_halo_bytes}, 1, [&] {
             port_.post(both_ways, stream_.get());
             port_.wait_all(both_ways, stream_.get());
         });
@@ -179,12 +179,9 @@ private:
 } // namespace
 
 void measure_stream(session& suite) {
-    const char* missing = suite.job.process_count != 2       ? "takes exactly two processes: dcuda-run -n 2 dcuda-bench"
-                          : !suite.runtime.network().empty() ? "streams use peer access, and there is none"
-                                                             : nullptr;
-    if (missing != nullptr) {
-        row none{"stream", "peer", "put_notify", 8};
-        none.missing = missing;
+    if (suite.job.process_count != 2) {
+        row none{"stream", suite.other_device(), "put_notify", 8};
+        none.missing = "takes exactly two processes: dcuda-run -n 2 dcuda-bench";
         suite.rows.push_back(none);
         return;
     }

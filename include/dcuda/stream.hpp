@@ -49,6 +49,10 @@ private:
 /// that waits with an error, for its stream and the whole device: nothing runs with data that has not come. The reason
 /// is said on standard error, and thrown by all later calls. A wait that lasts ten seconds is reported there, too.
 ///
+/// A process that is reached over a network only is served by the port's thread, which takes up to a core while there
+/// is something to do. A put there is complete when a notification behind it has been waited for: the window must not
+/// be freed before.
+///
 /// Declare a port behind the memory that its streams use, so that it ends first. Memory that is freed waits for the
 /// device's work, and that may wait for others; the port's destructor tells the others if an exception has ended this
 /// process's part, so that all waits end.
@@ -59,11 +63,12 @@ private:
 class stream_port {
 public:
     /// Collective over the processes, with the same `tags` (1 to 65536). The runtime must outlive it, and its device is
-    /// the port's. Waits for all work of the device. Throws dcuda::error on all processes: no_path if some process is
-    /// reached over a network only.
+    /// the port's. Waits for all work of the device. Throws dcuda::error on all processes: no_path if the job's network
+    /// is MPI.
     explicit stream_port(runtime& owner, int tags = 64);
 
-    /// Collective over the processes. Waits for all work of the device. Never throws.
+    /// Collective over the processes. Waits for all work of the device, and until what it has put over a network is
+    /// there. Never throws.
     ~stream_port();
     stream_port(const stream_port&) = delete;
     stream_port& operator=(const stream_port&) = delete;

@@ -7,6 +7,7 @@
 #include "dcuda/detail/exec/exec.hpp"
 #include "dcuda/detail/protocol/atomics.hpp"
 #include "dcuda/detail/protocol/memory.hpp"
+#include "dcuda/detail/stream/put_by_host.hpp"
 #include "dcuda/types.hpp"
 
 namespace dcuda {
@@ -38,11 +39,18 @@ inline exec::whole_block calling_block() { return {}; }
 
 // All threads of the group. The first barrier: what they have stored is there to be sent.
 template <class Group>
-DCUDA_DEVICE void put_and_notify(const Group& group, const put_trigger& put) {
+DCUDA_DEVICE void put_to_mapped(const Group& group, const put_trigger& put) {
     group.sync();
     exec::copy_bytes(group, put.target, put.source, put.bytes);
     group.sync();
     if (group.leads()) add_notification(put);
+}
+template <class Group>
+DCUDA_DEVICE void put_and_notify(const Group& group, const put_trigger& put) {
+    if (put.by_host.queue == nullptr) return put_to_mapped(group, put);
+    group.sync();
+    if (group.leads()) exec::far(put_read_by_host)(put.by_host, put.source, put.bytes);
+    group.sync();
 }
 
 // Notifications so far. Relaxed.
@@ -50,11 +58,6 @@ DCUDA_DEVICE std::uint32_t count_arrived(const wait_trigger& wait) {
     std::uint32_t sum = 0;
     for (std::uint32_t i = 0; i < wait.senders; ++i) sum += load_relaxed(wait.arrived + std::size_t(i) * wait.stride);
     return sum;
-}
-
-// Numbers wrap around: fewer than 2^31 notifications are ever not waited for.
-DCUDA_DEVICE bool has_come(std::uint32_t arrived, std::uint32_t expected) {
-    return static_cast<std::int32_t>(arrived - expected) >= 0;
 }
 
 // The host is told of a wait that lasts: for how many, and in the lower half up to which number. Of several for the
@@ -91,15 +94,19 @@ DCUDA_DEVICE void await_notifications(const wait_trigger& wait, std::uint32_t ex
 
 /// Makes the put, and notifies its target when the data is there. Called by one warp, by all of its threads. It sends
 /// what these threads have stored before, and what others have stored whose work they have seen to be done (roles).
-/// Never waits. On return the source may be changed.
+/// Never waits for another process; over a network it waits until this process's host has read the source. On return
+/// the source may be changed.
 DCUDA_DEVICE void trigger(const put_trigger& put) { detail::put_and_notify(detail::calling_warp{}, put); }
 
 /// The same, called by all threads of a block, which share the copy: for puts of more than some KiB.
 DCUDA_DEVICE void trigger_by_block(const put_trigger& put) { detail::put_and_notify(detail::calling_block(), put); }
 
-/// Notifies the target and puts nothing: for kernels whose threads have stored into put.target themselves. Called by
-/// one thread, after a barrier with the others.
-DCUDA_DEVICE void notify(const put_trigger& put) { detail::add_notification(put); }
+/// Notifies the target and puts nothing: for kernels whose threads have stored into put.target themselves, if it is not
+/// null. Called by one thread, after a barrier with the others.
+DCUDA_DEVICE void notify(const put_trigger& put) {
+    if (put.by_host.queue != nullptr) return detail::exec::far(detail::put_read_by_host)(put.by_host, nullptr, 0);
+    detail::add_notification(put);
+}
 
 /// Waits until the notifications are there. Called by one warp, by all of its threads, which see what was put before
 /// them; after a barrier the rest of the block sees it, too. Takes nothing: any number of blocks may wait for the same

@@ -117,14 +117,30 @@ struct started_array {
     unsigned start;    ///< number of the start: each is finished once
 };
 
+namespace detail {
+struct put_queue;
+struct queue_turns;
+} // namespace detail
+
+/// How the host makes a put for a kernel. A part of put_trigger; the fields are the library's.
+struct host_path {
+    detail::put_queue* queue = nullptr;   ///< null: the kernel makes it
+    detail::queue_turns* turns = nullptr; ///< of the kernels that use the queue
+    const std::uint32_t* ended = nullptr; ///< 1: the port has failed, and nothing takes what is in the queue
+    std::uint64_t place = 0;              ///< where the data goes, as the target addresses it
+    std::uint32_t tag = 0;                ///< of the notification
+};
+
 /// A notified put that kernels make when they have what it sends: stream_port::prepare_put_notify makes it, and
 /// dcuda::trigger in a kernel starts it, again and again. A plain value, to be passed to kernels of its process.
 struct put_trigger {
-    std::byte* target = nullptr;       ///< where the data goes, as this process's device addresses it
+    /// Where the data goes, as this process's device addresses it; null if the process is reached over a network only.
+    std::byte* target = nullptr;
     const std::byte* source = nullptr; ///< where it comes from
     std::size_t bytes = 0;             ///< how much
     std::uint32_t* counter = nullptr;  ///< the library's: notifications of this process with the tag, at the target
     std::uint32_t* doorbell = nullptr; ///< the library's: wakes who waits, on the CPU backend
+    host_path by_host{};               ///< the library's: the way to a process that is reached over a network only
 };
 
 /// Notifications that kernels wait for: stream_port::prepare_wait makes it, dcuda::await and dcuda::consume in a kernel

@@ -54,6 +54,9 @@ void device_access::publish_reply(std::uint32_t* device_word, std::uint32_t valu
 void device_access::publish_free_slots(std::uint32_t* device_word, std::uint32_t value) {
     write_word(device_word, value);
 }
+void device_access::publish_notifications(std::uint32_t* device_word, std::uint32_t value, std::uint32_t*) {
+    write_word(device_word, value);
+}
 
 #else
 
@@ -88,6 +91,11 @@ void device_access::publish_reply(std::uint32_t* device_word, std::uint32_t valu
 
 void device_access::publish_free_slots(std::uint32_t* device_word, std::uint32_t value) {
     detail::store_release<order_tag::slot_free>(scope::system, device_word, value);
+}
+
+void device_access::publish_notifications(std::uint32_t* device_word, std::uint32_t value, std::uint32_t* doorbell) {
+    detail::store_release<order_tag::notify_publish>(scope::system, device_word, value);
+    detail::ring_doorbell(doorbell);
 }
 
 #endif

@@ -30,6 +30,10 @@ public:
     void publish_reply(std::uint32_t* device_word, std::uint32_t value);
     void publish_free_slots(std::uint32_t* device_word, std::uint32_t value);
 
+    // The same of a count of notifications: what was copied to the device before is there. ORDER notify-publish. On the
+    // CPU who waits is woken by the doorbell.
+    void publish_notifications(std::uint32_t* device_word, std::uint32_t value, std::uint32_t* doorbell);
+
     // Writes a word on which nothing depends but its value.
     void write_word(std::uint32_t* device_word, std::uint32_t value);
 

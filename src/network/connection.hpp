@@ -82,7 +82,8 @@ public:
     // Does what can be done. True if there was something.
     bool progress(std::uint64_t now_ns);
 
-    std::size_t queued_bytes() const { return queued_bytes_; }
+    // Whether more may be sent: what waits is kept in memory.
+    bool has_room() const { return queued_bytes_ < (4u << 20); }
     // Nothing is on its way here or there, but for credit that nobody waits for.
     bool is_quiet() const { return !has_traffic() && !owes_credit_; }
     // Nothing of ours is in the network's hands.

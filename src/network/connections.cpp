@@ -11,8 +11,6 @@ namespace dcuda {
 
 namespace {
 
-constexpr std::size_t most_queued_bytes = 4u << 20; // of messages, per connection
-
 // Of each direction of a connection: a process that talks to all others has 64 MiB of rings up to 128 processes, and no
 // ring is so small that its parts are slow to send.
 std::size_t ring_bytes_for(int processes) {
@@ -90,6 +88,10 @@ std::string connections::describe() const {
     std::string text;
     for (const auto& each : networks_) text += (text.empty() ? "" : " and ") + each->name();
     return text;
+}
+
+bool connections::is_for_one_thread() const {
+    return std::any_of(networks_.begin(), networks_.end(), [](const auto& each) { return each->is_for_one_thread(); });
 }
 
 // Each of the two processes tells the other what its network and its ring need ("hello"), over the control plane; and
@@ -183,8 +185,7 @@ bool connections::is_sent() const {
 }
 
 bool connections::has_room() const {
-    return std::all_of(all_.begin(), all_.end(),
-                       [](const auto& each) { return each.second->queued_bytes() < most_queued_bytes; });
+    return std::all_of(all_.begin(), all_.end(), [](const auto& each) { return each.second->has_room(); });
 }
 
 } // namespace dcuda

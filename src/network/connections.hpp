@@ -55,6 +55,8 @@ public:
     bool has_room() const;
 
     std::string describe() const; // the transports in use
+    // Whether no other thread of the process may use its transports (transport::network).
+    bool is_for_one_thread() const;
 
 private:
     void open_network(const std::string& wanted);

@@ -27,6 +27,8 @@ enum class message_kind : std::uint32_t {
     packets, // a unit of an exchange follows, place: of its packets, tag: their last word
     rows,    // rows of a box follow, one after the other, tag: bytes of each, distance: from one to the next there
     sums,    // elements follow that those at `place` are combined with, tag: update_code
+    piece,   // of a send of a stream port: its bytes follow, place: how long the whole send is
+    taken,   // of a stream port's sends: tag: so many pieces have been received
 };
 
 struct alignas(16) message_header { // payload behind it lies well for copies
@@ -58,6 +60,9 @@ struct alignas(16) fragment_header {
     std::uint32_t bytes;    // of the fragment with this header
     std::uint32_t messages; // 0: credit alone
 };
+
+// Whether these bytes lie in a window of this device.
+bool lies_in(const detail::window_entry& window, std::uint64_t place, std::uint64_t bytes);
 
 // Something has come that no process of this job sends.
 class foreign_arrival : public error {

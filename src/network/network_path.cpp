@@ -253,6 +253,8 @@ bool network_path::take(int from, const message_header& head, const std::byte* p
         check_.await_answer(head.target, from, no_answer);
         reply(state_->fields().network.answered + head.target, head.tag);
         return true;
+    case message_kind::piece:
+    case message_kind::taken:
     case message_kind::answer: // the connection's own
         break;
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "runtime/host_windows.hpp"
 
+#include "network/inbound_check.hpp"
 #include "support/check.hpp"
 #include "support/wire.hpp"
 
@@ -65,8 +66,17 @@ offered_memory offer_memory(void* memory, std::size_t bytes, window_kind kind, b
 window host_windows::create(void* memory, std::size_t bytes, window_kind kind) {
     const std::uint32_t slot = find_slot(bytes); // the same on all processes, and so is an error
     const bool is_mapped = std::count(is_remote_.begin(), is_remote_.end(), false) > 1; // by us, and others
-    const auto messages =
-        control_.allgather(encode_offer(offer_memory(memory, bytes, kind, is_mapped)), "runtime::create_window");
+    const offered_memory own = offer_memory(memory, bytes, kind, is_mapped);
+    expose(own.entry);
+    try {
+        return open(slot, control_.allgather(encode_offer(own), "runtime::create_window"));
+    } catch (...) {
+        hide(own.entry);
+        throw;
+    }
+}
+
+window host_windows::open(std::uint32_t slot, const std::vector<bootstrap::blob>& messages) {
     std::vector<offered_memory> offers;
     for (const bootstrap::blob& each : messages) offers.push_back(decode_offer(each));
     for (std::size_t process = 0; process < offers.size(); ++process)
@@ -96,8 +106,26 @@ void host_windows::free(window win) {
     support::require(found != open_.end(), error_code::invalid_argument,
                      "runtime::free_window on a window that the host has not made, or has freed already");
     control_.barrier(fmt::format("runtime::free_window of window {}", found->seen.slot()));
+    hide(found->seen.entries[static_cast<std::size_t>(control_.index())]);
     open_.erase(found);
     control_.barrier("unmapping a window"); // its memory may be freed when nobody maps it
+}
+
+void host_windows::expose(const window_entry& own) {
+    const std::lock_guard lock(exposed_mutex_);
+    exposed_.push_back(own);
+}
+
+void host_windows::hide(const window_entry& own) {
+    const std::lock_guard lock(exposed_mutex_);
+    const auto same = [&](const window_entry& each) { return each.base == own.base && each.size == own.size; };
+    exposed_.erase(std::find_if(exposed_.begin(), exposed_.end(), same));
+}
+
+bool host_windows::holds(std::uint64_t place, std::uint64_t bytes) const {
+    const std::lock_guard lock(exposed_mutex_);
+    return std::any_of(exposed_.begin(), exposed_.end(),
+                       [&](const window_entry& each) { return lies_in(each, place, bytes); });
 }
 
 std::vector<host_windows::open_window>::const_iterator host_windows::position_of(window win) const {

@@ -11,6 +11,7 @@
 #include "transport/peer.hpp"
 
 #include <memory>
+#include <mutex>
 #include <vector>
 
 namespace dcuda {
@@ -31,11 +32,22 @@ public:
     // For the next run.
     std::vector<host_window> all() const;
 
+    // Whether these bytes of this process's device lie in one of them. Any thread may ask. A window is known here
+    // before another process can have it.
+    bool holds(std::uint64_t place, std::uint64_t bytes) const;
+
 private:
     struct open_window {
         host_window seen;
         std::unique_ptr<transport::peer_mappings> mappings; // of the other processes' memory
     };
+
+    // With what each process has offered.
+    window open(std::uint32_t slot, const std::vector<bootstrap::blob>& messages);
+
+    // The window's memory in this process, which others may put into from now on, or no longer.
+    void expose(const detail::window_entry& own);
+    void hide(const detail::window_entry& own);
 
     std::vector<open_window>::const_iterator position_of(window win) const;
 
@@ -47,6 +59,8 @@ private:
     const std::vector<bool>& is_remote_;
     std::vector<open_window> open_;
     std::uint32_t made_ = 0; // so far
+    mutable std::mutex exposed_mutex_;
+    std::vector<detail::window_entry> exposed_; // of this process
 };
 
 // What a stream port has of its runtime. All of it outlives the port.

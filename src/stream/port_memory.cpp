@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "stream/port_memory.hpp"
 
+#include "dcuda/detail/protocol/command.hpp"
 #include "dcuda/detail/protocol/memory.hpp"
 #include "support/losses.hpp"
 #include "support/wire.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 namespace dcuda {
 
 namespace {
 
-// A process, for the others.
+// A process, for one other.
 struct port_offer {
     transport::exported_allocation memory{};
     std::uint64_t offset = 0; // of arrived_, bytes
     int tags = 0;
-    bool has_remote = false; // it reaches some process over a network only
 };
 
 template <class Element>
@@ -27,27 +28,42 @@ void clear(Element* memory, std::size_t count) {
 } // namespace
 
 port_memory::port_memory(bootstrap::control& control, const std::vector<bool>& is_remote, int tags)
-    : control_(control), own_(control.index()), tags_(tags), device_(cuda::device_in_use()), ports_(is_remote.size()) {
+    : control_(control), own_(control.index()), tags_(tags), device_(cuda::device_in_use()), ports_(is_remote.size()),
+      queue_here_(is_remote.size()), queue_there_(is_remote.size()), relays_(is_remote.size()) {
     constexpr const char* subject = "memory of a stream port";
-    arrived_ = cuda::allocate<std::uint32_t>(port_words(), subject);
+    std::size_t queues = 0;
+    for (std::size_t process = 0; process < is_remote.size(); ++process) {
+        if (is_remote[process]) {
+            relays_[process] = cuda::allocate_pinned<relay_memory>(1, subject);
+            std::memset(static_cast<void*>(relays_[process].get()), 0, sizeof(relay_memory));
+        } else {
+            queue_here_[process] = queues++;
+        }
+    }
+    const std::size_t words = port_words(queues), waits = places() + 2 * ports_.size(), refusals = 2 * ports_.size();
+    arrived_ = cuda::allocate<std::uint32_t>(words, subject);
+    turns_ = cuda::allocate<detail::queue_turns>(3 * ports_.size(), subject);
     consumed_ = cuda::allocate<std::uint32_t>(places(), subject);
     ended_ = cuda::allocate<std::uint32_t>(1, subject);
     result_ = cuda::allocate_pinned<std::uint32_t>(2, subject);
-    const std::size_t waits = places() + 2 * ports_.size(), refusals = 2 * ports_.size();
     wanted_ = cuda::allocate_pinned<std::uint64_t>(waits, subject);
     refused_ = cuda::allocate_pinned<std::uint64_t>(refusals, subject);
-    clear(arrived_.get(), port_words());
+    clear(arrived_.get(), words);
+    clear(turns_.get(), 3 * ports_.size());
     clear(consumed_.get(), places());
     clear(ended_.get(), 1);
     cuda::check(cudaDeviceSynchronize(), "clearing a stream port's memory");
     std::fill_n(result_.get(), 2, 0u);
     std::fill_n(wanted_.get(), waits, 0u);
     std::fill_n(refused_.get(), refusals, 0u);
+    meet_peers(queues > 1);
+}
 
+// `has_peers`: other processes map this one's memory.
+void port_memory::meet_peers(bool has_peers) {
     port_offer own;
     own.tags = tags_;
-    own.has_remote = std::find(is_remote.begin(), is_remote.end(), true) != is_remote.end();
-    if (!own.has_remote && control_.count() > 1) {
+    if (has_peers) {
         const auto memory = transport::find_allocation(arrived_.get());
         support::require(memory.has_value(), error_code::cuda_failure,
                          "the driver does not know a stream port's memory");
@@ -56,21 +72,41 @@ port_memory::port_memory(bootstrap::control& control, const std::vector<bool>& i
     }
     support::wire_writer message;
     message.put(own);
+    message.put(std::vector<std::uint64_t>(queue_here_.begin(), queue_here_.end()));
     const auto offers = control_.allgather(message.bytes(), "making a stream port");
     for (int process = 0; process < control_.count(); ++process) {
-        const auto offer = support::wire_reader(offers[place(process)]).get<port_offer>();
-        support::require(
-            !offer.has_remote, error_code::no_path,
-            "stream_port: process {} reaches some process over a network only, and streams need GPUs that make atomic "
-            "operations in each other's memory (NVLink); ranks communicate over networks (runtime::run)",
-            process);
+        support::wire_reader reader(offers[place(process)]);
+        const auto offer = reader.get<port_offer>();
         support::require(offer.tags == tags_, error_code::invalid_argument,
                          "stream_port: process {} makes a port of {} tags, and process {} one of {}", own_, tags_,
                          process, offer.tags);
+        if (relay(process) != nullptr) continue;
+        queue_there_[place(process)] = reader.get_vector<std::uint64_t>().at(place(own_));
         ports_[place(process)] =
             process == own_ ? arrived_.get()
                             : reinterpret_cast<std::uint32_t*>(mappings_.open(process, offer.memory) + offer.offset);
     }
+}
+
+put_trigger port_memory::notification(int process, int tag) const {
+    put_trigger made;
+    if (relay(process) != nullptr) {
+        made.by_host = path_by_host(process);
+        made.by_host.tag = static_cast<std::uint32_t>(tag);
+        return made;
+    }
+    made.counter = ports_[place(process)] + place(own_) * place(tags_) + place(tag);
+    made.doorbell = doorbell_of(process);
+    return made;
+}
+
+host_path port_memory::path_by_host(int process) const {
+    host_path way;
+    way.queue = &relay(process)->puts;
+    way.turns = turns(process, turns_of::puts);
+    way.ended = ended();
+    way.tag = detail::no_tag;
+    return way;
 }
 
 void port_memory::close(bool has_failed) {
@@ -97,7 +133,7 @@ wait_trigger port_memory::wait_of(int process, int tag, std::uint32_t count) con
     made.stride = static_cast<std::uint32_t>(tags_);
     made.count = count;
     made.consumed = consumed_.get() + kept;
-    made.doorbell = doorbell(own_);
+    made.doorbell = doorbell();
     made.ended = ended();
     made.wanted = wanted_.get() + kept;
     return made;
@@ -132,24 +168,32 @@ std::vector<port_memory::lasting_wait> port_memory::lasting_waits() const {
     return waits;
 }
 
-std::size_t port_memory::port_words() const {
+std::size_t port_memory::port_words(std::size_t queues) const {
     const std::size_t before = ports_.size() * place(tags_) + 1,
                       aligned = alignof(queue_memory) / sizeof(std::uint32_t);
-    return (before + aligned - 1) / aligned * aligned + ports_.size() * sizeof(queue_memory) / sizeof(std::uint32_t);
+    return (before + aligned - 1) / aligned * aligned + queues * sizeof(queue_memory) / sizeof(std::uint32_t);
 }
 
 queue_memory* port_memory::queues(std::uint32_t* port) const {
-    return reinterpret_cast<queue_memory*>(port + port_words()) - ports_.size();
+    return reinterpret_cast<queue_memory*>(port + port_words(0));
+}
+
+queue_pair port_memory::queues_with(int process) const {
+    if (relay_memory* const by_host = relay(process)) return {&by_host->own, &by_host->far};
+    return {queues(arrived_.get()) + queue_here_[place(process)],
+            queues(ports_[place(process)]) + queue_there_[place(process)]};
 }
 
 transfer port_memory::transfer_with(int process, transfer::kind direction, std::byte* memory, std::size_t bytes) const {
+    const bool is_sent = direction == transfer::kind::send;
     transfer made{};
     made.direction = direction;
-    made.queue = {queues(arrived_.get()) + process, queues(ports_[place(process)]) + own_};
+    made.queue = queues_with(process);
+    made.turns = turns(process, is_sent ? turns_of::sends : turns_of::receives);
     made.memory = memory;
     made.bytes = bytes;
     made.ended = ended();
-    made.wanted = wanted_.get() + places() + (direction == transfer::kind::send ? 0 : ports_.size()) + place(process);
+    made.wanted = wanted_.get() + places() + (is_sent ? 0 : ports_.size()) + place(process);
     made.refused = refused_.get() + 2 * place(process);
     return made;
 }
@@ -167,11 +211,12 @@ std::optional<port_memory::refused_send> port_memory::find_refused() const {
 // Sends that no receive has taken. Nothing is under way.
 void port_memory::tell_of_unread() const {
     for (int process = 0; process < control_.count(); ++process) {
-        const queue_memory* const from = queues(arrived_.get()) + process;
-        queue_end end{};
+        const queue_memory* const from = queues_with(process).own;
+        detail::queue_turns end{};
         std::uint32_t arrived[queue_memory::slots];
         std::uint64_t bytes[queue_memory::slots];
-        cuda::check(cudaMemcpy(&end, &from->receiving, sizeof end, cudaMemcpyDefault), "reading a queue");
+        cuda::check(cudaMemcpy(&end, turns(process, turns_of::receives), sizeof end, cudaMemcpyDefault),
+                    "reading a queue");
         cuda::check(cudaMemcpy(arrived, from->arrived, sizeof arrived, cudaMemcpyDefault), "reading a queue");
         cuda::check(cudaMemcpy(bytes, from->send_bytes, sizeof bytes, cudaMemcpyDefault), "reading a queue");
         const std::uint32_t slot = end.next % queue_memory::slots;

@@ -10,13 +10,16 @@ namespace dcuda {
 
 namespace {
 
-constexpr std::chrono::milliseconds interval{10}; // between two looks
+constexpr std::chrono::milliseconds interval{10};       // between two looks
+constexpr std::chrono::milliseconds spinning{1};        // after the relay has moved something
+constexpr std::chrono::microseconds short_interval{50}; // between two looks of the relay, after that
+constexpr std::uint64_t relay_gather = 0;
 constexpr std::chrono::seconds reported_after{10};
 
 } // namespace
 
-port_watch::port_watch(bootstrap::control& control, port_memory& memory, const settings& chosen)
-    : control_(control), memory_(memory), timeout_(chosen.wait_timeout) {
+port_watch::port_watch(bootstrap::control& control, port_memory& memory, port_relay* relay, const settings& chosen)
+    : control_(control), memory_(memory), relay_(relay), timeout_(chosen.wait_timeout) {
     try {
         thread_ = std::thread([this] { watch(); });
     } catch (const std::system_error& problem) {
@@ -73,6 +76,11 @@ void port_watch::use_device() const {
 #endif
 }
 
+bool port_watch::stops() {
+    const std::lock_guard lock(mutex_);
+    return stops_;
+}
+
 void port_watch::watch() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return begins_ || stops_; });
@@ -84,20 +92,79 @@ void port_watch::watch() {
     } catch (const error& problem) {
         end(problem);
     }
+    while (!stops()) look();
+    if (relay_ != nullptr) end_relay();
     lock.lock();
-    while (!stops_) {
-        lock.unlock();
-        try {
-            while (auto happened = control_.poll()) serve(*happened);
-            look_at_waits();
-        } catch (const error& problem) {
-            end(problem);
-        }
-        lock.lock();
-        tell_of_failure();
-        changed_.wait_for(lock, interval, [this] { return stops_; });
-    }
     tell_of_failure();
+}
+
+// Does what there is to do, and rests a while.
+void port_watch::look() {
+    bool has_moved = false;
+    const auto now = clock::now();
+    try {
+        has_moved = serve_relay(now);
+        if (relay_ == nullptr || now - served_ >= spinning) {
+            while (auto happened = control_.poll()) serve(*happened);
+            served_ = now;
+        }
+        if (now - looked_ >= interval) {
+            look_at_waits();
+            looked_ = now;
+        }
+    } catch (const error& problem) {
+        end(problem);
+    }
+    rest(has_moved);
+}
+
+// True if there was something.
+bool port_watch::serve_relay(clock::time_point now) {
+    if (relay_ == nullptr || has_failed()) return false;
+    if (unreachable_) {
+        if (now >= unreachable_until_) end(*unreachable_);
+        return false;
+    }
+    try {
+        return relay_->progress();
+    } catch (const foreign_arrival&) {
+        throw;
+    } catch (const error& problem) {
+        if (problem.code() != error_code::process_lost) throw;
+        // The control plane knows who it was, and how he was lost, but often later.
+        unreachable_ = problem;
+        unreachable_until_ = now + control_.time_to_notice_loss();
+        return true;
+    }
+}
+
+// PERF: who waits for a network waits for this thread.
+void port_watch::rest(bool has_moved) {
+    std::unique_lock lock(mutex_);
+    tell_of_failure();
+    if (relay_ == nullptr || failure_) {
+        changed_.wait_for(lock, interval, [this] { return stops_; });
+        return;
+    }
+    lock.unlock();
+    const auto now = clock::now();
+    if (has_moved) moved_ = now;
+    if (now - moved_ < spinning)
+        std::this_thread::yield();
+    else
+        std::this_thread::sleep_for(short_interval);
+}
+
+// The other processes may need this one until all that they have sent is delivered.
+void port_watch::end_relay() {
+    bool is_told = false;
+    while (!is_relay_ended_ && !has_failed()) {
+        look();
+        if (is_told || has_failed() || !relay_->is_drained()) continue;
+        control_.start_gather(relay_gather, {});
+        is_told = true;
+    }
+    if (has_failed()) relay_->abandon();
 }
 
 // To the kernels here and to the other processes. The mutex is held.
@@ -119,6 +186,10 @@ void port_watch::serve(const bootstrap::event& happened) {
         end(error(error_code::process_lost, happened.message));
     } else if (happened.type == bootstrap::event::kind::asked) {
         control_.answer(happened.process, "");
+    } else if (happened.type == bootstrap::event::kind::message && relay_ != nullptr && !has_failed()) {
+        relay_->receive(happened.process, happened.message);
+    } else if (happened.type == bootstrap::event::kind::gathered) {
+        is_relay_ended_ = true;
     }
 }
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The thread that looks after a stream port: it hears of lost processes, and sees waits that last.
+// The thread that looks after a stream port: it hears of lost processes, sees waits that last, and does the relay's
+// work for processes that are reached over a network only.
 #pragma once
 
 #include "bootstrap/control.hpp"
 #include "dcuda/error.hpp"
 #include "device/settings.hpp"
 #include "stream/port_memory.hpp"
+#include "stream/port_relay.hpp"
 
 #include <chrono>
 #include <condition_variable>
@@ -19,8 +21,9 @@ namespace dcuda {
 
 class port_watch {
 public:
-    // From begin() to stop() the thread alone uses the control plane.
-    port_watch(bootstrap::control& control, port_memory& memory, const settings& chosen);
+    // From begin() to stop() the thread alone uses the control plane and the relay, which is null where the job needs
+    // no network.
+    port_watch(bootstrap::control& control, port_memory& memory, port_relay* relay, const settings& chosen);
     ~port_watch() { stop(); }
     port_watch(const port_watch&) = delete;
     port_watch& operator=(const port_watch&) = delete;
@@ -33,12 +36,19 @@ public:
     // Throws the reason if the port has failed.
     void require_success() const;
 
+    // If the job needs a network: collective over the processes, unless the port has failed. What this process's
+    // streams have given the relay has been delivered then.
     void stop();
 
 private:
     using clock = std::chrono::steady_clock;
     void use_device() const;
+    bool stops();
     void watch();
+    void look();
+    bool serve_relay(clock::time_point now);
+    void rest(bool has_moved);
+    void end_relay();
     void serve(const bootstrap::event& happened);
     void look_at_waits();
     void tell_of_failure();
@@ -47,7 +57,13 @@ private:
 
     bootstrap::control& control_;
     port_memory& memory_;
-    std::chrono::nanoseconds timeout_; // 0: none
+    port_relay* relay_;
+    bool is_relay_ended_ = false; // on all processes
+    // A process does not answer there; the control plane may say more, up to that time.
+    std::optional<error> unreachable_;
+    clock::time_point unreachable_until_{};
+    clock::time_point moved_{}, served_{}, looked_{}; // last
+    std::chrono::nanoseconds timeout_;                // 0: none
     struct sighting {
         clock::time_point first;
         bool is_reported = false;

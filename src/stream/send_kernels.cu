@@ -12,10 +12,6 @@ namespace {
 
 constexpr unsigned send_threads = 512;
 
-DCUDA_DEVICE std::uint32_t pieces_of(std::size_t bytes) {
-    return bytes == 0 ? 1 : static_cast<std::uint32_t>((bytes - 1) / queue_memory::slot_bytes + 1);
-}
-
 // One thread. Waits until the word has come to `expected`; the host is told of waits that last. Of several blocks it is
 // told of the one with the first piece: what it hears changes only when that one has come.
 template <order_tag Tag>
@@ -32,27 +28,11 @@ DCUDA_DEVICE void await_piece(const transfer& by, const std::uint32_t* word, std
     if (is_told) forget_wait(by.wanted, own);
 }
 
-// One thread. Waits until the kernels before have done with this end of the queue. Returns the turn.
-// ORDER queue-reuse: the number of the next piece is the one that the kernel before has left.
-DCUDA_DEVICE std::uint32_t begin_turn(const transfer& by, queue_end& words) {
-    const std::uint32_t turn = fetch_add_relaxed(&words.begun, std::uint32_t{1});
-    const auto is_next = [=](std::uint32_t ended) { return ended == turn; };
-    const auto keep_polling = [&](std::uint32_t) { return load_relaxed(by.ended) == 0; };
-    if (!poll<order_tag::queue_reuse>(scope::device, &words.ended, is_next, keep_polling)) __trap();
-    return turn;
-}
-
-// One thread, when all blocks have done. ORDER queue-free.
-DCUDA_DEVICE void end_turn(queue_end& words, std::uint32_t turn, std::uint32_t next) {
-    store_relaxed(&words.next, next);
-    store_release<order_tag::queue_free>(scope::device, &words.ended, turn + 1);
-}
-
 // Calls work(piece, slot, offset, bytes) for each of the calling block's pieces. All threads.
 template <class Work>
 DCUDA_DEVICE void for_each_piece(const block_cluster& blocks, std::uint32_t first, std::size_t bytes,
                                  const Work& work) {
-    for (std::uint32_t i = blocks.block(); i < pieces_of(bytes); i += blocks.blocks()) {
+    for (std::uint32_t i = blocks.block(); i < pieces_of(bytes, queue_memory::slot_bytes); i += blocks.blocks()) {
         const std::size_t offset = std::size_t{i} * queue_memory::slot_bytes;
         const std::size_t left = bytes - offset;
         work(first + i, (first + i) % queue_memory::slots, offset,
@@ -63,11 +43,11 @@ DCUDA_DEVICE void for_each_piece(const block_cluster& blocks, std::uint32_t firs
 __global__ void __launch_bounds__(send_threads) send_kernel(transfer by) {
     const block_cluster blocks;
     const auto group = calling_block();
-    queue_end& words = by.queue.own->sending;
+    queue_turns& turns = *by.turns;
     std::uint32_t turn = 0;
-    if (blocks.leads()) turn = begin_turn(by, words);
+    if (blocks.leads()) turn = begin_turn(turns, by.ended);
     blocks.sync();
-    const std::uint32_t first = words.next;
+    const std::uint32_t first = turns.next;
     for_each_piece(
         blocks, first, by.bytes, [&](std::uint32_t piece, std::uint32_t slot, std::size_t offset, std::size_t bytes) {
             // ORDER queue-reuse: the receiver has read what the slot held.
@@ -82,7 +62,7 @@ __global__ void __launch_bounds__(send_threads) send_kernel(transfer by) {
                 store_release<order_tag::notify_publish>(scope::system, &by.queue.far->arrived[slot], piece + 1);
         });
     blocks.sync();
-    if (blocks.leads()) end_turn(words, turn, first + pieces_of(by.bytes));
+    if (blocks.leads()) end_turn(turns, turn, first + pieces_of(by.bytes, queue_memory::slot_bytes));
 }
 
 // One thread. The send's first piece has come: how long the send is. One that is too long ends the port, by the host.
@@ -102,15 +82,15 @@ DCUDA_DEVICE std::uint64_t measure(const transfer& by, std::uint32_t first) {
 __global__ void __launch_bounds__(send_threads) receive_kernel(transfer by) {
     const block_cluster blocks;
     const auto group = calling_block();
-    queue_end& words = by.queue.own->receiving;
+    queue_turns& turns = *by.turns;
     std::uint32_t turn = 0;
     if (blocks.leads()) {
-        turn = begin_turn(by, words);
-        words.bytes = measure(by, words.next);
+        turn = begin_turn(turns, by.ended);
+        turns.bytes = measure(by, turns.next);
     }
     blocks.sync();
-    const std::uint32_t first = words.next;
-    const std::uint64_t whole = words.bytes;
+    const std::uint32_t first = turns.next;
+    const std::uint64_t whole = turns.bytes;
     for_each_piece(blocks, first, whole,
                    [&](std::uint32_t piece, std::uint32_t slot, std::size_t offset, std::size_t bytes) {
                        // ORDER notify-observe: the piece is in the slot, for all threads by the barrier.
@@ -124,7 +104,7 @@ __global__ void __launch_bounds__(send_threads) receive_kernel(transfer by) {
                            store_release<order_tag::queue_free>(scope::system, &by.queue.far->credits[slot], piece + 1);
                    });
     blocks.sync();
-    if (blocks.leads()) end_turn(words, turn, first + pieces_of(whole));
+    if (blocks.leads()) end_turn(turns, turn, first + pieces_of(whole, queue_memory::slot_bytes));
 }
 
 } // namespace

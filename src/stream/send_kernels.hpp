@@ -2,6 +2,7 @@
 // The kernels that send and receive for a stream port.
 #pragma once
 
+#include "dcuda/detail/stream/put_queue.hpp"
 #include "stream/send_queue.hpp"
 
 #include <cuda_runtime.h>
@@ -12,7 +13,8 @@ namespace dcuda {
 struct transfer {
     enum class kind { send, receive } direction;
     queue_pair queue;
-    std::byte* memory; // of a send the source, else the destination
+    detail::queue_turns* turns; // of those in this direction
+    std::byte* memory;          // of a send the source, else the destination
     std::size_t bytes;
     const std::uint32_t* ended; // not 0: waits end
     std::uint64_t* wanted;      // of the host: the piece, and 1 in the upper half, that a kernel has been waiting for

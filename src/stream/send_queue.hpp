@@ -14,15 +14,7 @@
 
 namespace dcuda {
 
-// What the kernels that use one end of a queue share. They take turns.
-struct queue_end {
-    std::uint32_t begun, ended; // turns
-    std::uint32_t next;         // piece
-    std::uint32_t unused;
-    std::uint64_t bytes; // of the send whose turn it is
-};
-
-// What a process has for another one: the queue from there, and its own end of the queue to there.
+// What a process has for another one: the queue from there, and the credits of the queue to there.
 struct queue_memory {
 #if DCUDA_BACKEND_CUDA
     static constexpr std::uint32_t slots = 32, slot_bytes = 32 * 1024;
@@ -33,10 +25,10 @@ struct queue_memory {
     std::uint64_t send_bytes[slots]; // of the whole send that the piece belongs to
     std::uint32_t arrived[slots];
     std::uint32_t credits[slots]; // of the queue to there
-    queue_end receiving, sending;
 };
 
-// Both processes' memory, as one of them addresses it.
+// Both processes' memory, as one of them addresses it. Of a process that is reached over a network only both lie in
+// this one's pinned memory, and the host is at the far end.
 struct queue_pair {
     queue_memory* own;
     queue_memory* far;

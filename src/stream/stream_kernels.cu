@@ -27,7 +27,48 @@ __global__ void __launch_bounds__(put_threads) put_kernel(put_trigger put) {
     if (blocks.leads()) add_notification(put);
 }
 
-__global__ void notify_kernel(put_trigger put) { add_notification(put); }
+__global__ void __launch_bounds__(put_threads) put_by_host_kernel(put_trigger put) {
+    put_by_host(calling_block(), put);
+}
+
+DCUDA_DEVICE std::size_t lesser(std::size_t a, std::size_t b) { return a < b ? a : b; }
+
+// Pieces of whole rows, as many as a slot holds; of rows that are longer a piece for each part.
+__global__ void __launch_bounds__(put_threads) put_rows_kernel(put_trigger put, box shape, pitch there, pitch here) {
+    constexpr std::size_t slot_bytes = put_queue::slot_bytes;
+    const host_path& by = put.by_host;
+    const auto group = calling_block();
+    const std::size_t width = shape.width_bytes, parts = pieces_of(width, slot_bytes);
+    const std::size_t rows_of_piece = parts > 1 ? 1 : slot_bytes / width;
+    const std::size_t pieces_of_slice = parts > 1 ? shape.height * parts : pieces_of(shape.height, rows_of_piece);
+    const auto pieces = static_cast<std::uint32_t>(shape.depth * pieces_of_slice);
+    fill_pieces(group, by, pieces, [&](std::uint32_t i, std::uint32_t slot) {
+        const std::size_t slice = i / pieces_of_slice, place = i % pieces_of_slice;
+        const std::size_t row = place / parts * rows_of_piece, begin = place % parts * slot_bytes;
+        const std::size_t rows = lesser(shape.height - row, rows_of_piece), bytes = lesser(width - begin, slot_bytes);
+        const std::byte* const source = put.source + slice * here.slice_bytes + row * here.row_bytes + begin;
+        std::byte* const data = by.queue->data[slot];
+        if (rows == 1) {
+            exec::copy_bytes(group, data, source, bytes);
+        } else {
+            for (std::size_t at = exec::thread_index(); at < rows * width; at += exec::block_threads())
+                data[at] = source[at / width * here.row_bytes + at % width];
+        }
+        if (group.leads())
+            by.queue->commands[slot] = {rows == 1 ? put_command::kind::put : put_command::kind::rows,
+                                        i + 1 < pieces ? no_tag : by.tag,
+                                        by.place + slice * there.slice_bytes + row * there.row_bytes + begin,
+                                        rows * bytes,
+                                        there.row_bytes,
+                                        static_cast<std::uint32_t>(bytes),
+                                        0,
+                                        nullptr};
+    });
+}
+
+__global__ void get_by_host_kernel(put_trigger get) { get_by_host(get.by_host, get.bytes, get.target); }
+
+__global__ void notify_kernel(put_trigger put) { notify(put); }
 
 // Waits that are in streams at the same time take what comes in the order in which they begin. One thread.
 DCUDA_DEVICE void await_next(const wait_trigger& wait) {
@@ -36,15 +77,19 @@ DCUDA_DEVICE void await_next(const wait_trigger& wait) {
 __global__ void wait_kernel(wait_trigger wait) { await_next(wait); }
 
 // ORDER notify-observe: the barrier stands between the thread that has acquired and what the others send next.
-__global__ void steps_kernel(stream_steps steps) {
+// PERF: ByHost: some puts are the host's; what copies them needs more registers than all else.
+template <bool ByHost>
+__global__ void __launch_bounds__(put_threads) steps_kernel(stream_steps steps) {
     for (std::size_t i = 0; i < steps.count; ++i) {
         const stream_step& step = steps.at[i];
-        if (step.wait.count == 0) {
-            trigger_by_block(step.put);
-            continue;
+        if (step.wait.count != 0) {
+            if (exec::thread_index() == 0) await_next(step.wait);
+            exec::sync_block();
+        } else if (ByHost && step.put.by_host.queue != nullptr) {
+            put_by_host(calling_block(), step.put);
+        } else {
+            put_to_mapped(calling_block(), step.put);
         }
-        if (exec::thread_index() == 0) await_next(step.wait);
-        exec::sync_block();
     }
 }
 
@@ -73,6 +118,9 @@ __global__ void wait_word_kernel(const std::uint32_t* word, std::uint32_t value,
 }
 
 constexpr cluster_shape one_thread{1, 1};
+cluster_shape one_block(std::size_t bytes) {
+    return {1, shape_for(put_by_host_kernel, bytes, SIZE_MAX, put_threads).threads};
+}
 
 } // namespace
 
@@ -82,22 +130,40 @@ cudaError_t load_stream_kernels() {
     const auto load = [&](auto* kernel) {
         if (result == cudaSuccess) result = cudaFuncGetAttributes(&unused, kernel);
     };
+    load(put_by_host_kernel);
+    load(put_rows_kernel);
+    load(get_by_host_kernel);
     load(notify_kernel);
     load(wait_kernel);
-    load(steps_kernel);
+    load(steps_kernel<false>);
+    load(steps_kernel<true>);
     load(wait_word_kernel);
     load(test_kernel);
     return result;
 }
 
 cudaError_t append_put(const put_trigger& put, cudaStream_t stream) {
+    if (put.by_host.queue != nullptr) return append(put_by_host_kernel, one_block(put.bytes), stream, put);
     return append(put_kernel, shape_for(put_kernel, put.bytes, bytes_of_block, put_threads), stream, put);
+}
+
+cudaError_t append_put_rows(const put_trigger& put, const box& shape, const pitch& there, const pitch& here,
+                            cudaStream_t stream) {
+    return append(put_rows_kernel, one_block(payload_of(shape)), stream, put, shape, there, here);
+}
+
+cudaError_t append_get(const put_trigger& get, cudaStream_t stream) {
+    return append(get_by_host_kernel, one_thread, stream, get);
 }
 
 cudaError_t append_steps(const stream_steps& steps, cudaStream_t stream) {
     std::size_t most = 0;
-    for (std::size_t i = 0; i < steps.count; ++i) most = std::max(most, steps.at[i].put.bytes);
-    return append(steps_kernel, {1, shape_for(steps_kernel, most, bytes_of_block, put_threads).threads}, stream, steps);
+    bool is_by_host = false;
+    for (std::size_t i = 0; i < steps.count; ++i) {
+        most = std::max(most, steps.at[i].put.bytes);
+        is_by_host = is_by_host || steps.at[i].put.by_host.queue != nullptr;
+    }
+    return append(is_by_host ? steps_kernel<true> : steps_kernel<false>, one_block(most), stream, steps);
 }
 
 cudaError_t append_notify(const put_trigger& put, cudaStream_t stream) {

@@ -2,6 +2,7 @@
 // The kernels that a stream port appends to streams.
 #pragma once
 
+#include "dcuda/detail/protocol/box.hpp"
 #include "dcuda/stream.hpp"
 
 namespace dcuda {
@@ -13,6 +14,11 @@ cudaError_t load_stream_kernels();
 // What CUDA says to the launch.
 // Of a put: it notifies if it has a counter. Also for a get: a copy to where the put goes.
 cudaError_t append_put(const put_trigger& put, cudaStream_t stream);
+// Of a box, to a process that is reached over a network only. Few bytes in a row, or many.
+cudaError_t append_put_rows(const put_trigger& put, const box& shape, const pitch& there, const pitch& here,
+                            cudaStream_t stream);
+// Of bytes of such a process, to put.target. Waits until they are there.
+cudaError_t append_get(const put_trigger& get, cudaStream_t stream);
 cudaError_t append_notify(const put_trigger& put, cudaStream_t stream);
 cudaError_t append_wait(const wait_trigger& wait, cudaStream_t stream);
 cudaError_t append_wait_word(const std::uint32_t* word, std::uint32_t value, comparison how, const std::uint32_t* ended,

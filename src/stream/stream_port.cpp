@@ -4,6 +4,7 @@
 #include "dcuda/detail/protocol/box.hpp"
 #include "runtime/host_windows.hpp"
 #include "stream/port_memory.hpp"
+#include "stream/port_relay.hpp"
 #include "stream/port_sends.hpp"
 #include "stream/port_watch.hpp"
 #include "stream/stream_kernels.hpp"
@@ -41,8 +42,9 @@ public:
     // What can fail comes before the barrier, at which the others then learn that this process is not there.
     implementation(const port_access& owner, int tags)
         : owner_(owner), tags_(require_tags(tags)), device_(owner.device), control_(owner.job, "stream port"),
-          memory_(control_, owner.paths.is_remote, tags_), sends_(control_.count()),
-          watch_(control_, memory_, owner.chosen) {
+          memory_(control_, owner.paths.is_remote, tags_),
+          relay_(owner.paths.needs_network ? std::make_unique<port_relay>(control_, owner, memory_, tags_) : nullptr),
+          sends_(control_.count()), watch_(control_, memory_, relay_.get(), owner.chosen) {
         cuda::check(load_stream_kernels(), "loading the kernels of streams");
         cuda::check(load_send_kernels(), "loading the kernels that send");
         control_.barrier("making a stream port");
@@ -78,39 +80,37 @@ public:
         support::require(here_bytes != detail::most_bytes, error_code::invalid_argument,
                          "stream_port: a put of a box of {} x {} x {} B, whose bytes cannot be counted", shape.depth,
                          shape.height, shape.width_bytes);
-        std::byte* const target = place(win, process, offset, detail::span_of(shape, there));
+        put_trigger whole = way_to(notification, win, process, offset, detail::span_of(shape, there));
         support::require(source != nullptr || bytes == 0, error_code::invalid_argument,
                          "stream_port: a put of {} B from a null pointer", here_bytes);
-        const auto* from = static_cast<const std::byte*>(source);
+        whole.source = static_cast<const std::byte*>(source);
         const bool is_contiguous = bytes == 0 || (is_in_one_piece(shape, there) && is_in_one_piece(shape, here));
         if (is_contiguous) {
-            put_trigger whole = notification;
-            whole.target = target;
-            whole.source = from;
             whole.bytes = bytes;
             return copy(whole, stream, "a put in the stream");
         }
+        if (whole.by_host.queue != nullptr)
+            return cuda::check(append_put_rows(whole, shape, there, here, stream), "a put of a box in the stream");
         // The distance of rows means nothing where a slice has one, but CUDA wants one that is not below the width.
         const std::size_t row_there = shape.height > 1 ? there.row_bytes : shape.width_bytes,
                           row_here = shape.height > 1 ? here.row_bytes : shape.width_bytes;
         for (std::size_t slice = 0; slice < shape.depth; ++slice)
-            cuda::check(cudaMemcpy2DAsync(target + slice * there.slice_bytes, row_there,
-                                          from + slice * here.slice_bytes, row_here, shape.width_bytes, shape.height,
-                                          cudaMemcpyDefault, stream),
+            cuda::check(cudaMemcpy2DAsync(whole.target + slice * there.slice_bytes, row_there,
+                                          whole.source + slice * here.slice_bytes, row_here, shape.width_bytes,
+                                          shape.height, cudaMemcpyDefault, stream),
                         "a put of a box in the stream");
         notify_behind(notification, stream);
     }
 
     void get(window win, int process, std::size_t offset, std::size_t bytes, void* destination, cudaStream_t stream) {
         require_device("a get");
-        const std::byte* const source = place(win, process, offset, bytes);
+        put_trigger whole = way_to({}, win, process, offset, bytes);
         support::require(destination != nullptr || bytes == 0, error_code::invalid_argument,
                          "stream_port: a get of {} B to a null pointer", bytes);
-        put_trigger whole;
-        whole.target = static_cast<std::byte*>(destination);
-        whole.source = source;
+        whole.source = std::exchange(whole.target, static_cast<std::byte*>(destination));
         whole.bytes = bytes;
-        copy(whole, stream, "a get in the stream");
+        if (whole.by_host.queue == nullptr) return copy(whole, stream, "a get in the stream");
+        if (bytes != 0) cuda::check(append_get(whole, stream), "a get in the stream");
     }
 
     void notify(int process, int tag, cudaStream_t stream) {
@@ -149,15 +149,12 @@ public:
         watch_.require_success();
         require_process(process);
         require_tag(tag);
-        put_trigger made;
-        made.counter = memory_.counter(process, tag);
-        made.doorbell = memory_.doorbell(process);
-        return made;
+        return memory_.notification(process, tag);
     }
 
     put_trigger prepare(window win, int process, std::size_t offset, const void* source, std::size_t bytes,
                         put_trigger made) const {
-        made.target = place(win, process, offset, bytes);
+        made = way_to(made, win, process, offset, bytes);
         support::require(source != nullptr || bytes == 0, error_code::invalid_argument,
                          "stream_port: a put of {} B from a null pointer", bytes);
         made.source = static_cast<const std::byte*>(source);
@@ -247,7 +244,8 @@ private:
     // Bytes in one piece. Few by a block of threads, which then notifies; more by the copy engine, and another kernel
     // notifies.
     void copy(const put_trigger& whole, cudaStream_t stream, const char* subject) {
-        if (whole.bytes <= owner_.chosen.stream_put_bytes) return cuda::check(append_put(whole, stream), subject);
+        if (whole.bytes <= owner_.chosen.stream_put_bytes || whole.by_host.queue != nullptr)
+            return cuda::check(append_put(whole, stream), subject);
         cuda::check(cudaMemcpyAsync(whole.target, whole.source, whole.bytes, cudaMemcpyDefault, stream), subject);
         notify_behind(whole, stream);
     }
@@ -307,8 +305,8 @@ private:
         return cudaDeviceGetAttribute(&value, cudaDevAttrPageableMemoryAccess, number) == cudaSuccess && value != 0;
     }
 
-    // Where `bytes` bytes of the process's part of a window are, as this device addresses them.
-    std::byte* place(window win, int process, std::size_t offset, std::size_t bytes) const {
+    // With where `bytes` bytes of the process's part of a window are, for this device or for the host.
+    put_trigger way_to(put_trigger notification, window win, int process, std::size_t offset, std::size_t bytes) const {
         require_process(process);
         const host_window* const known = owner_.windows.find(win);
         support::require(known != nullptr, error_code::invalid_argument,
@@ -317,7 +315,13 @@ private:
         support::require(offset <= entry.bytes() && bytes <= entry.bytes() - offset, error_code::invalid_argument,
                          "stream_port: {} B at offset {} of process {}'s part of the window, which has {} B", bytes,
                          offset, process, entry.bytes());
-        return entry.base + offset;
+        if (memory_.relay(process) == nullptr) {
+            notification.target = entry.base + offset;
+            return notification;
+        }
+        if (notification.by_host.queue == nullptr) notification.by_host = memory_.path_by_host(process);
+        notification.by_host.place = reinterpret_cast<std::uintptr_t>(entry.home + offset);
+        return notification;
     }
 
     port_access owner_;
@@ -327,6 +331,7 @@ private:
     bootstrap::control control_;
     cuda::stream own_stream_;
     port_memory memory_;
+    std::unique_ptr<port_relay> relay_; // null: all processes map each other's memory
     port_sends sends_;
     bool uses_pageable_memory_ = finds_pageable_memory(memory_.device()); // any memory of the host
     port_watch watch_;

@@ -140,16 +140,33 @@ public:
     // The number of the copy. There must be room.
     std::uint64_t start(void* target, const void* source, std::size_t bytes, std::string_view subject) {
         check(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDefault, stream_.get()), subject);
-        ends_[started_ % capacity].record(stream_.get());
-        return ++started_;
+        return end_start();
+    }
+    // The same of rows, which lie one after the other at the source and `distance` bytes apart at the target.
+    std::uint64_t start_rows(void* target, std::size_t distance, const void* source, std::size_t width,
+                             std::size_t rows, std::string_view subject) {
+        check(cudaMemcpy2DAsync(target, distance, source, width, width, rows, cudaMemcpyDefault, stream_.get()),
+              subject);
+        return end_start();
     }
 
+    std::uint64_t started() const { return started_; }
     bool is_done(std::uint64_t copy) {
         while (done_ < copy && ends_[done_ % capacity].is_over()) ++done_;
         return done_ >= copy;
     }
+    // The last copy that is done, with all before it.
+    std::uint64_t done() {
+        is_done(started_);
+        return done_;
+    }
 
 private:
+    std::uint64_t end_start() {
+        ends_[started_ % capacity].record(stream_.get());
+        return ++started_;
+    }
+
     stream stream_;
     std::array<event, capacity> ends_;
     std::uint64_t started_ = 0, done_ = 0;

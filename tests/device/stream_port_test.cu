@@ -121,30 +121,44 @@ TEST_F(StreamPort, BatchesActInOrder) {
     job().free_window(win);
 }
 
-TEST_F(StreamPort, BoxesArrive) {
-    constexpr std::size_t rows = 7, columns = 9, slices = 3, pitch_here = 16, pitch_there = 20, slice_here = 16 * 8,
-                          slice_there = 20 * 8;
-    std::vector<unsigned char> content(slices * slice_here);
-    for (std::size_t i = 0; i < content.size(); ++i) content[i] = pattern(i, static_cast<std::uint64_t>(own()));
-    const device_vector<unsigned char> source(content), target(slices * slice_there + 1);
+struct box_case {
+    std::size_t columns, rows, slices, pitch_here, pitch_there; // a slice has one row more than the box
+    std::size_t slice_here() const { return pitch_here * (rows + 1); }
+    std::size_t slice_there() const { return pitch_there * (rows + 1); }
+};
+
+// Usual ones; many narrow rows; a column; rows that are longer than a queue's slot.
+class StreamBox : public port_test, public testing::WithParamInterface<box_case> {};
+
+TEST_P(StreamBox, Arrives) {
+    const box_case& chosen = GetParam();
+    const auto seed_of = [](int process) { return static_cast<std::uint64_t>(process); };
+    std::vector<unsigned char> content(chosen.slices * chosen.slice_here());
+    for (std::size_t i = 0; i < content.size(); ++i) content[i] = pattern(i, seed_of(own()));
+    const device_vector<unsigned char> source(content), target(chosen.slices * chosen.slice_there() + 1);
     const dcuda::window win = job().create_window(target.get(), target.size_bytes());
     {
         dcuda::stream_port port(job());
         const own_stream stream;
-        port.put_notify(win, next(), 1, {pitch_there, slice_there}, {columns, rows, slices}, source.get(),
-                        {pitch_here, slice_here}, 0, stream);
+        port.put_notify(win, next(), 1, {chosen.pitch_there, chosen.slice_there()},
+                        {chosen.columns, chosen.rows, chosen.slices}, source.get(),
+                        {chosen.pitch_here, chosen.slice_here()}, 0, stream);
         port.wait(0, 1, stream);
         stream.finish();
         std::vector<unsigned char> expected(target.size());
-        for (std::size_t slice = 0; slice < slices; ++slice)
-            for (std::size_t row = 0; row < rows; ++row)
-                for (std::size_t column = 0; column < columns; ++column)
-                    expected[1 + slice * slice_there + row * pitch_there + column] =
-                        pattern(slice * slice_here + row * pitch_here + column, static_cast<std::uint64_t>(previous()));
-        EXPECT_EQ(target.read(), expected);
+        for (std::size_t slice = 0; slice < chosen.slices; ++slice)
+            for (std::size_t row = 0; row < chosen.rows; ++row)
+                for (std::size_t column = 0; column < chosen.columns; ++column)
+                    expected[1 + slice * chosen.slice_there() + row * chosen.pitch_there + column] =
+                        pattern(slice * chosen.slice_here() + row * chosen.pitch_here + column, seed_of(previous()));
+        EXPECT_TRUE(target.read() == expected);
     }
     job().free_window(win);
 }
+
+INSTANTIATE_TEST_SUITE_P(Boxes, StreamBox,
+                         testing::Values(box_case{9, 7, 3, 16, 20}, box_case{3, 3000, 2, 5, 3},
+                                         box_case{8, 500, 1, 64, 72}, box_case{70'001, 2, 2, 70'016, 70'002}));
 
 // Slices between the rows at one end, and rows between the slices at the other; as many bytes as if it were in one
 // piece.
@@ -333,15 +347,17 @@ TEST_F(StreamPort, ShortKernelsExchange) {
     job().free_window(win);
 }
 
-// Puts by warps, and notifications of kernels whose threads store by themselves.
+// Puts by warps, and notifications of kernels whose threads store by themselves, where the target's memory is mapped.
 __global__ void put_by_warps(dcuda::put_trigger first, dcuda::put_trigger second, dcuda::put_trigger stored,
-                             dcuda::wait_trigger wait, unsigned value, unsigned* seen) {
+                             unsigned* kept, dcuda::wait_trigger wait, unsigned value, unsigned* seen) {
     const unsigned warp = threadIdx.x / 32;
+    const bool is_mapped = stored.target != nullptr;
     if (warp == 0) dcuda::trigger(first);
     if (warp == 1) dcuda::trigger(second);
-    reinterpret_cast<unsigned*>(stored.target)[threadIdx.x] = value + threadIdx.x;
+    (is_mapped ? reinterpret_cast<unsigned*>(stored.target) : kept)[threadIdx.x] = value + threadIdx.x;
     __syncthreads();
-    if (threadIdx.x == 0) dcuda::notify(stored);
+    if (is_mapped && threadIdx.x == 0) dcuda::notify(stored);
+    if (!is_mapped) dcuda::trigger_by_block(stored);
     if (warp == 0) {
         dcuda::await(wait);
         if (threadIdx.x == 0) dcuda::consume(wait);
@@ -353,7 +369,7 @@ __global__ void put_by_warps(dcuda::put_trigger first, dcuda::put_trigger second
 TEST_F(StreamPort, WarpsPutAndThreadsStore) {
     std::vector<unsigned> content(64);
     for (unsigned i = 0; i < 64; ++i) content[i] = 100u * static_cast<unsigned>(own()) + i;
-    const device_vector<unsigned> source(content), target(128), seen(1);
+    const device_vector<unsigned> source(content), kept(64), target(128), seen(1);
     const dcuda::window win = job().create_window(target.get(), target.size_bytes());
     {
         dcuda::stream_port port(job());
@@ -361,7 +377,8 @@ TEST_F(StreamPort, WarpsPutAndThreadsStore) {
         const auto half = [&](unsigned from) {
             return port.prepare_put_notify(win, next(), from * 4, source.get() + from, 32 * 4, 3);
         };
-        launch(1, 64, stream, put_by_warps, half(0), half(32), port.prepare_put_notify(win, next(), 256, nullptr, 0, 3),
+        launch(1, 64, stream, put_by_warps, half(0), half(32),
+               port.prepare_put_notify(win, next(), 256, kept.get(), kept.size_bytes(), 3), kept.get(),
                port.prepare_wait_from(previous(), 3, 3), 1000u * static_cast<unsigned>(own()), seen.get());
         stream.finish();
         std::vector<unsigned> expected(128);

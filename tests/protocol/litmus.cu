@@ -22,6 +22,7 @@ namespace litmus {
 int writes(int rounds);   // litmus_writes.cpp: code of the host alone
 int triggers(int rounds); // litmus_ports.cu: short kernels
 int sends(int rounds);
+int proxied(int rounds);
 int roles(int rounds);
 } // namespace litmus
 
@@ -343,6 +344,7 @@ int main(int argc, char** argv) {
         if (which == "writes") return litmus::writes(rounds(3000));
         if (which == "triggers") return litmus::triggers(rounds(200));
         if (which == "sends") return litmus::sends(rounds(200));
+        if (which == "proxied") return litmus::proxied(rounds(50));
         if (which == "roles") return litmus::roles(rounds(50));
 #if DCUDA_BACKEND_CPU
         if (which == "devices" && !in_a_job()) return litmus::exchange_between_two_devices(rounds(200));

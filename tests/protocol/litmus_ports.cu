@@ -4,6 +4,11 @@
 #include <dcuda/trigger.hpp>
 
 #include "device/streams.hpp"
+#include "stream/put_queue_reader.hpp"
+#include "support/cuda.hpp"
+
+#include <cstring>
+#include <thread>
 
 using namespace dcuda::test;
 
@@ -85,6 +90,80 @@ int sends(int rounds) {
     port.wait(send);
     port.wait(receive);
     return received.read() == content ? 0 : 1;
+}
+
+namespace {
+
+// More puts than the queue has slots, copied there and left for the host to read in turn, and a get, round after round.
+__global__ void give_to_host(dcuda::host_path by, unsigned* source, const unsigned* got, unsigned* wrong, int rounds) {
+    using namespace dcuda::detail;
+    constexpr unsigned puts = put_queue::slots + 2;
+    dcuda::put_trigger put;
+    put.source = reinterpret_cast<const std::byte*>(source);
+    put.bytes = count * sizeof(unsigned);
+    put.by_host = by;
+    for (unsigned value = 0; value < static_cast<unsigned>(rounds) * puts; ++value) {
+        for_each_thread(count, [=](std::size_t i) { source[i] = value + static_cast<unsigned>(i); });
+        __syncwarp();
+        if (value % 2 == 0) put_by_host(calling_warp{}, put);
+        if (value % 2 == 1 && threadIdx.x == 0) put_read_by_host(by, put.source, put.bytes);
+        __syncwarp();
+        if (value % puts != puts - 1) continue;
+        if (threadIdx.x == 0) get_by_host(by, sizeof(unsigned), got);
+        __syncwarp();
+        if (*got != value) atomicAdd(wrong, 1u);
+        __syncwarp();
+    }
+}
+
+// The host's part: what was put last is what the get brings.
+int take_from_queue(dcuda::put_queue_reader reader, unsigned* got, unsigned pieces) {
+    using namespace dcuda::detail;
+    int wrong = 0;
+    unsigned expected = 0;
+    for (unsigned piece = 0; piece < pieces;) {
+        if (!reader.has_piece()) {
+            std::this_thread::yield();
+            continue;
+        }
+        if (reader.command().type == put_command::kind::get) {
+            *got = expected - 1;
+            reader.end_get(reader.number());
+        } else {
+            unsigned values[count];
+            const std::byte* const left = reader.command().source;
+            std::memcpy(values, left != nullptr ? left : reader.slot_data(), sizeof values);
+            for (unsigned i = 0; i < count; ++i) wrong += values[i] != expected + i ? 1 : 0;
+            ++expected;
+        }
+        reader.free_slot();
+        ++piece;
+    }
+    return wrong;
+}
+
+} // namespace
+
+// command_publish, command_observe, slot_free, slot_reuse, reply_publish, reply_observe: kernels give puts and gets to
+// the host.
+int proxied(int rounds) {
+    using namespace dcuda::detail;
+    const auto queue = dcuda::cuda::allocate_pinned<put_queue>(1, "a queue");
+    const auto got = dcuda::cuda::allocate_pinned<unsigned>(1, "a word");
+    const auto source = dcuda::cuda::allocate_pinned<unsigned>(count, "words"); // the host reads it, too
+    std::memset(static_cast<void*>(queue.get()), 0, sizeof(put_queue));
+    const device_vector<queue_turns> turns(1);
+    const device_vector<unsigned> ended(1), wrong(1);
+    const own_stream stream;
+    dcuda::host_path by;
+    by.queue = queue.get();
+    by.turns = turns.get();
+    by.ended = ended.get();
+    launch(1, 32, stream, give_to_host, by, source.get(), got.get(), wrong.get(), rounds);
+    const int wrong_here = take_from_queue(dcuda::put_queue_reader(*queue.get()), got.get(),
+                                           static_cast<unsigned>(rounds) * (put_queue::slots + 3));
+    stream.finish();
+    return wrong_here == 0 && wrong.read()[0] == 0 ? 0 : 1;
 }
 
 // collective_arrive.

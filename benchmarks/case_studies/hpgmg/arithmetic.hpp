@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The arithmetic of a cell, for the serial reference, for ranks and for tables: the operator, ghost cells at the
+// boundary, interpolation. Additions are made in the order written.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "dcuda/config.hpp"
+
+namespace hpgmg {
+
+inline constexpr int ghost_layers = 2;
+
+// Cells first to last - 1 in each dimension; the last dimension's cells lie side by side.
+struct region {
+    int first[3] = {}, last[3] = {};
+
+    DCUDA_HOST_DEVICE int extent(int dimension) const { return last[dimension] - first[dimension]; }
+    DCUDA_HOST_DEVICE bool empty() const { return extent(0) <= 0 || extent(1) <= 0 || extent(2) <= 0; }
+    DCUDA_HOST_DEVICE std::int64_t cells() const {
+        return empty() ? 0 : std::int64_t{1} * extent(0) * extent(1) * extent(2);
+    }
+};
+
+// A cube of cells at the origin, with `grown` layers more around it.
+DCUDA_HOST_DEVICE region cube(int side, int grown = 0) {
+    region result;
+    for (int d = 0; d < 3; ++d) {
+        result.first[d] = -grown;
+        result.last[d] = side + grown;
+    }
+    return result;
+}
+DCUDA_HOST_DEVICE region grow(region cells, int layers) {
+    for (int d = 0; d < 3; ++d) {
+        cells.first[d] -= layers;
+        cells.last[d] += layers;
+    }
+    return cells;
+}
+DCUDA_HOST_DEVICE region intersection(region a, const region& b) {
+    for (int d = 0; d < 3; ++d) {
+        if (a.first[d] < b.first[d]) a.first[d] = b.first[d];
+        if (a.last[d] > b.last[d]) a.last[d] = b.last[d];
+    }
+    return a;
+}
+
+// Where the cells of a region lie in an array.
+struct layout {
+    region stored{};
+
+    DCUDA_HOST_DEVICE std::ptrdiff_t stride(int dimension) const {
+        if (dimension == 2) return 1;
+        const auto row = static_cast<std::ptrdiff_t>(stored.extent(2));
+        return dimension == 1 ? row : row * stored.extent(1);
+    }
+    DCUDA_HOST_DEVICE std::ptrdiff_t place(int i, int j, int k) const {
+        return (i - stored.first[0]) * stride(0) + (j - stored.first[1]) * stride(1) + (k - stored.first[2]);
+    }
+};
+
+// --- The operator ----------------------------------------------------------------------------------------------------
+
+// Faces in one dimension, of A u without its factor: those across from the cell, and the correction by the slope of
+// beta along t, of each of the two other dimensions.
+DCUDA_HOST_DEVICE double across(const double* u, const double* beta, std::ptrdiff_t e) {
+    return beta[0] * (15.0 * (u[-e] - u[0]) - (u[-2 * e] - u[e])) +
+           beta[e] * (15.0 * (u[e] - u[0]) - (u[2 * e] - u[-e]));
+}
+DCUDA_HOST_DEVICE double along(const double* u, const double* beta, std::ptrdiff_t e, std::ptrdiff_t t) {
+    return (beta[t] - beta[-t]) * (u[-e + t] - u[t] - u[-e - t] + u[-t]) +
+           (beta[e + t] - beta[e - t]) * (u[e + t] - u[t] - u[e - t] + u[-t]);
+}
+
+// beta at a cell's low face in each dimension; the high face is the next cell's.
+struct faces {
+    const double* beta[3] = {};
+};
+
+// A u in the cell at `at`; `squared` is 1 / h^2.
+DCUDA_HOST_DEVICE double apply(const double* u, const faces& of, std::ptrdiff_t at, std::ptrdiff_t si,
+                               std::ptrdiff_t sj, double squared) {
+    const double *const v = u + at, *const b0 = of.beta[0] + at, *const b1 = of.beta[1] + at,
+                        *const b2 = of.beta[2] + at;
+    const double straight = across(v, b0, si) + across(v, b1, sj) + across(v, b2, 1);
+    const double mixed = along(v, b0, si, sj) + along(v, b0, si, 1) + along(v, b1, sj, si) + along(v, b1, sj, 1) +
+                         along(v, b2, 1, si) + along(v, b2, 1, sj);
+    return -squared * (straight * (1.0 / 12.0) + mixed * (1.0 / 48.0));
+}
+
+// --- Ghost cells -----------------------------------------------------------------------------------------------------
+
+// Of which order ghost cells continue the cells next to the boundary.
+enum class ghosts { quadratic, quartic };
+
+// In boxes too small for the fourth order the second is taken.
+DCUDA_HOST_DEVICE ghosts order_of(int box_side) { return box_side < 4 ? ghosts::quadratic : ghosts::quartic; }
+
+// The cells that a cell's value comes from in one dimension: of a cell inside, itself; of a ghost cell, the ones next
+// to the boundary, from there inwards.
+struct sources {
+    int first, step, count;
+    double weights[4];
+};
+
+DCUDA_HOST_DEVICE sources sources_of(int at, int side, ghosts order) {
+    if (at >= 0 && at < side) return {at, 0, 1, {1.0, 0.0, 0.0, 0.0}};
+    const bool is_low = at < 0;
+    const int first = is_low ? 0 : side - 1, step = is_low ? 1 : -1, layer = is_low ? -at : at - side + 1;
+    if (order == ghosts::quadratic)
+        return layer == 1 ? sources{first, step, 2, {-2.5, 0.5, 0.0, 0.0}} : sources{first, step, 0, {}};
+    return layer == 1 ? sources{first, step, 4, {-77.0 / 12.0, 43.0 / 12.0, -17.0 / 12.0, 3.0 / 12.0}}
+                      : sources{first, step, 4, {-505.0 / 12.0, 335.0 / 12.0, -145.0 / 12.0, 27.0 / 12.0}};
+}
+
+// The value of any cell of a level of side^3 cells and two layers around it.
+DCUDA_HOST_DEVICE double continued(const double* u, const layout& in, int side, ghosts order, int i, int j, int k) {
+    const sources a = sources_of(i, side, order), b = sources_of(j, side, order), c = sources_of(k, side, order);
+    double value = 0.0;
+    for (int z = 0; z < c.count; ++z) {
+        double plane = 0.0;
+        for (int y = 0; y < b.count; ++y) {
+            double line = 0.0;
+            for (int x = 0; x < a.count; ++x)
+                line += a.weights[x] * u[in.place(a.first + x * a.step, b.first + y * b.step, c.first + z * c.step)];
+            plane += b.weights[y] * line;
+        }
+        value += c.weights[z] * plane;
+    }
+    return value;
+}
+
+// --- Between levels --------------------------------------------------------------------------------------------------
+
+// How a fine cell's value comes from the coarse ones around it in one dimension: `sign` is 1 for the lower fine cell of
+// the coarse one, -1 for the upper.
+struct of_v_cycle {
+    template <class Value>
+    static DCUDA_HOST_DEVICE double between(double sign, const Value& c) {
+        return c(0) + sign * (c(-1) - c(1)) * 0.125;
+    }
+};
+struct of_f_cycle {
+    template <class Value>
+    static DCUDA_HOST_DEVICE double between(double sign, const Value& c) {
+        return c(0) + sign * (22.0 * (c(-1) - c(1)) - 3.0 * (c(-2) - c(2))) * (1.0 / 128.0);
+    }
+};
+
+// The value of the fine cell (i, j, k) from the coarse ones.
+template <class Cycle>
+DCUDA_HOST_DEVICE double interpolate(const double* coarse, const layout& in, int i, int j, int k) {
+    const double* const c = coarse + in.place(i >> 1, j >> 1, k >> 1);
+    const auto sign = [](int fine) { return fine % 2 == 0 ? 1.0 : -1.0; };
+    const std::ptrdiff_t si = in.stride(0), sj = in.stride(1);
+    return Cycle::between(sign(i), [&](int x) {
+        return Cycle::between(
+            sign(j), [&](int y) { return Cycle::between(sign(k), [&](int z) { return c[x * si + y * sj + z]; }); });
+    });
+}
+
+// The mean of what the 8 fine cells of the coarse cell (i, j, k) have: value(fine i, fine j, fine k).
+template <class Value>
+DCUDA_HOST_DEVICE double restricted(int i, int j, int k, const Value& value) {
+    double sum = 0.0;
+    for (int cell = 0; cell < 8; ++cell) sum += value(2 * i + (cell >> 2), 2 * j + (cell >> 1) % 2, 2 * k + cell % 2);
+    return sum * 0.125;
+}
+
+} // namespace hpgmg

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The serial reference against published results, and each part by what defines it.
+#include "decomposition.hpp"
 #include "reference.hpp"
 
 #include <gtest/gtest.h>
@@ -149,6 +150,101 @@ TEST(Levels, TakeTheLargestGridThatCanBeCoarsened) {
     EXPECT_EQ(choose_finest(16, 26), (level_shape{16, 2}));
     EXPECT_EQ(choose_finest(16, 13LL * 13 * 13), (level_shape{16, 12}));
     EXPECT_EQ(choose_finest(16, 1), (level_shape{16, 1}));
+}
+
+struct cut_case {
+    level_shape finest;
+    int devices, ranks;
+};
+constexpr cut_case cuts[] = {{{16, 2}, 1, 8}, {{16, 2}, 2, 8},  {{16, 3}, 3, 5},
+                             {{16, 2}, 4, 3}, {{16, 1}, 1, 64}, {{16, 4}, 8, 8}};
+
+TEST(Decomposition, GivesEachCellToOneRank) {
+    for (const auto& [finest, devices, ranks] : cuts) {
+        const decomposition cut(coarsen(finest), devices, ranks);
+        for (int number = 0; number < cut.levels(); ++number) {
+            const int side = cut.level(number).side();
+            field owners{side};
+            for (int rank = 0; rank < devices * ranks; ++rank)
+                for_each_cell(cut.brick(number, rank), [&](int i, int j, int k) { ++owners.at(i, j, k); });
+            for_each_cell(cube(side), [&](int i, int j, int k) { EXPECT_EQ(owners.at(i, j, k), 1.0); });
+        }
+    }
+}
+
+// The notifications of a route, counted at both ends.
+void expect_all_are_awaited(const decomposition& cut, int ranks, int from_level, int to_level,
+                            const std::vector<share>& senders, const std::vector<share>& receivers, route share::*sent,
+                            route share::*awaited) {
+    SCOPED_TRACE(std::to_string(from_level) + " to " + std::to_string(to_level));
+    std::vector<int> arrive(static_cast<std::size_t>(ranks));
+    for (const share& sender : senders)
+        for (const std::vector<int>* list : {&(sender.*sent).far, &(sender.*sent).near})
+            for (const int rank : *list) ++arrive[static_cast<std::size_t>(rank)];
+    for (int rank = 0; rank < ranks; ++rank) {
+        EXPECT_EQ(arrive[static_cast<std::size_t>(rank)],
+                  (receivers[static_cast<std::size_t>(rank)].*awaited).expected);
+        if (cut.brick(to_level, rank).empty()) {
+            EXPECT_EQ(arrive[static_cast<std::size_t>(rank)], 0);
+        }
+    }
+}
+
+TEST(Decomposition, ExpectsWhatIsSent) {
+    for (const auto& [finest, devices, ranks] : cuts) {
+        const decomposition cut(coarsen(finest), devices, ranks);
+        std::vector<std::vector<share>> shares;
+        for (int number = 0; number < cut.levels(); ++number) {
+            std::vector<share>& all = shares.emplace_back();
+            for (int rank = 0; rank < devices * ranks; ++rank) all.push_back(cut.share_of(number, rank));
+        }
+        for (int number = 0; number < cut.levels(); ++number) {
+            const auto& own = shares[static_cast<std::size_t>(number)];
+            expect_all_are_awaited(cut, devices * ranks, number, number, own, own, &share::exchange, &share::exchange);
+            if (number == 0) continue;
+            const auto& finer = shares[static_cast<std::size_t>(number - 1)];
+            expect_all_are_awaited(cut, devices * ranks, number - 1, number, finer, own, &share::to_coarse,
+                                   &share::to_coarse);
+            expect_all_are_awaited(cut, devices * ranks, number, number - 1, own, finer, &share::to_fine,
+                                   &share::to_fine);
+        }
+    }
+}
+
+// What a device gets of a level for a sweep: each cell once, all across its faces and edges, none of its own.
+TEST(Decomposition, PutsEachGhostCellOnce) {
+    for (const auto& [finest, devices, ranks] : cuts) {
+        const decomposition cut(coarsen(finest), devices, ranks);
+        for (int device = 0; device < devices; ++device) {
+            const layout in = cut.stored(0, device);
+            std::vector<int> puts(static_cast<std::size_t>(in.stored.cells()));
+            for (int rank = 0; rank < devices * ranks; ++rank)
+                for (const parcel& one : cut.share_of(0, rank).exchange.parcels) {
+                    if (one.target != device * ranks) continue;
+                    for (int i = 0; i < one.extent[0]; ++i)
+                        for (int j = 0; j < one.extent[1]; ++j)
+                            for (int k = 0; k < one.extent[2]; ++k)
+                                ++puts[static_cast<std::size_t>(one.destination + i * one.there[0] + j * one.there[1] +
+                                                                k)];
+                }
+            const region own = cut.owned(0, device), with_boundary = cut.with_ghosts(0, own);
+            for_each_cell(in.stored, [&](int i, int j, int k) {
+                const int at[3] = {i, j, k};
+                int beyond = 0; // dimensions in which it is another device's
+                for (int d = 0; d < 3; ++d)
+                    beyond += at[d] < with_boundary.first[d] || at[d] >= with_boundary.last[d] ? 1 : 0;
+                EXPECT_EQ(puts[static_cast<std::size_t>(in.place(i, j, k))], beyond == 1 || beyond == 2 ? 1 : 0);
+            });
+        }
+    }
+}
+
+TEST(Decomposition, TellsOfTooFewCells) {
+    const auto levels = coarsen({16, 1});
+    EXPECT_THROW(decomposition(levels, 5, 1), std::runtime_error);
+    EXPECT_THROW(decomposition(levels, 1, 65), std::runtime_error);
+    EXPECT_THROW(decomposition(levels, 2, 33), std::runtime_error);
+    EXPECT_EQ(decomposition(levels, 1, 7).used_ranks(), 6);
 }
 
 struct published {

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "decomposition.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace hpgmg {
+
+namespace {
+
+std::vector<int> prime_factors(int number) {
+    std::vector<int> factors;
+    for (int factor = 2; number > 1; ++factor)
+        for (; number % factor == 0; number /= factor) factors.insert(factors.begin(), factor);
+    return factors; // the largest first
+}
+
+// In how many dimensions two regions have no common place.
+int apart(const region& a, const region& b) {
+    int count = 0;
+    for (int d = 0; d < 3; ++d) count += a.first[d] >= b.last[d] || b.first[d] >= a.last[d] ? 1 : 0;
+    return count;
+}
+
+bool meet(const region& a, const region& b) { return !a.empty() && !b.empty() && !intersection(a, b).empty(); }
+
+// Whether one reads the other's cells in a sweep: across a face or an edge, not across a corner.
+bool are_neighbours(const region& a, const region& b) { return meet(grow(a, ghost_layers), b) && apart(a, b) <= 2; }
+
+// The coarse cells that a fine brick is interpolated from.
+region read_of_coarse(const region& fine) { return fine.empty() ? fine : grow(halved(fine), ghost_layers); }
+
+std::string cubed(int side) { return std::to_string(side) + "^3"; }
+
+} // namespace
+
+region halved(region cells) {
+    for (int d = 0; d < 3; ++d) {
+        cells.first[d] /= 2;
+        cells.last[d] /= 2;
+    }
+    return cells;
+}
+
+decomposition::decomposition(const std::vector<level_shape>& levels, int devices, int ranks_per_device)
+    : levels_(levels), devices_(devices), ranks_per_device_(ranks_per_device) {
+    choose_devices();
+    const auto is_wide = [&](int side) {
+        return side % least_brick == 0 && side / least_brick >= *std::max_element(grid_, grid_ + 3);
+    };
+    if (!is_wide(level(0).side()))
+        throw std::runtime_error(cubed(level(0).side()) + " cells are too few for " + std::to_string(devices) +
+                                 " devices: use more boxes, or fewer devices");
+    while (divided_ < this->levels() && level(divided_).side() > side_of_one_device && is_wide(level(divided_).side()))
+        ++divided_;
+    choose_ranks();
+}
+
+// Each factor of their number cuts the longest side.
+void decomposition::choose_devices() {
+    for (const int factor : prime_factors(devices_)) *std::min_element(grid_, grid_ + 3) *= factor;
+}
+
+// As many ranks as there are, as nearly in cubes as can be.
+void decomposition::choose_ranks() {
+    int most[3], cells[3];
+    for (int d = 0; d < 3; ++d) {
+        cells[d] = level(0).side();
+        for (int part = 0; part < grid_[d]; ++part) cells[d] = std::min(cells[d], owned_along(0, d, part).count());
+        most[d] = cells[d] / least_brick;
+    }
+    if (std::int64_t{1} * most[0] * most[1] * most[2] < ranks_per_device_)
+        throw std::runtime_error("a device has " + std::to_string(cells[0]) + " x " + std::to_string(cells[1]) + " x " +
+                                 std::to_string(cells[2]) + " cells, which are too few for " +
+                                 std::to_string(ranks_per_device_) + " ranks: each takes " + cubed(least_brick));
+    double least = 0.0;
+    for (int a = 1; a <= std::min(most[0], ranks_per_device_); ++a)
+        for (int b = 1; b <= std::min(most[1], ranks_per_device_ / a); ++b) {
+            const int c = std::min(most[2], ranks_per_device_ / (a * b));
+            const auto longest = [&](int d, int parts) { return (most[d] + parts - 1) / parts * least_brick + 2.0; };
+            const double work = longest(0, a) * longest(1, b) * longest(2, c);
+            if (least != 0.0 && work >= least) continue;
+            least = work;
+            ranks_[0] = a;
+            ranks_[1] = b;
+            ranks_[2] = c;
+        }
+}
+
+// Cuts lie in the same places on all divided levels.
+common::range decomposition::owned_along(int number, int dimension, int part) const {
+    const int side = level(number).side(), unit = least_brick << (divided_ - 1 - number);
+    const common::range units = common::part_of({0, side / unit}, grid_[dimension], part);
+    return {units.first * unit, units.last * unit};
+}
+
+region decomposition::owned(int number, int device) const {
+    if (!is_divided(number)) return device == 0 ? cube(level(number).side()) : region{};
+    const int at[3] = {device / (grid_[1] * grid_[2]), device / grid_[2] % grid_[1], device % grid_[2]};
+    region result;
+    for (int d = 0; d < 3; ++d) {
+        const common::range along = owned_along(number, d, at[d]);
+        result.first[d] = along.first;
+        result.last[d] = along.last;
+    }
+    return result;
+}
+
+layout decomposition::stored(int number, int device) const {
+    return {grow(is_divided(number) ? owned(number, device) : cube(level(number).side()), ghost_layers)};
+}
+
+int decomposition::parts_of_ranks(int number, int dimension) const {
+    int least = level(number).side();
+    if (least % least_brick != 0) return 1;
+    if (is_divided(number))
+        for (int part = 0; part < grid_[dimension]; ++part)
+            least = std::min(least, owned_along(number, dimension, part).count());
+    return std::max(1, std::min(ranks_[dimension], least / least_brick));
+}
+
+region decomposition::brick(int number, int rank) const {
+    const region whole = owned(number, device_of(rank));
+    const int own = rank % ranks_per_device_;
+    const int at[3] = {own / (ranks_[1] * ranks_[2]), own / ranks_[2] % ranks_[1], own % ranks_[2]};
+    region result;
+    if (whole.empty() || own >= used_ranks()) return result;
+    for (int d = 0; d < 3; ++d) {
+        const int parts = parts_of_ranks(number, d), unit = parts == 1 ? 1 : least_brick;
+        if (at[d] >= parts) return {};
+        const common::range units = common::part_of({whole.first[d] / unit, whole.last[d] / unit}, parts, at[d]);
+        result.first[d] = units.first * unit;
+        result.last[d] = units.last * unit;
+    }
+    return result;
+}
+
+region decomposition::with_ghosts(int number, const region& cells) const {
+    region result = cells;
+    for (int d = 0; d < 3; ++d) {
+        if (cells.first[d] == 0) result.first[d] -= ghost_layers;
+        if (cells.last[d] == level(number).side()) result.last[d] += ghost_layers;
+    }
+    return result;
+}
+
+parcel decomposition::make_parcel(int number, int rank, int device, const region& cells) const {
+    const layout here = stored(number, device_of(rank)), there = stored(number, device);
+    parcel result;
+    result.target = device * ranks_per_device_;
+    result.source = here.place(cells.first[0], cells.first[1], cells.first[2]);
+    result.destination = there.place(cells.first[0], cells.first[1], cells.first[2]);
+    for (int d = 0; d < 3; ++d) result.extent[d] = cells.extent(d);
+    for (int d = 0; d < 2; ++d) {
+        result.here[d] = here.stride(d);
+        result.there[d] = there.stride(d);
+    }
+    return result;
+}
+
+void decomposition::connect(route& by, int rank, int other) const {
+    (device_of(other) == device_of(rank) ? by.near : by.far).push_back(other);
+}
+
+share decomposition::share_of(int number, int rank) const {
+    share result;
+    result.brick = brick(number, rank);
+    if (result.brick.empty()) return result;
+    const int device = device_of(rank);
+    const bool has_finer = number > 0, has_coarser = number + 1 < levels();
+    const region own = result.brick, to_coarse = halved(own);
+    const auto read_of = [&](int other) { return has_finer ? read_of_coarse(brick(number - 1, other)) : region{}; };
+    for (int other = 0; other < devices_ * ranks_per_device_; ++other) {
+        if (other == rank) continue;
+        if (are_neighbours(own, brick(number, other))) {
+            connect(result.exchange, rank, other);
+            ++result.exchange.expected;
+        }
+        if (has_coarser && meet(to_coarse, brick(number + 1, other))) connect(result.to_coarse, rank, other);
+        if (has_coarser && meet(read_of_coarse(own), brick(number + 1, other))) ++result.to_fine.expected;
+        if (meet(read_of(other), own)) connect(result.to_fine, rank, other);
+        if (has_finer && meet(halved(brick(number - 1, other)), own)) ++result.to_coarse.expected;
+    }
+    for (int other = 0; other < devices_; ++other) {
+        if (other == device) continue;
+        const auto put = [&](route& by, int on_level, const region& cells) {
+            if (!cells.empty()) by.parcels.push_back(make_parcel(on_level, rank, other, cells));
+        };
+        const region beside = owned(number, other), sent = with_ghosts(number, own);
+        if (are_neighbours(own, beside)) put(result.exchange, number, intersection(sent, grow(beside, ghost_layers)));
+        if (has_coarser) put(result.to_coarse, number + 1, intersection(to_coarse, owned(number + 1, other)));
+        if (has_finer) {
+            const region read = read_of_coarse(owned(number - 1, other));
+            if (!read.empty()) put(result.to_fine, number, intersection(sent, read));
+        }
+    }
+    for (int d = 0; d < 3; ++d) {
+        const region whole = owned(number, device);
+        result.far_sides[d][0] = own.first[d] == whole.first[d] && own.first[d] != 0;
+        result.far_sides[d][1] = own.last[d] == whole.last[d] && own.last[d] != level(number).side();
+    }
+    return result;
+}
+
+} // namespace hpgmg

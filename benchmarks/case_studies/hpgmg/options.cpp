@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "options.hpp"
+
+#include <CLI/CLI.hpp>
+
+namespace hpgmg {
+
+command_line parse_command_line(int argc, char** argv) {
+    options chosen;
+    std::string smooths_by = "red-black";
+    CLI::App app(
+        "HPGMG-FV: full multigrid of fourth order for a Poisson problem with variable coefficients, by ranks of "
+        "one\n"
+        "long-running kernel per device.\n"
+        "Start one process per device: dcuda-run -n 2 hpgmg --log2-box 5 --boxes 8 --verify",
+        "hpgmg");
+    app.add_option("--log2-box", chosen.log2_box, "boxes have 2^b cells a side, b from 4 to 12")
+        ->check(CLI::Range(4, 12).description(""))
+        ->option_text("B [5]");
+    app.add_option("--boxes", chosen.boxes,
+                   "boxes per device; the grid is the largest cube of no more boxes that can be coarsened")
+        ->check(CLI::Range(1LL, 1LL << 30).description(""))
+        ->capture_default_str();
+    app.add_option("--v-cycles", chosen.v_cycles, "V-cycles after the F-cycle")
+        ->check(CLI::Range(0, 1000).description(""))
+        ->capture_default_str();
+    app.add_option("--smoother", smooths_by, "red-black or chebyshev")
+        ->check(CLI::IsMember({"red-black", "chebyshev"}).description(""))
+        ->capture_default_str();
+    app.add_option("--amplitude", chosen.amplitude, "what f is multiplied by, and so the solution")
+        ->capture_default_str();
+    app.add_option("--solves", chosen.solves, "solves in a run")
+        ->check(CLI::Range(1, 1 << 24).description(""))
+        ->capture_default_str();
+    common::add_run_options(app, chosen, "bricks of 4^3 cells");
+    command_line result = common::parse(app, argc, argv, chosen);
+    if (result.chosen && smooths_by == "chebyshev") result.chosen->smooths_by = smoother::chebyshev;
+    return result;
+}
+
+} // namespace hpgmg

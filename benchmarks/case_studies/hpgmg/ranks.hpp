@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The solver by ranks: one kernel for a whole solve. Each rank owns a brick of each level or none (decomposition.hpp),
+// and the ghost cells of the grid's boundary beside it, which it computes right after its cells. Ranks of a device
+// share its arrays: they flush and notify. To other devices they put cells, flush, and notify all ranks there that read
+// them. Whoever owns nothing of a level goes on to the next finer one and waits there.
+//
+// Why nobody reads what is not there, or writes what is still read. Notifications on a level have three kinds of tags.
+// (1) Exchange, before each sweep and each residual: a rank waits for all neighbours across faces and edges, whose
+// cells it reads. They are those that read its cells, so when all have told it that sweep s - 1 is done, none reads any
+// more what sweep s writes: u and its twin change places. Neighbours on other devices are told as soon as the outer
+// layers that they read are done; the cells inside read nothing that other devices write. A neighbour is at most one
+// exchange ahead, so two tags in turn tell them apart. (2) Restriction: the owners of coarse cells wait for all whose
+// fine cells lie in them. These wrote f on the coarse level, which its owners have read for the last time before they
+// sent the correction that the fine ranks waited for. (3) Interpolation: fine ranks wait for all owners of coarse cells
+// that they read, two layers around their own. An owner begins to write its coarse cells again when its own fine ranks
+// have restricted. Each of these has had six exchanges since it interpolated. Whoever else reads the owner's cells is a
+// neighbour of one of these, perhaps across a corner, which is two exchanges away, for bricks have four cells a side.
+// So it has interpolated, too.
+#pragma once
+
+#include "bottom.hpp"
+#include "common/block.hpp"
+#include "common/progress.hpp"
+#include "dcuda/dcuda.hpp"
+#include "decomposition.hpp"
+#include "problem.hpp"
+
+namespace hpgmg {
+
+// --- What a kernel finds in its device's memory ----------------------------------------------------------------------
+
+struct device_level {
+    int side = 0;
+    ghosts order{};
+    layout in{};
+    double* u[2] = {}; // before and after a sweep
+    double* source = nullptr;
+    const double* inverse_diagonal = nullptr;
+    faces beta{};
+    chebyshev_step steps[sweeps] = {};
+    std::ptrdiff_t u_place[2] = {}, source_place = 0; // in the window, on all devices
+};
+
+// A route: where its parts begin in the arrays of all of the device's routes.
+struct device_route {
+    int parcels = 0, parcel_count = 0, far = 0, far_count = 0, near = 0, near_count = 0, expected = 0;
+};
+
+struct device_share {
+    region brick{};
+    bool far_sides[3][2] = {};
+    device_route exchange, to_coarse, to_fine;
+};
+
+struct task {
+    int levels = 0, v_cycles = 0, solves = 1;
+    bool is_chebyshev = false;
+    const device_level* level = nullptr;
+    const device_share* shares = nullptr; // of each rank, level by level
+    const parcel* parcels = nullptr;
+    const int* ranks = nullptr; // to notify
+    bottom_arrays bottom{};
+    dcuda::window window{};
+    double* residuals = nullptr; // max|f - A u| after the F-cycle and after each V-cycle
+    int* failure = nullptr;      // the first residual that was no number, by the order in time, and its level
+    common::run_series runs{};
+};
+inline constexpr int no_failure = 1 << 30;
+
+// For a reduction over ranks: what is no number is not lost.
+struct larger_value {
+    DCUDA_HOST_DEVICE double operator()(double a, double b) const { return larger(a, b); }
+};
+
+// --- The threads of a rank -------------------------------------------------------------------------------------------
+
+// Does the bottom solver's work, and all that is done in many cells.
+class block_of_threads {
+public:
+    // `lanes`: of shared memory, one for each partial sum.
+    DCUDA_DEVICE explicit block_of_threads(double* lanes) : lanes_(lanes) {}
+
+    // Calls action(i, j, k) for all cells, without waiting for the other threads.
+    template <class Action>
+    DCUDA_DEVICE void start_for_each_cell(const region& cells, const Action& action) const {
+        const int rows = cells.extent(1), columns = cells.extent(2);
+        const auto count = static_cast<int>(cells.cells());
+        for (int n = common::thread(); n < count; n += common::threads()) {
+            const int row = n / columns;
+            action(cells.first[0] + row / rows, cells.first[1] + row % rows, cells.first[2] + n % columns);
+        }
+    }
+    template <class Action>
+    DCUDA_DEVICE void for_each_cell(const region& cells, const Action& action) const {
+        start_for_each_cell(cells, action);
+        __syncthreads();
+    }
+    template <class Value>
+    DCUDA_DEVICE double sum(int side, const Value& value) const {
+        return combine(side, value, [](double a, double b) { return a + b; });
+    }
+    template <class Value>
+    DCUDA_DEVICE double largest(int side, const Value& value) const {
+        return combine(side, value, [](double a, double b) { return larger(a, b); });
+    }
+    // The largest of the threads' values.
+    DCUDA_DEVICE double largest_of_threads(double own) const {
+        for (int first = 0; first < common::threads(); first += sum_lanes) {
+            const int lane = common::thread() - first;
+            if (lane >= 0 && lane < sum_lanes) lanes_[lane] = first == 0 ? own : larger(lanes_[lane], own);
+            __syncthreads();
+        }
+        const double result = of_lanes(common::threads() < sum_lanes ? common::threads() : sum_lanes,
+                                       [](double a, double b) { return larger(a, b); });
+        __syncthreads();
+        return result;
+    }
+
+private:
+    template <class Value, class Combine>
+    DCUDA_DEVICE double combine(int side, const Value& value, const Combine& add) const {
+        for (int lane = common::thread(); lane < sum_lanes; lane += common::threads()) {
+            double result = 0.0;
+            for (int n = lane; n < side * side * side; n += sum_lanes)
+                result = add(result, value(n / (side * side), n / side % side, n % side));
+            lanes_[lane] = result;
+        }
+        __syncthreads();
+        const double result = of_lanes(sum_lanes, add);
+        __syncthreads();
+        return result;
+    }
+    template <class Combine>
+    DCUDA_DEVICE double of_lanes(int count, const Combine& add) const {
+        double result = 0.0;
+        for (int lane = 0; lane < count; ++lane) result = add(result, lanes_[lane]);
+        return result;
+    }
+
+    double* lanes_;
+};
+
+// --- A rank ----------------------------------------------------------------------------------------------------------
+
+// All threads of the rank call everything.
+class rank_solver {
+public:
+    DCUDA_DEVICE rank_solver(dcuda::rank& self, const task& work, double* lanes)
+        : self_(self), work_(work), threads_(lanes), shares_(work.shares + self.id(dcuda::device) * work.levels) {}
+
+    DCUDA_DEVICE void f_cycle() {
+        for (int l = 0; l < bottom(); ++l) {
+            if (l > 0) await_restriction(l);
+            restrict_to(l, [&](const device_level& on, std::ptrdiff_t at) { return on.source[at]; });
+        }
+        solve_bottom(work_.level[bottom()].order);
+        for (int l = bottom() - 1; l >= 0; --l) {
+            interpolate_to<of_f_cycle>(l, false);
+            v_cycle(l);
+        }
+    }
+
+    // Sends the result to where it is read next: to the F-cycle's next level, or to neighbours.
+    DCUDA_DEVICE void v_cycle(int finest) {
+        for (int l = finest; l < bottom(); ++l) {
+            if (l > finest) clear(l);
+            smooth(l, to_neighbours(l));
+            restrict_residual(l);
+        }
+        solve_bottom(ghosts::quadratic);
+        for (int l = bottom() - 1; l >= finest; --l) {
+            interpolate_to<of_v_cycle>(l, true);
+            smooth(l, l > finest    ? delivery{shares_[l].to_fine, ghosts::quadratic, tag_of(l, interpolation)}
+                      : finest == 0 ? to_neighbours(l)
+                                    : delivery{shares_[l].to_fine, work_.level[l].order, tag_of(l, interpolation)});
+        }
+    }
+
+    // max|f - A u| on the finest level, over all ranks.
+    DCUDA_DEVICE double residual() {
+        await_neighbours(0);
+        const device_level& on = work_.level[0];
+        double most = 0.0;
+        threads_.start_for_each_cell(shares_[0].brick, [&](int i, int j, int k) {
+            const double value = residual_at(on, on.in.place(i, j, k));
+            most = larger(most, value < 0.0 ? -value : value);
+        });
+        const double own = threads_.largest_of_threads(most);
+        note(0, own - own == 0.0);
+        return self_.allreduce(dcuda::world, own, larger_value{});
+    }
+
+private:
+    enum kind { exchange = 0, restriction = 2, interpolation = 3 }; // the first has two tags
+    static constexpr int kinds = 4;
+    static DCUDA_DEVICE int tag_of(int l, int of) { return l * kinds + of; }
+
+    // Who gets the cells that are computed, with which ghost cells beside them.
+    struct delivery {
+        const device_route& by;
+        ghosts order;
+        int tag;
+        bool is_exchange = false;
+    };
+
+    DCUDA_DEVICE int bottom() const { return work_.levels - 1; }
+    DCUDA_DEVICE bool has(int l) const { return !shares_[l].brick.empty(); }
+
+    DCUDA_DEVICE delivery to_neighbours(int l) const {
+        return {shares_[l].exchange, work_.level[l].order, tag_of(l, exchange) + ((turn_ >> l) & 1), true};
+    }
+    // Until the neighbours' cells are there, which they are until the next ones are sent.
+    DCUDA_DEVICE void await_neighbours(int l) {
+        if ((sent_ >> l & 1) == 0) return;
+        self_.wait_notifications(to_neighbours(l).tag, shares_[l].exchange.expected);
+        sent_ ^= 1 << l;
+        turn_ ^= 1 << l;
+    }
+    DCUDA_DEVICE void await_restriction(int l) const {
+        if (has(l)) self_.wait_notifications(tag_of(l, restriction), shares_[l].to_coarse.expected);
+    }
+
+    DCUDA_DEVICE static double residual_at(const device_level& on, std::ptrdiff_t at) {
+        return on.source[at] - image(on, on.u[0], at);
+    }
+    DCUDA_DEVICE static double image(const device_level& on, const double* u, std::ptrdiff_t at) {
+        return apply(u, on.beta, at, on.in.stride(0), on.in.stride(1), double(on.side) * double(on.side));
+    }
+
+    // The ghost cells that belong to these cells, which touch the boundary or not.
+    DCUDA_DEVICE void fill_ghosts(const device_level& on, double* u, const region& cells, ghosts order) const {
+        region done = cells;
+        for (int d = 0; d < 3; ++d) {
+            for (int side = 0; side < 2; ++side) {
+                if (side == 0 ? cells.first[d] != 0 : cells.last[d] != on.side) continue;
+                region layers = done;
+                layers.first[d] = side == 0 ? -ghost_layers : on.side;
+                layers.last[d] = layers.first[d] + ghost_layers;
+                threads_.start_for_each_cell(layers, [&](int i, int j, int k) {
+                    u[on.in.place(i, j, k)] = continued(u, on.in, on.side, order, i, j, k);
+                });
+            }
+            if (cells.first[d] == 0) done.first[d] -= ghost_layers;
+            if (cells.last[d] == on.side) done.last[d] += ghost_layers;
+        }
+        __syncthreads();
+    }
+
+    // The next outer layers towards another device, taken off `inside`; empty: there are no more.
+    DCUDA_DEVICE region next_layers(int l, int number, region& inside) const {
+        const int d = number / 2, side = number % 2;
+        if (!shares_[l].far_sides[d][side] || inside.empty()) return {};
+        region layers = inside;
+        if (side == 0)
+            layers.last[d] = inside.first[d] = min(inside.first[d] + ghost_layers, inside.last[d]);
+        else
+            layers.first[d] = inside.last[d] = max(inside.last[d] - ghost_layers, inside.first[d]);
+        return layers;
+    }
+
+    // Computes the rank's cells of an array, u or its twin, by value(i, j, k), and sends them. What other devices read
+    // comes first.
+    template <class Value>
+    DCUDA_DEVICE void compute(int l, int array, const delivery& next, const Value& value) {
+        const device_level& on = work_.level[l];
+        double* const u = on.u[array];
+        const auto store = [&](int i, int j, int k) { u[on.in.place(i, j, k)] = value(i, j, k); };
+        region inside = shares_[l].brick;
+        bool has_far_sides = false;
+        for (int number = 0; number < 6; ++number) {
+            const region layers = next_layers(l, number, inside);
+            if (layers.empty()) continue;
+            has_far_sides = true;
+            threads_.for_each_cell(layers, store);
+            fill_ghosts(on, u, layers, next.order);
+        }
+        if (has_far_sides) send_far(next, on.u_place[array], u);
+        threads_.for_each_cell(inside, store);
+        if (!inside.empty()) fill_ghosts(on, u, inside, next.order);
+        if (!has_far_sides) send_far(next, on.u_place[array], u);
+        send_near(next);
+        if (next.is_exchange) sent_ |= 1 << l;
+    }
+
+    DCUDA_DEVICE void send_far(const delivery& next, std::ptrdiff_t place, const double* array) const {
+        if (next.by.far_count == 0) return;
+        constexpr std::size_t bytes = sizeof(double);
+        for (int n = 0; n < next.by.parcel_count; ++n) {
+            const parcel& one = work_.parcels[next.by.parcels + n];
+            const auto size = [](std::ptrdiff_t count) { return static_cast<std::size_t>(count) * bytes; };
+            self_.put(work_.window, one.target, size(place + one.destination), {size(one.there[1]), size(one.there[0])},
+                      {size(one.extent[2]), std::size_t(one.extent[1]), std::size_t(one.extent[0])}, array + one.source,
+                      {size(one.here[1]), size(one.here[0])});
+        }
+        self_.flush(work_.window); // also for those whose device another rank of it has got the cells for
+        for (int n = 0; n < next.by.far_count; ++n) self_.notify(work_.ranks[next.by.far + n], dcuda::world, next.tag);
+    }
+    // Ranks of this device read where this one has stored, which a flush releases.
+    DCUDA_DEVICE void send_near(const delivery& next) const {
+        if (next.by.near_count == 0) return;
+        self_.flush(work_.window);
+        for (int n = 0; n < next.by.near_count; ++n)
+            self_.notify(work_.ranks[next.by.near + n], dcuda::world, next.tag);
+    }
+
+    DCUDA_DEVICE void smooth(int l, const delivery& last) {
+        if (!has(l)) return;
+        const device_level& on = work_.level[l];
+        for (int sweep = 0; sweep < sweeps; ++sweep) {
+            await_neighbours(l);
+            const double *const u = on.u[sweep % 2], *const twin = on.u[1 - sweep % 2];
+            const auto change = [&](std::ptrdiff_t at) {
+                return (on.source[at] - image(on, u, at)) * on.inverse_diagonal[at];
+            };
+            const bool is_last = sweep + 1 == sweeps;
+            const delivery next =
+                is_last && !last.is_exchange ? delivery{last.by, last.order, last.tag} : to_neighbours(l);
+            if (work_.is_chebyshev) {
+                const chebyshev_step step = on.steps[sweep];
+                compute(l, 1 - sweep % 2, next, [&](int i, int j, int k) {
+                    const std::ptrdiff_t at = on.in.place(i, j, k);
+                    return u[at] + step.before * (u[at] - twin[at]) + step.change * change(at);
+                });
+            } else {
+                compute(l, 1 - sweep % 2, next, [&](int i, int j, int k) {
+                    const std::ptrdiff_t at = on.in.place(i, j, k);
+                    return (i + j + k + sweep) % 2 == 0 ? u[at] + change(at) : u[at];
+                });
+            }
+        }
+    }
+
+    DCUDA_DEVICE void clear(int l) {
+        await_restriction(l);
+        if (has(l)) compute(l, 0, to_neighbours(l), [](int, int, int) { return 0.0; });
+    }
+
+    // f of the coarser level from what value(level, place) says of fine cells.
+    template <class Value>
+    DCUDA_DEVICE void restrict_to(int fine, const Value& value) {
+        if (!has(fine)) return;
+        const device_level &from = work_.level[fine], &coarse = work_.level[fine + 1];
+        region cells = shares_[fine].brick;
+        for (int d = 0; d < 3; ++d) {
+            cells.first[d] /= 2;
+            cells.last[d] /= 2;
+        }
+        threads_.for_each_cell(cells, [&](int i, int j, int k) {
+            coarse.source[coarse.in.place(i, j, k)] =
+                restricted(i, j, k, [&](int x, int y, int z) { return value(from, from.in.place(x, y, z)); });
+        });
+        const delivery next{shares_[fine].to_coarse, coarse.order, tag_of(fine + 1, restriction)};
+        send_far(next, coarse.source_place, coarse.source);
+        send_near(next);
+    }
+
+    DCUDA_DEVICE void restrict_residual(int fine) {
+        bool is_finite = true;
+        if (has(fine)) await_neighbours(fine);
+        restrict_to(fine, [&](const device_level& on, std::ptrdiff_t at) {
+            const double value = residual_at(on, at);
+            is_finite = is_finite && value - value == 0.0;
+            return value;
+        });
+        note(fine, is_finite);
+    }
+
+    template <class Cycle>
+    DCUDA_DEVICE void interpolate_to(int fine, bool adds) {
+        if (!has(fine)) return;
+        const device_level &on = work_.level[fine], &coarse = work_.level[fine + 1];
+        self_.wait_notifications(tag_of(fine + 1, interpolation), shares_[fine].to_fine.expected);
+        const double* const u = on.u[0];
+        compute(fine, 0, to_neighbours(fine), [&](int i, int j, int k) {
+            return (adds ? u[on.in.place(i, j, k)] : 0.0) + interpolate<Cycle>(coarse.u[0], coarse.in, i, j, k);
+        });
+    }
+
+    DCUDA_DEVICE void solve_bottom(ghosts order) {
+        const int l = bottom();
+        bool is_finite = true;
+        if (has(l)) {
+            await_restriction(l);
+            is_finite = bottom_solver(threads_, work_.bottom).solve();
+            fill_ghosts(work_.level[l], work_.level[l].u[0], shares_[l].brick, order);
+            const delivery fine{shares_[l].to_fine, order, tag_of(l, interpolation)};
+            send_far(fine, work_.level[l].u_place[0], work_.level[l].u[0]);
+            send_near(fine);
+        }
+        note(l, is_finite);
+    }
+
+    // Residuals have the same numbers on all ranks, in the order of time.
+    DCUDA_DEVICE void note(int l, bool is_finite) {
+        if (!is_finite) atomicMin(work_.failure, residuals_ * most_levels + l);
+        ++residuals_;
+    }
+
+    dcuda::rank& self_;
+    const task& work_;
+    block_of_threads threads_;
+    const device_share* shares_;
+    int turn_ = 0, sent_ = 0; // a bit for each level: which of the exchange's tags is next; whether one is on its way
+    int residuals_ = 0;
+};
+
+__global__ void __launch_bounds__(1024) solve(dcuda::context context, task work) {
+    __shared__ double lanes[sum_lanes];
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    rank_solver own(self, work, lanes);
+    self.barrier(dcuda::world);
+    self.start_timer();
+    common::progress progress(self, "hpgmg", "solve", work.solves, work.runs);
+    for (int number = 0; number < work.solves; ++number) {
+        own.f_cycle();
+        for (int cycle = 0;; ++cycle) {
+            const double residual = own.residual();
+            if (self.id(dcuda::device) == 0 && threadIdx.x == 0) work.residuals[cycle] = residual;
+            if (cycle == work.v_cycles) break;
+            own.v_cycle(0);
+        }
+        progress.done(number + 1);
+    }
+    self.barrier(dcuda::world);
+    self.stop_timer();
+}
+
+} // namespace hpgmg

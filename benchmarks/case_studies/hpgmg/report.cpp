@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "report.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "common/wording.hpp"
+
+namespace hpgmg {
+
+namespace {
+
+// Unknowns of the finest level by the time of a solve.
+double unknowns_per_second(const report& about, const options& chosen) {
+    const double seconds = common::seconds_per_run(about.milliseconds).median / chosen.solves;
+    return seconds > 0.0 ? about.levels.front().cells() / seconds : 0.0;
+}
+
+const char* name_of(smoother by) { return by == smoother::chebyshev ? "chebyshev" : "red-black"; }
+
+} // namespace
+
+std::string in_words(const report& about, const options& chosen) {
+    const level_shape finest = about.levels.front();
+    std::string text =
+        fmt::format("hpgmg: {0} x {0} x {0} cells, {1}, smoother {2}\non {3} ({4} backend), by {5} of {6} each",
+                    finest.side(), common::counted(static_cast<int>(about.levels.size()), "level"),
+                    name_of(chosen.smooths_by), common::counted(about.devices, "device"), about.backend,
+                    common::counted(about.ranks_per_device, "rank"), common::counted(about.threads, "thread"));
+    if (about.ranks_with_cells < about.ranks_per_device) text += fmt::format(", {} with cells", about.ranks_with_cells);
+    text += fmt::format("\n{}\n{:.4g} unknowns per second\n",
+                        common::times_in_words(about.milliseconds, chosen.solves, "solve"),
+                        unknowns_per_second(about, chosen));
+    if (about.is_verified)
+        text += about.is_equal ? "verified: solution and residuals equal the serial reference to the last bit\n"
+                               : "WRONG: the result differs from the serial reference\n";
+    for (std::size_t cycle = 0; cycle < about.residuals.size(); ++cycle)
+        text += fmt::format("residual after {}: {:.12e}\n",
+                            cycle == 0 ? "the F-cycle" : fmt::format("V-cycle {}", cycle), about.residuals[cycle]);
+    return text;
+}
+
+std::string as_json(const report& about, const options& chosen) {
+    nlohmann::ordered_json sides = nlohmann::ordered_json::array();
+    for (const level_shape& level : about.levels) sides.push_back(level.side());
+    nlohmann::ordered_json json{{"side", about.levels.front().side()},
+                                {"box_side", about.levels.front().box_side},
+                                {"boxes_per_dimension", about.levels.front().boxes_per_dimension},
+                                {"levels", sides},
+                                {"smoother", name_of(chosen.smooths_by)},
+                                {"v_cycles", chosen.v_cycles},
+                                {"solves", chosen.solves},
+                                {"repeat", chosen.repeat},
+                                {"joules", about.energy.as_json()},
+                                {"backend", about.backend},
+                                {"devices", about.devices},
+                                {"ranks_per_device", about.ranks_per_device},
+                                {"ranks_with_cells", about.ranks_with_cells},
+                                {"threads", about.threads},
+                                {"residuals", about.residuals},
+                                {"time_per_solve_us", common::times_as_json(about.milliseconds, chosen.solves)},
+                                {"unknowns_per_second", unknowns_per_second(about, chosen)}};
+    if (about.is_verified) json["verification"] = {{"equal", about.is_equal}};
+    return json.dump(2) + "\n";
+}
+
+} // namespace hpgmg

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Runs HPGMG as users do: run.sh HPGMG DCUDA_RUN
+set -euo pipefail
+program=$1 launcher=$2
+. "$(dirname "$0")/../../common/run.sh"
+
+# known PROCESSES RESULT OPTION...: verified, and the last line is the published residual, to eight digits.
+known() {
+    local processes=$1 result=$2
+    shift 2
+    [ "$processes" -le $most ] || return 0
+    verified "$processes" "$@"
+    tail -n 1 "$work/log" | grep -q "^residual after .*: $result" || die "not '$result': $*"
+}
+
+for processes in $(counts 1 2 4); do
+    # Eight boxes of 16^3 on all devices: 32^3 cells, the same result on any number of them.
+    boxes=$((8 / processes))
+    known $processes '9.6159515' --log2-box 4 --boxes $boxes
+    known $processes '4.982358[45]' --log2-box 4 --boxes $boxes --v-cycles 1 --ranks 5 --threads $fewest_threads
+    known $processes '3.1498579' --log2-box 4 --boxes $boxes --smoother chebyshev --ranks 1
+    # A brick of 4^3 cells for each of 64 ranks; several solves and runs.
+    verified $processes --log2-box 4 --boxes 1 --ranks $((64 / processes)) --threads $fewest_threads
+    verified $processes --log2-box 4 --boxes 1 --solves 3 --repeat 2 --v-cycles 2 --ranks 8
+    refused 1 'the residual is no number on level 3, of 2^3 cells' $processes --log2-box 4 --boxes 1 --amplitude 1e200
+    refused_once 'at most --boxes [0-9]* fit' $processes --log2-box 8 --boxes 4096
+    refused_once 'take .* GB of a device.s memory.*: use smaller boxes' $processes --log2-box 12 --boxes 1
+    refused_once 'are too few for 65 ranks: each takes 4^3' $processes --log2-box 4 --boxes 1 --ranks 65
+done
+# Parts that are not alike, and a bottom of 3^3 cells.
+known 3 '2.1034180' --log2-box 4 --boxes 9
+known 1 '7.1713903' --log2-box 5 --boxes 8
+# Over a network.
+DCUDA_DISABLE_PEER=1 DCUDA_TRANSPORT=shm known 2 '9.6159515' --log2-box 4 --boxes 4 --ranks 4
+DCUDA_DISABLE_PEER=1 DCUDA_TRANSPORT=shm verified 4 --log2-box 4 --boxes 1 --ranks 4
+refused_once 'cells are too few for 5 devices' 5 --log2-box 4 --boxes 1
+refused 2 '--log2-box' 1 --log2-box 3
+refused 2 '--smoother' 1 --smoother jacobi
+
+verified $few --log2-box 4 --boxes 1 --solves 2 --repeat 2 --json "$work/out.json"
+python3 - "$work/out.json" <<'PYTHON' || die "JSON"
+import json, sys
+report = json.load(open(sys.argv[1]))
+assert report["side"] == 16 and report["levels"] == [16, 8, 4, 2] and len(report["residuals"]) == 1
+assert report["unknowns_per_second"] > 0 and report["verification"]["equal"]
+assert len(report["time_per_solve_us"]["samples"]) == report["repeat"] == 2
+PYTHON
+refused_once 'cannot write' $few --log2-box 4 --boxes 1 --json "$work/missing/out.json"
+job 1 --log2-box 4 --boxes 1 --solves 200 --progress 0.000001 >"$work/log" 2>&1 || die "progress: status $?"
+grep -q 'hpgmg: solve [0-9]* of 200 ([0-9]* %), about [0-9]* s left' "$work/log" || die "no progress"
+echo "$runs runs as expected"

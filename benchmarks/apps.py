@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-APPLICATIONS = ["stencil", "particles", "spmv", "power_iteration"]
+APPLICATIONS = ["stencil", "particles", "spmv", "power_iteration", "hpgmg"]
 # Models whose blocks communicate from inside a kernel; in all others the host calls a library between kernels.
 ONE_MODEL = ("dcuda", "nvshmem")
 # With these words a program says that it cannot have what was asked for: on any number of devices, or on this one. All

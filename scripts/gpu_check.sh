@@ -250,6 +250,12 @@ programs() {
             attempt "himeno --grid $grid on $count GPU(s)" 60 programs.log "${command[@]}" --size M --grid "$grid" --no-fma --verify
         done
     done
+    for count in "${counts[@]}"; do
+        [ -x "$bin/hpgmg" ] || { fail "hpgmg: not built"; break; }
+        job "$count" "$bin/hpgmg"
+        attempt "hpgmg --verify on $count GPU(s)" 60 programs.log "${command[@]}" --log2-box 5 --boxes 8 --v-cycles 1 --verify
+        attempt "hpgmg on $count GPU(s)" 60 programs.log "${command[@]}" --log2-box 6 --boxes 8 --solves 10
+    done
     for name in stream stream-graph kernel device-graph while-graph device-tail host host-graph; do
         [ -x "$bin/himeno" ] || break
         for count in "${counts[@]}"; do

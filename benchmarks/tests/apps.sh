@@ -52,17 +52,18 @@ assert "one device" in rows["stencil", "plain", 2]["missing"] and "value" not in
 PYTHON
 
 # All applications, each with its own words for a step. Options for one may be given in several parts.
-apps 0 --devices 2 --models dcuda --repeat 2 --json "$work/four.json" --options "stencil=$small" \
+apps 0 --devices 2 --models dcuda --repeat 2 --json "$work/five.json" --options "stencil=$small" \
     --options "particles=--width 12 --height 8 --particles 60 --steps 4 --ranks 2" \
     --options "spmv=--size 40 --density 0.1" --options "spmv=--ranks 2 --repetitions 5" \
-    --options "power_iteration=--size 40 --density 0.1 --iterations 6 --ranks 2"
-says '4 measured, 0 failed, 0 left out'
-python3 - "$work/four.json" <<'PYTHON' || die "the record of all applications"
+    --options "power_iteration=--size 40 --density 0.1 --iterations 6 --ranks 2" \
+    --options "hpgmg=--log2-box 4 --boxes 1 --solves 2 --ranks 2"
+says '5 measured, 0 failed, 0 left out'
+python3 - "$work/five.json" <<'PYTHON' || die "the record of all applications"
 import json, sys
 record = json.load(open(sys.argv[1]))
 assert record["parameters"]["options"]["spmv"] == "--size 40 --density 0.1 --ranks 2 --repetitions 5"
 assert [(row["application"], row["steps"]) for row in record["rows"]] == [
-    ("stencil", 10), ("particles", 4), ("spmv", 5), ("power_iteration", 6)]
+    ("stencil", 10), ("particles", 4), ("spmv", 5), ("power_iteration", 6), ("hpgmg", 2)]
 PYTHON
 
 # All models that the program knows, and one that it does not: what this build lacks is left out with the reason.

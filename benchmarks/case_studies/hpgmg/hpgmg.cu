@@ -96,7 +96,6 @@ public:
         failure_.upload(&no_failure, 1);
         return work_;
     }
-    double largest_source() const { return largest_source_; } // of all devices
     std::vector<double> residuals() const {
         std::vector<double> result(residuals_.count());
         residuals_.download(result.data(), result.size());
@@ -223,7 +222,7 @@ private:
     const decomposition& cut_;
     int device_;
     task work_{};
-    double largest_source_ = 0.0;
+    double largest_source_ = 0.0; // of all devices
     std::vector<device_level> levels_;
     device_buffer<double> arrays_, residuals_;
     device_buffer<int> failure_, ranks_;

@@ -142,7 +142,8 @@ private:
 
 // --- A rank ----------------------------------------------------------------------------------------------------------
 
-// All threads of the rank call everything.
+// All threads of the rank call everything. PERF: its phases are called, not inlined, so each has registers enough for
+// its loop.
 class rank_solver {
 public:
     DCUDA_DEVICE rank_solver(dcuda::rank& self, const task& work, double* lanes)
@@ -177,7 +178,7 @@ public:
     }
 
     // max|f - A u| on the finest level, over all ranks.
-    DCUDA_DEVICE double residual() {
+    DCUDA_COLD double residual() {
         await_neighbours(0);
         const device_level& on = work_.level[0];
         double most = 0.0;
@@ -228,7 +229,7 @@ private:
     }
 
     // The ghost cells that belong to these cells, which touch the boundary or not.
-    DCUDA_DEVICE void fill_ghosts(const device_level& on, double* u, const region& cells, ghosts order) const {
+    DCUDA_COLD void fill_ghosts(const device_level& on, double* u, const region& cells, ghosts order) const {
         region done = cells;
         for (int d = 0; d < 3; ++d) {
             for (int side = 0; side < 2; ++side) {
@@ -266,23 +267,25 @@ private:
         double* const u = on.u[array];
         const auto store = [&](int i, int j, int k) { u[on.in.place(i, j, k)] = value(i, j, k); };
         region inside = shares_[l].brick;
+        constexpr int sides = 6;
         bool has_far_sides = false;
-        for (int number = 0; number < 6; ++number) {
-            const region layers = next_layers(l, number, inside);
-            if (layers.empty()) continue;
-            has_far_sides = true;
-            threads_.for_each_cell(layers, store);
-            fill_ghosts(on, u, layers, next.order);
+        // PERF: one copy of the loops over cells, for the layers at each side and for what is left.
+        DCUDA_NO_UNROLL
+        for (int number = 0; number <= sides; ++number) {
+            const bool is_rest = number == sides;
+            if (is_rest && has_far_sides) send_far(next, on.u_place[array], u);
+            const region part = is_rest ? inside : next_layers(l, number, inside);
+            if (part.empty()) continue;
+            has_far_sides = has_far_sides || !is_rest;
+            threads_.for_each_cell(part, store);
+            fill_ghosts(on, u, part, next.order);
         }
-        if (has_far_sides) send_far(next, on.u_place[array], u);
-        threads_.for_each_cell(inside, store);
-        if (!inside.empty()) fill_ghosts(on, u, inside, next.order);
         if (!has_far_sides) send_far(next, on.u_place[array], u);
         send_near(next);
         if (next.is_exchange) sent_ |= 1 << l;
     }
 
-    DCUDA_DEVICE void send_far(const delivery& next, std::ptrdiff_t place, const double* array) const {
+    DCUDA_COLD void send_far(const delivery& next, std::ptrdiff_t place, const double* array) const {
         if (next.by.far_count == 0) return;
         constexpr std::size_t bytes = sizeof(double);
         for (int n = 0; n < next.by.parcel_count; ++n) {
@@ -296,14 +299,14 @@ private:
         for (int n = 0; n < next.by.far_count; ++n) self_.notify(work_.ranks[next.by.far + n], dcuda::world, next.tag);
     }
     // Ranks of this device read where this one has stored, which a flush releases.
-    DCUDA_DEVICE void send_near(const delivery& next) const {
+    DCUDA_COLD void send_near(const delivery& next) const {
         if (next.by.near_count == 0) return;
         self_.flush(work_.window);
         for (int n = 0; n < next.by.near_count; ++n)
             self_.notify(work_.ranks[next.by.near + n], dcuda::world, next.tag);
     }
 
-    DCUDA_DEVICE void smooth(int l, const delivery& last) {
+    DCUDA_COLD void smooth(int l, const delivery& last) {
         if (!has(l)) return;
         const device_level& on = work_.level[l];
         for (int sweep = 0; sweep < sweeps; ++sweep) {
@@ -330,14 +333,14 @@ private:
         }
     }
 
-    DCUDA_DEVICE void clear(int l) {
+    DCUDA_COLD void clear(int l) {
         await_restriction(l);
         if (has(l)) compute(l, 0, to_neighbours(l), [](int, int, int) { return 0.0; });
     }
 
     // f of the coarser level from what value(level, place) says of fine cells.
     template <class Value>
-    DCUDA_DEVICE void restrict_to(int fine, const Value& value) {
+    DCUDA_COLD void restrict_to(int fine, const Value& value) {
         if (!has(fine)) return;
         const device_level &from = work_.level[fine], &coarse = work_.level[fine + 1];
         region cells = shares_[fine].brick;
@@ -366,7 +369,7 @@ private:
     }
 
     template <class Cycle>
-    DCUDA_DEVICE void interpolate_to(int fine, bool adds) {
+    DCUDA_COLD void interpolate_to(int fine, bool adds) {
         if (!has(fine)) return;
         const device_level &on = work_.level[fine], &coarse = work_.level[fine + 1];
         self_.wait_notifications(tag_of(fine + 1, interpolation), shares_[fine].to_fine.expected);
@@ -376,7 +379,7 @@ private:
         });
     }
 
-    DCUDA_DEVICE void solve_bottom(ghosts order) {
+    DCUDA_COLD void solve_bottom(ghosts order) {
         const int l = bottom();
         bool is_finite = true;
         if (has(l)) {
@@ -404,7 +407,8 @@ private:
     int residuals_ = 0;
 };
 
-__global__ void __launch_bounds__(1024) solve(dcuda::context context, task work) {
+// PERF: 128 registers per thread.
+__global__ void __launch_bounds__(512) solve(dcuda::context context, task work) {
     __shared__ double lanes[sum_lanes];
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);

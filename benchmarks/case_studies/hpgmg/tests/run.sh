@@ -16,24 +16,25 @@ known() {
 
 for processes in $(counts 1 2 4); do
     # Eight boxes of 16^3 on all devices: 32^3 cells, the same result on any number of them.
-    boxes=$((8 / processes))
+    boxes=$(((8 + processes - 1) / processes))
     known $processes '9.6159515' --log2-box 4 --boxes $boxes
     known $processes '4.982358[45]' --log2-box 4 --boxes $boxes --v-cycles 1 --ranks 5 --threads $fewest_threads
     known $processes '3.1498579' --log2-box 4 --boxes $boxes --smoother chebyshev --ranks 1
-    # A brick of 4^3 cells for each of 64 ranks; several solves and runs.
-    verified $processes --log2-box 4 --boxes 1 --ranks $((64 / processes)) --threads $fewest_threads
+    # Bricks of 4^3 cells on four processes; several solves and runs.
+    verified $processes --log2-box 4 --boxes 1 --ranks 16 --threads $fewest_threads
     verified $processes --log2-box 4 --boxes 1 --solves 3 --repeat 2 --v-cycles 2 --ranks 8
     refused 1 'the residual is no number on level 3, of 2^3 cells' $processes --log2-box 4 --boxes 1 --amplitude 1e200
     refused_once 'at most --boxes [0-9]* fit' $processes --log2-box 8 --boxes 4096
     refused_once 'take .* GB of a device.s memory.*: use smaller boxes' $processes --log2-box 12 --boxes 1
     refused_once 'are too few for 65 ranks: each takes 4^3' $processes --log2-box 4 --boxes 1 --ranks 65
 done
+verified 1 --log2-box 4 --boxes 1 --ranks 64 --threads $fewest_threads
 # Parts that are not alike, and a bottom of 3^3 cells.
 known 3 '2.1034180' --log2-box 4 --boxes 9
 known 1 '7.1713903' --log2-box 5 --boxes 8
 # Over a network.
 for processes in $(counts 2 4); do
-    DCUDA_DISABLE_PEER=1 DCUDA_TRANSPORT=shm known $processes '9.6159515' --log2-box 4 --boxes $((8 / processes)) --ranks 4
+    DCUDA_DISABLE_PEER=1 DCUDA_TRANSPORT=shm known $processes '9.6159515' --log2-box 4 --boxes $(((8 + processes - 1) / processes)) --ranks 4
 done
 refused_once 'cells are too few for 5 devices' 5 --log2-box 4 --boxes 1
 refused 2 '--log2-box' 1 --log2-box 3

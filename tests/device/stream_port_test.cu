@@ -323,7 +323,7 @@ TEST_F(StreamPort, ShortKernelsExchange) {
     {
         dcuda::stream_port port(job());
         const own_stream stream;
-        const int rounds = rounds_of(300, 20, 6);
+        const int rounds = rounds_of(300, 20, 3);
         // More blocks than a GPU has room for.
         const unsigned makers = DCUDA_BACKEND_CUDA ? 3000 : 80, readers = DCUDA_BACKEND_CUDA ? 1500 : 40;
         for (int round = 0; round < rounds; ++round) {

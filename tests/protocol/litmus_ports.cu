@@ -5,7 +5,6 @@
 
 #include "device/streams.hpp"
 #include "stream/put_queue_reader.hpp"
-#include "support/cuda.hpp"
 
 #include <cstring>
 #include <thread>
@@ -116,6 +115,12 @@ __global__ void give_to_host(dcuda::host_path by, unsigned* source, const unsign
     }
 }
 
+// What the host and kernels use.
+struct shared_words {
+    dcuda::detail::put_queue queue;
+    unsigned source[count], got;
+};
+
 // The host's part: what was put last is what the get brings.
 int take_from_queue(dcuda::put_queue_reader reader, unsigned* got, unsigned pieces) {
     using namespace dcuda::detail;
@@ -148,21 +153,21 @@ int take_from_queue(dcuda::put_queue_reader reader, unsigned* got, unsigned piec
 // the host.
 int proxied(int rounds) {
     using namespace dcuda::detail;
-    const auto queue = dcuda::cuda::allocate_pinned<put_queue>(1, "a queue");
-    const auto got = dcuda::cuda::allocate_pinned<unsigned>(1, "a word");
-    const auto source = dcuda::cuda::allocate_pinned<unsigned>(count, "words"); // the host reads it, too
-    std::memset(static_cast<void*>(queue.get()), 0, sizeof(put_queue));
+    shared_words* words = nullptr;
+    require_cuda(cudaMallocHost(reinterpret_cast<void**>(&words), sizeof *words));
+    std::memset(static_cast<void*>(words), 0, sizeof *words);
     const device_vector<queue_turns> turns(1);
     const device_vector<unsigned> ended(1), wrong(1);
     const own_stream stream;
     dcuda::host_path by;
-    by.queue = queue.get();
+    by.queue = &words->queue;
     by.turns = turns.get();
     by.ended = ended.get();
-    launch(1, 32, stream, give_to_host, by, source.get(), got.get(), wrong.get(), rounds);
-    const int wrong_here = take_from_queue(dcuda::put_queue_reader(*queue.get()), got.get(),
+    launch(1, 32, stream, give_to_host, by, words->source, &words->got, wrong.get(), rounds);
+    const int wrong_here = take_from_queue(dcuda::put_queue_reader(words->queue), &words->got,
                                            static_cast<unsigned>(rounds) * (put_queue::slots + 3));
     stream.finish();
+    cudaFreeHost(words);
     return wrong_here == 0 && wrong.read()[0] == 0 ? 0 : 1;
 }
 

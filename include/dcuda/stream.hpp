@@ -47,11 +47,12 @@ private:
 ///
 /// A wait that cannot end, since a process is lost or since it takes longer than options::wait_timeout, ends the kernel
 /// that waits with an error, for its stream and the whole device: nothing runs with data that has not come. The reason
-/// is said on standard error, and thrown by all later calls. A wait that lasts ten seconds is reported there, too.
+/// is said on standard error, and thrown by all later calls. A wait that lasts ten seconds is reported there, too. Puts
+/// and gets over a network are not bounded in time, but by the other process being there.
 ///
 /// A process that is reached over a network only is served by the port's thread, which takes up to a core while there
-/// is something to do. A put there is complete when a notification behind it has been waited for: the window must not
-/// be freed before.
+/// is something to do. A put there is complete when a later notification of the same process has been waited for: the
+/// window must not be freed before.
 ///
 /// Declare a port behind the memory that its streams use, so that it ends first. Memory that is freed waits for the
 /// device's work, and that may wait for others; the port's destructor tells the others if an exception has ended this
@@ -92,7 +93,8 @@ public:
     void put_notify(window win, int process, std::size_t offset, pitch there, box shape, const void* source, pitch here,
                     int tag, cudaStream_t stream);
 
-    /// Notifies a process with the tag. What this stream has done before is seen by who has waited for it.
+    /// Notifies a process with the tag. What this stream has done before is seen by who has waited for it; of what it
+    /// has put over a network, what it has put to that process.
     void notify(int process, int tag, cudaStream_t stream);
 
     /// Waits in the stream until `count` more notifications with the tag have come, from whichever process. A tag is

@@ -94,11 +94,12 @@ DCUDA_DEVICE void await_notifications(const wait_trigger& wait, std::uint32_t ex
 
 /// Makes the put, and notifies its target when the data is there. Called by one warp, by all of its threads. It sends
 /// what these threads have stored before, and what others have stored whose work they have seen to be done (roles).
-/// Never waits for another process; over a network it waits until this process's host has read the source. On return
-/// the source may be changed.
+/// Never waits for another process, unless that is reached over a network: then it waits until this process's host has
+/// read the source, which it does when the network has taken what was put before. On return the source may be changed.
 DCUDA_DEVICE void trigger(const put_trigger& put) { detail::put_and_notify(detail::calling_warp{}, put); }
 
-/// The same, called by all threads of a block, which share the copy: for puts of more than some KiB.
+/// The same, called by all threads of a block, which share the copy: for puts of more than some KiB. Over a network the
+/// host's copy engine makes it.
 DCUDA_DEVICE void trigger_by_block(const put_trigger& put) { detail::put_and_notify(detail::calling_block(), put); }
 
 /// Notifies the target and puts nothing: for kernels whose threads have stored into put.target themselves, if it is not

@@ -18,9 +18,27 @@ std::size_t ring_bytes_for(int processes) {
     return std::clamp(std::bit_floor(all / static_cast<std::size_t>(processes)), smallest, largest);
 }
 
+// Whether some process is on another host.
+bool has_far(const std::vector<bool>& is_remote, const std::vector<bool>& is_near) {
+    for (std::size_t i = 0; i < is_remote.size(); ++i)
+        if (is_remote[i] && !is_near[i]) return true;
+    return false;
+}
+
+// Of a job of several hosts that has not chosen.
+std::string usual_between_hosts() {
+    const auto has = [](const char* name) { return transport::has_network(name); };
+    return has("ofi") ? "ofi" : has("verbs") ? "verbs" : "mpi";
+}
+
 enum class greeting : std::uint32_t { hello, ready };
 
 } // namespace
+
+bool uses_mpi(const settings& chosen, const std::vector<bool>& is_remote, const std::vector<bool>& is_near) {
+    if (chosen.transport != "auto") return chosen.transport == "mpi";
+    return has_far(is_remote, is_near) && usual_between_hosts() == "mpi";
+}
 
 connections::connections(bootstrap::control& control, device_access& link, message_handler& handler,
                          const settings& chosen, const std::vector<bool>& is_remote, const std::vector<bool>& is_near,
@@ -29,11 +47,10 @@ connections::connections(bootstrap::control& control, device_access& link, messa
       ring_bytes_(chosen.network_ring_bytes != 0 ? chosen.network_ring_bytes : ring_bytes_for(control.count())),
       local_address_(local_address), network_of_(is_remote.size()) {
     const std::string& wanted = chosen.transport;
-    bool any_near = false, any_far = false; // near: whether or not there is peer access
-    for (std::size_t i = 0; i < is_remote.size(); ++i) {
+    const bool any_far = has_far(is_remote, is_near);
+    bool any_near = false; // whether or not there is peer access
+    for (std::size_t i = 0; i < is_near.size(); ++i)
         any_near = any_near || (is_near[i] && static_cast<int>(i) != control.index());
-        any_far = any_far || (is_remote[i] && !is_near[i]);
-    }
     if (wanted != "auto") {
         support::require(
             !any_far || (wanted != "shm" && wanted != "ofi:shm"), error_code::no_path,
@@ -43,10 +60,7 @@ connections::connections(bootstrap::control& control, device_access& link, messa
         open_network(wanted);
     } else {
         // The same on all processes of a host; which hosts there are, all know.
-        if (any_far) {
-            const auto has = [](const char* name) { return transport::has_network(name); };
-            open_network(has("ofi") ? "ofi" : has("verbs") ? "verbs" : "mpi");
-        }
+        if (any_far) open_network(usual_between_hosts());
         // Who is remote to nobody takes part in the barriers of the others, peers in those of peers.
         if (any_near || networks_.empty()) open_network("shm");
         for (std::size_t i = 0; i < is_remote.size(); ++i)
@@ -88,10 +102,6 @@ std::string connections::describe() const {
     std::string text;
     for (const auto& each : networks_) text += (text.empty() ? "" : " and ") + each->name();
     return text;
-}
-
-bool connections::is_for_one_thread() const {
-    return std::any_of(networks_.begin(), networks_.end(), [](const auto& each) { return each->is_for_one_thread(); });
 }
 
 // Each of the two processes tells the other what its network and its ring need ("hello"), over the control plane; and

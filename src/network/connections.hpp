@@ -16,6 +16,9 @@
 
 namespace dcuda {
 
+// Whether such a job's connections use MPI, which one thread at a time may use (it is asked for MPI_THREAD_SERIALIZED).
+bool uses_mpi(const settings& chosen, const std::vector<bool>& is_remote, const std::vector<bool>& is_near);
+
 // Used by one thread.
 class connections {
 public:
@@ -55,8 +58,6 @@ public:
     bool has_room() const;
 
     std::string describe() const; // the transports in use
-    // Whether no other thread of the process may use its transports (transport::network).
-    bool is_for_one_thread() const;
 
 private:
     void open_network(const std::string& wanted);

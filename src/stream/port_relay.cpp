@@ -17,6 +17,14 @@ constexpr std::uint32_t the_port = 0; // in place of a rank
 
 std::byte* address_of(std::uint64_t place) { return reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(place)); }
 
+// Before the network is opened.
+const port_access& require_threads(const port_access& owner) {
+    support::require(!uses_mpi(owner.chosen, owner.paths.is_remote, owner.paths.is_near), error_code::no_path,
+                     "stream_port: MPI is used by one thread at a time, for ranks; set DCUDA_TRANSPORT to ofi or verbs "
+                     "for streams");
+    return owner;
+}
+
 } // namespace
 
 std::uint64_t copies_in_order::start_copy(std::uint64_t place, const std::byte* payload, std::size_t bytes) {
@@ -34,13 +42,10 @@ bool copies_in_order::start_rows(std::uint64_t place, std::uint64_t distance, co
 }
 
 port_relay::port_relay(bootstrap::control& control, const port_access& owner, port_memory& memory, int tags)
-    : windows_(owner.windows), memory_(memory), tags_(static_cast<std::uint32_t>(tags)),
+    : windows_(require_threads(owner).windows), memory_(memory), tags_(static_cast<std::uint32_t>(tags)),
       place_of_(owner.paths.is_remote.size()),
       connections_(control, link_, static_cast<message_handler&>(*this), owner.chosen, owner.paths.is_remote,
                    owner.paths.is_near, control.local_address()) {
-    support::require(!connections_.is_for_one_thread(), error_code::no_path,
-                     "stream_port: streams cannot use {} beside ranks; set DCUDA_TRANSPORT to ofi or verbs",
-                     connections_.describe());
     for (std::size_t process = 0; process < place_of_.size(); ++process) {
         const int index = static_cast<int>(process);
         if (memory.relay(index) == nullptr) continue;
@@ -68,11 +73,14 @@ bool port_relay::is_drained() const {
 
 // ---- what the streams give ------------------------------------------------------------------------------------------
 
+// As many as the queue has slots: then the connection is to send them, and it is the others' turn.
 bool port_relay::take_puts(remote_process& there) {
     bool any = false;
-    for (; there.puts.has_piece(); any = true) {
+    for (std::uint32_t i = 0; i < put_queue::slots && there.puts.has_piece(); ++i, any = true) {
         if (!connections_.connect(there.index).has_room() || !read_payload(there)) return any;
         send(there, there.puts.command(), there.puts.slot_data());
+        // Who gets later waits for a number that is near, whatever was put before.
+        if (there.gets.empty()) there.puts.end_gets(there.puts.number());
         there.puts.free_slot(); // the connection has a copy
     }
     return any;
@@ -154,7 +162,9 @@ bool port_relay::take(int process, const message_header& head, const std::byte* 
     case message_kind::put: // its bytes have been copied
         return head.tag == no_tag || take_notification(from, head.tag);
     case message_kind::rows:
-        return copies_.start_rows(head.place, head.distance, payload, head.tag, head.bytes / head.tag);
+        if (!copies_.start_rows(head.place, head.distance, payload, head.tag, head.bytes / head.tag)) return false;
+        from.last_rows = copies_.issued();
+        return true;
     case message_kind::get: {
         get_payload asked;
         std::memcpy(&asked, payload, sizeof asked);
@@ -176,9 +186,10 @@ bool port_relay::take(int process, const message_header& head, const std::byte* 
     }
 }
 
-// ORDER notify-publish: the driver has said that all copies are complete; the word is written behind them.
+// ORDER notify-publish: the driver has said that what came from there before is copied: puts the connection has waited
+// for, rows are waited for here. The word is written behind that.
 bool port_relay::take_notification(remote_process& from, std::uint32_t tag) {
-    if (copies_.done() != copies_.issued()) return false;
+    if (!copies_.is_copied(from.last_rows)) return false;
     link_.publish_notifications(memory_.counted(from.index, static_cast<int>(tag)), ++from.notifications[tag],
                                 memory_.doorbell());
     return true;
@@ -195,7 +206,7 @@ void port_relay::take_piece(remote_process& from, const message_header& head, co
 
 // ORDER reply-publish: the driver has said that the copies are complete.
 void port_relay::end_get(remote_process& from) {
-    from.puts.end_get(from.gets.front().piece);
+    from.puts.end_gets(from.gets.front().piece);
     from.gets.pop_front();
 }
 
@@ -227,7 +238,7 @@ std::string port_relay::find_fault(const remote_process& from, const message_hea
         return {};
     case message_kind::rows: {
         const std::uint32_t width = head.tag, rows = width == 0 ? 0 : head.bytes / width;
-        if (rows == 0 || head.bytes % width != 0 || (rows > 1 && head.distance < width))
+        if (rows == 0 || head.bytes % width != 0 || (rows > 1 && (head.distance < width || head.distance > INT32_MAX)))
             return fmt::format("rows of {} B, {} B apart, {} B in all", width, head.distance, head.bytes);
         if (!windows_.holds(head.place, span_of({width, rows}, {head.distance})))
             return fmt::format("{} rows of {} B, {} B apart, from address {:#x} on, where the host has no window", rows,

@@ -35,8 +35,7 @@ private:
 // Used by one thread, but for its making.
 class port_relay final : private message_handler {
 public:
-    // Collective over the processes. Throws error(no_path) on all of them if the transport allows it for one thread
-    // only, which ranks use.
+    // Collective over the processes. Throws error(no_path) on all of them if the network is MPI.
     port_relay(bootstrap::control& control, const port_access& owner, port_memory& memory, int tags);
 
     // What another process's relay has posted to this one.
@@ -68,6 +67,7 @@ private:
         std::uint32_t next_arrival = 0, told_received = 0; // its sends; of them this one has told
         std::vector<std::uint32_t> notifications{};        // that it has sent, by tag
         std::deque<pending_get> gets{};                    // from the oldest
+        std::uint64_t last_rows = 0;                       // the copy that places the last rows of it
     };
 
     bool take_puts(remote_process& there);

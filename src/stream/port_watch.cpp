@@ -112,8 +112,15 @@ void port_watch::look() {
             look_at_waits();
             looked_ = now;
         }
+        // The other processes may need this one until all that they have sent is delivered.
+        if (ends_relay_ && !is_end_told_ && relay_->is_drained()) {
+            control_.start_gather(relay_gather, {});
+            is_end_told_ = true;
+        }
     } catch (const error& problem) {
         end(problem);
+    } catch (const std::exception& problem) {
+        end(error(error_code::out_of_resources, fmt::format("stream_port: {}", problem.what())));
     }
     rest(has_moved);
 }
@@ -155,15 +162,9 @@ void port_watch::rest(bool has_moved) {
         std::this_thread::sleep_for(short_interval);
 }
 
-// The other processes may need this one until all that they have sent is delivered.
 void port_watch::end_relay() {
-    bool is_told = false;
-    while (!is_relay_ended_ && !has_failed()) {
-        look();
-        if (is_told || has_failed() || !relay_->is_drained()) continue;
-        control_.start_gather(relay_gather, {});
-        is_told = true;
-    }
+    ends_relay_ = true;
+    while (!is_relay_ended_ && !has_failed()) look();
     if (has_failed()) relay_->abandon();
 }
 

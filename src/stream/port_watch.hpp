@@ -58,7 +58,8 @@ private:
     bootstrap::control& control_;
     port_memory& memory_;
     port_relay* relay_;
-    bool is_relay_ended_ = false; // on all processes
+    // The port ends: this process has done so far, and has said so, and all have.
+    bool ends_relay_ = false, is_end_told_ = false, is_relay_ended_ = false;
     // A process does not answer there; the control plane may say more, up to that time.
     std::optional<error> unreachable_;
     clock::time_point unreachable_until_{};

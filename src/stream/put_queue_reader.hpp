@@ -32,8 +32,8 @@ public:
         ++next_;
     }
 
-    // The get of this piece is complete, and so are those before it. ORDER reply-publish: its bytes are there.
-    void end_get(std::uint32_t piece) {
+    // All gets up to this piece are complete. ORDER reply-publish: their bytes are there.
+    void end_gets(std::uint32_t piece) {
         detail::store_release<detail::order_tag::reply_publish>(detail::scope::system, &queue_.got, piece + 1);
     }
 

@@ -39,7 +39,8 @@ __global__ void __launch_bounds__(put_threads) put_rows_kernel(put_trigger put, 
     const host_path& by = put.by_host;
     const auto group = calling_block();
     const std::size_t width = shape.width_bytes, parts = pieces_of(width, slot_bytes);
-    const std::size_t rows_of_piece = parts > 1 ? 1 : slot_bytes / width;
+    // The copy engine at the target takes no rows that are farther apart.
+    const std::size_t rows_of_piece = parts > 1 || there.row_bytes > INT32_MAX ? 1 : slot_bytes / width;
     const std::size_t pieces_of_slice = parts > 1 ? shape.height * parts : pieces_of(shape.height, rows_of_piece);
     const auto pieces = static_cast<std::uint32_t>(shape.depth * pieces_of_slice);
     fill_pieces(group, by, pieces, [&](std::uint32_t i, std::uint32_t slot) {

@@ -89,8 +89,7 @@ public:
             whole.bytes = bytes;
             return copy(whole, stream, "a put in the stream");
         }
-        if (whole.by_host.queue != nullptr)
-            return cuda::check(append_put_rows(whole, shape, there, here, stream), "a put of a box in the stream");
+        if (whole.by_host.queue != nullptr) return put_rows(whole, shape, there, here, stream);
         // The distance of rows means nothing where a slice has one, but CUDA wants one that is not below the width.
         const std::size_t row_there = shape.height > 1 ? there.row_bytes : shape.width_bytes,
                           row_here = shape.height > 1 ? here.row_bytes : shape.width_bytes;
@@ -240,6 +239,21 @@ private:
     private:
         int before_;
     };
+
+    // A box, over a network. Slices of a row each are rows.
+    void put_rows(const put_trigger& whole, box shape, pitch there, pitch here, cudaStream_t stream) {
+        if (shape.height == 1) {
+            std::swap(shape.height, shape.depth);
+            there.row_bytes = there.slice_bytes;
+            here.row_bytes = here.slice_bytes;
+        }
+        support::require(detail::payload_of(shape) / detail::put_queue::slot_bytes + shape.height * shape.depth <
+                             INT32_MAX,
+                         error_code::invalid_argument,
+                         "stream_port: a put over a network of a box of {} x {} rows of {} B: it has too many",
+                         shape.depth, shape.height, shape.width_bytes);
+        cuda::check(append_put_rows(whole, shape, there, here, stream), "a put of a box in the stream");
+    }
 
     // Bytes in one piece. Few by a block of threads, which then notifies; more by the copy engine, and another kernel
     // notifies.

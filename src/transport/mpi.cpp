@@ -105,9 +105,6 @@ public:
         return fmt::format("mpi ({}{})", version_, is_cuda_aware() ? ", CUDA-aware" : "");
     }
 
-    // MPI_THREAD_SERIALIZED is what it is asked for.
-    bool is_for_one_thread() const override { return true; }
-
     // MPI has connected its processes, or does it with the first message.
     std::string invite(int) override { return version_; }
     void connect(int peer, std::string_view invitation) override {

@@ -52,9 +52,6 @@ public:
     // For messages: "ofi (tcp;ofi_rxm)".
     virtual std::string name() const = 0;
 
-    // Whether networks of this library must not be used by two threads at a time, even if they are different ones.
-    virtual bool is_for_one_thread() const { return false; }
-
     // What the network of process `peer` needs to connect to this one. The runtime carries it there, and theirs here;
     // both sides make the two calls, invite first. Writes may follow when both have been made on both sides.
     virtual std::string invite(int peer) = 0;

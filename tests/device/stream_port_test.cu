@@ -127,7 +127,7 @@ struct box_case {
     std::size_t slice_there() const { return pitch_there * (rows + 1); }
 };
 
-// Usual ones; many narrow rows; a column; rows that are longer than a queue's slot.
+// Usual ones; many narrow rows; a column; slices of a row each; rows that are longer than a queue's slot.
 class StreamBox : public port_test, public testing::WithParamInterface<box_case> {};
 
 TEST_P(StreamBox, Arrives) {
@@ -158,7 +158,8 @@ TEST_P(StreamBox, Arrives) {
 
 INSTANTIATE_TEST_SUITE_P(Boxes, StreamBox,
                          testing::Values(box_case{9, 7, 3, 16, 20}, box_case{3, 3000, 2, 5, 3},
-                                         box_case{8, 500, 1, 64, 72}, box_case{70'001, 2, 2, 70'016, 70'002}));
+                                         box_case{8, 500, 1, 64, 72}, box_case{8, 1, 1000, 16, 24},
+                                         box_case{70'001, 2, 2, 70'016, 70'002}));
 
 // Slices between the rows at one end, and rows between the slices at the other; as many bytes as if it were in one
 // piece.

@@ -133,7 +133,7 @@ int take_from_queue(dcuda::put_queue_reader reader, unsigned* got, unsigned piec
         }
         if (reader.command().type == put_command::kind::get) {
             *got = expected - 1;
-            reader.end_get(reader.number());
+            reader.end_gets(reader.number());
         } else {
             unsigned values[count];
             const std::byte* const left = reader.command().source;

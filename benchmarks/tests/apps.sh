@@ -52,7 +52,7 @@ assert "one device" in rows["stencil", "plain", 2]["missing"] and "value" not in
 PYTHON
 
 # All applications, each with its own words for a step. Options for one may be given in several parts.
-apps 0 --devices 2 --models dcuda --repeat 2 --json "$work/five.json" --options "stencil=$small" \
+apps 0 --apps stencil,particles,spmv,power_iteration,hpgmg --devices 2 --models dcuda --repeat 2 --json "$work/five.json" --options "stencil=$small" \
     --options "particles=--width 12 --height 8 --particles 60 --steps 4 --ranks 2" \
     --options "spmv=--size 40 --density 0.1" --options "spmv=--ranks 2 --repetitions 5" \
     --options "power_iteration=--size 40 --density 0.1 --iterations 6 --ranks 2" \

@@ -69,10 +69,12 @@ void decomposition::choose_ranks() {
         for (int part = 0; part < grid_[d]; ++part) cells[d] = std::min(cells[d], owned_along(0, d, part).count());
         most[d] = cells[d] / least_brick;
     }
-    if (std::int64_t{1} * most[0] * most[1] * most[2] < ranks_per_device_)
+    const std::int64_t most_ranks = std::int64_t{1} * most[0] * most[1] * most[2];
+    if (most_ranks < ranks_per_device_)
         throw std::runtime_error("a device has " + std::to_string(cells[0]) + " x " + std::to_string(cells[1]) + " x " +
                                  std::to_string(cells[2]) + " cells, which are too few for " +
-                                 std::to_string(ranks_per_device_) + " ranks: each takes " + cubed(least_brick));
+                                 std::to_string(ranks_per_device_) + " ranks: each takes " + cubed(least_brick) +
+                                 "; use fewer --ranks (at most " + std::to_string(most_ranks) + ") or larger boxes");
     double least = 0.0;
     for (int a = 1; a <= std::min(most[0], ranks_per_device_); ++a)
         for (int b = 1; b <= std::min(most[1], ranks_per_device_ / a); ++b) {
@@ -133,6 +135,12 @@ region decomposition::brick(int number, int rank) const {
         result.last[d] = units.last * unit;
     }
     return result;
+}
+
+std::int64_t decomposition::largest_brick() const {
+    std::int64_t largest = 0;
+    for (int rank = 0; rank < devices_ * ranks_per_device_; ++rank) largest = std::max(largest, brick(0, rank).cells());
+    return largest;
 }
 
 region decomposition::with_ghosts(int number, const region& cells) const {

@@ -4,6 +4,7 @@
 // ranks or of one.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ namespace hpgmg {
 
 inline constexpr int least_brick = 4; // cells a side where a level is cut: a boundary's ghost cells are made of so many
 inline constexpr int side_of_one_device = 16; // levels of no more cells a side are the first device's
+inline constexpr int most_threads = 512;      // of a rank: the kernel's launch bounds
 
 // Some cells of an array, put into the array of the same kind on another device.
 struct parcel {
@@ -54,6 +56,7 @@ public:
     region owned(int number, int device) const;
     layout stored(int number, int device) const;
     region brick(int number, int rank) const; // of a rank of the world
+    std::int64_t largest_brick() const;       // in cells
     // The brick and its share of the boundary's ghost cells.
     region with_ghosts(int number, const region& cells) const;
 

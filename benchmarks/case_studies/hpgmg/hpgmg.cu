@@ -231,17 +231,19 @@ private:
     device_buffer<parcel> parcels_;
 };
 
-// Of the device that has least.
+// What arrays may take of the device that has least. A little is left for what is smaller. Devices of the CPU backend
+// have one memory together.
 double device_bytes(common::session& here) {
     std::size_t free = 0, all = 0;
     common::check(cudaMemGetInfo(&free, &all), "asking for the device's memory");
-    double least = static_cast<double>(free);
+    const int sharers = DCUDA_BACKEND_CUDA ? 1 : here.job.process_count;
+    double least = 0.97 * static_cast<double>(free) / sharers;
     for (const double each : here.runtime.gather(least)) least = std::min(least, each);
     here.runtime.broadcast(least);
     return least;
 }
 
-std::string gigabytes(double bytes) { return std::to_string(static_cast<long long>(std::ceil(bytes / 1e9))) + " GB"; }
+std::string gigabytes(double rounded) { return std::to_string(static_cast<long long>(rounded)) + " GB"; }
 
 decomposition make_decomposition(level_shape finest, int devices, int ranks) {
     try {
@@ -251,8 +253,18 @@ decomposition make_decomposition(level_shape finest, int devices, int ranks) {
     }
 }
 
+// More boxes would change nothing: the grid has a largest side.
+void require_used_boxes(const options& chosen, int devices) {
+    const long long count = (largest_side >> chosen.log2_box) + 1;
+    const long long most = std::max(1LL, (count * count * count - 1) / devices);
+    if (chosen.boxes > most)
+        throw common::agreed_error(
+            "--boxes " + std::to_string(chosen.boxes) + " are more than a grid of " + std::to_string(largest_side) +
+            " cells a side has, the largest: use smaller boxes, or at most --boxes " + std::to_string(most));
+}
+
 // Before anything is made that no memory holds.
-void require_memory(common::session& here, const options& chosen, level_shape finest, const decomposition& cut) {
+void require_memory(common::session& here, level_shape finest, const decomposition& cut) {
     const int devices = here.job.process_count;
     const double there = device_bytes(here), needed = bytes_of(cut);
     if (needed <= there) return;
@@ -265,9 +277,18 @@ void require_memory(common::session& here, const options& chosen, level_shape fi
         advice = "at most --boxes " + std::to_string(boxes) + " fit";
         break;
     }
-    throw common::agreed_error(std::to_string(chosen.boxes) + " boxes of " + std::to_string(finest.box_side) +
-                               "^3 cells take " + gigabytes(needed) + " of a device's memory, which has " +
-                               gigabytes(there) + " left: " + advice);
+    throw common::agreed_error("the grid's " + std::to_string(finest.boxes_per_dimension) + "^3 boxes, " +
+                               std::to_string(finest.side()) + "^3 cells, take " + gigabytes(std::ceil(needed / 1e9)) +
+                               " of a device's memory, which has " + gigabytes(std::floor(there / 1e9)) +
+                               " left for them: " + advice);
+}
+
+// A rank's threads count its cells in an int, which is to hold one step of theirs more.
+void require_countable_bricks(const decomposition& cut) {
+    constexpr std::int64_t most = (std::int64_t{1} << 31) - 1024;
+    if (cut.largest_brick() > most)
+        throw common::agreed_error("a rank has " + std::to_string(cut.largest_brick()) + " cells, more than " +
+                                   std::to_string(most) + ": use more --ranks, more devices or fewer --boxes");
 }
 
 // Whether the result is the serial reference's.
@@ -284,9 +305,10 @@ int run(common::session& here, const options& chosen) {
         if (!chosen.json.empty() && chosen.json != "-") common::check_writable(chosen.json);
     });
     const int devices = here.job.process_count;
+    require_used_boxes(chosen, devices);
     const level_shape finest = choose_finest(1 << chosen.log2_box, chosen.boxes * devices);
     const decomposition alone = make_decomposition(finest, devices, 1);
-    require_memory(here, chosen, finest, alone);
+    require_memory(here, finest, alone);
 
     dcuda::launch_config config{
         dim3(static_cast<unsigned>(chosen.threads > 0 ? chosen.threads : common::default_threads)), 0, chosen.ranks};
@@ -295,6 +317,7 @@ int run(common::session& here, const options& chosen) {
     config.ranks_per_device =
         common::choose_ranks(here, solve, config, static_cast<int>(std::min<std::int64_t>(most, 1 << 20)));
     const decomposition cut = make_decomposition(finest, devices, config.ranks_per_device);
+    require_countable_bricks(cut);
     device_memory memory(here, chosen, cut, config.ranks_per_device);
 
     report about;
@@ -318,7 +341,8 @@ int run(common::session& here, const options& chosen) {
     if (!here.first()) return 0;
     if (failed >= 0)
         throw std::runtime_error("the residual is no number on level " + std::to_string(failed) + ", of " +
-                                 std::to_string(cut.level(failed).side()) + "^3 cells: choose a smaller --amplitude");
+                                 std::to_string(cut.level(failed).side()) +
+                                 "^3 cells: choose an --amplitude nearer to 1");
     about.residuals = memory.residuals();
     if (chosen.verify) {
         about.is_verified = true;

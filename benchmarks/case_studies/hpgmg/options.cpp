@@ -1,9 +1,33 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "options.hpp"
 
+#include <cmath>
+
 #include <CLI/CLI.hpp>
 
+#include "decomposition.hpp"
+
 namespace hpgmg {
+
+namespace {
+
+// For CLI11: what is wrong with an amplitude, or nothing. Dot products have its square.
+std::string check_amplitude(const std::string& text) {
+    double value = 0.0;
+    const bool is_read = CLI::detail::lexical_cast(text, value);
+    if (is_read && std::abs(value) >= 1e-100 && std::abs(value) <= 1e100) return {};
+    return text + " is not within 1e-100 to 1e100 in magnitude, beyond which squares are no numbers or 0: choose one "
+                  "nearer to 1";
+}
+
+// Beyond what the solver's kernel can have.
+std::string check_few_threads(const std::string& text) {
+    int value = 0;
+    if (CLI::detail::lexical_cast(text, value) && value <= most_threads) return {};
+    return text + " is not a number of threads up to " + std::to_string(most_threads);
+}
+
+} // namespace
 
 command_line parse_command_line(int argc, char** argv) {
     options chosen;
@@ -28,11 +52,16 @@ command_line parse_command_line(int argc, char** argv) {
         ->check(CLI::IsMember({"red-black", "chebyshev"}).description(""))
         ->capture_default_str();
     app.add_option("--amplitude", chosen.amplitude, "what f is multiplied by, and so the solution")
+        ->check(check_amplitude)
         ->capture_default_str();
     app.add_option("--solves", chosen.solves, "solves in a run")
         ->check(CLI::Range(1, 1 << 24).description(""))
         ->capture_default_str();
     common::add_run_options(app, chosen, "bricks of 4^3 cells");
+    app.get_option("--threads")
+        ->check(check_few_threads)
+        ->description("threads of a rank, up to " + std::to_string(most_threads) +
+                      " (default: 256 on a GPU, 8 on the CPU backend)");
     command_line result = common::parse(app, argc, argv, chosen);
     if (result.chosen && smooths_by == "chebyshev") result.chosen->smooths_by = smoother::chebyshev;
     return result;

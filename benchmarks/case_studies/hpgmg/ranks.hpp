@@ -15,7 +15,10 @@
 // that they read, two layers around their own. An owner begins to write its coarse cells again when its own fine ranks
 // have restricted. Each of these has had six exchanges since it interpolated. Whoever else reads the owner's cells is a
 // neighbour of one of these, perhaps across a corner, which is two exchanges away, for bricks have four cells a side.
-// So it has interpolated, too.
+// So it has interpolated, too. Fine cells inside a brick may read coarse ghost cells that another device puts: safe for
+// the same reason, as the next to put them waits for its own fine ranks, each six exchanges on. Interpolation also
+// overwrites u in place, which neighbours read when they restrict. None still does: each restricts to an owner of
+// coarse cells within those two layers, and that owner waited for it before it sent what the writer has waited for.
 #pragma once
 
 #include "bottom.hpp"
@@ -62,7 +65,7 @@ struct task {
     bottom_arrays bottom{};
     dcuda::window window{};
     double* residuals = nullptr; // max|f - A u| after the F-cycle and after each V-cycle
-    int* failure = nullptr;      // the first residual that was no number, by the order in time, and its level
+    int* failure = nullptr; // the first residual of a solve that was no number, in the order of time, and its level
     common::run_series runs{};
 };
 inline constexpr int no_failure = 1 << 30;
@@ -150,6 +153,7 @@ public:
         : self_(self), work_(work), threads_(lanes), shares_(work.shares + self.id(dcuda::device) * work.levels) {}
 
     DCUDA_DEVICE void f_cycle() {
+        residuals_ = 0;
         for (int l = 0; l < bottom(); ++l) {
             if (l > 0) await_restriction(l);
             restrict_to(l, [&](const device_level& on, std::ptrdiff_t at) { return on.source[at]; });
@@ -393,7 +397,7 @@ private:
         note(l, is_finite);
     }
 
-    // Residuals have the same numbers on all ranks, in the order of time.
+    // A solve's residuals have the same numbers on all ranks, in the order of time; its solves are alike.
     DCUDA_DEVICE void note(int l, bool is_finite) {
         if (!is_finite) atomicMin(work_.failure, residuals_ * most_levels + l);
         ++residuals_;
@@ -408,7 +412,7 @@ private:
 };
 
 // PERF: 128 registers per thread.
-__global__ void __launch_bounds__(512) solve(dcuda::context context, task work) {
+__global__ void __launch_bounds__(most_threads) solve(dcuda::context context, task work) {
     __shared__ double lanes[sum_lanes];
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);

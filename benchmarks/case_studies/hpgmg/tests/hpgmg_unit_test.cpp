@@ -247,6 +247,12 @@ TEST(Decomposition, TellsOfTooFewCells) {
     EXPECT_EQ(decomposition(levels, 1, 7).used_ranks(), 6);
 }
 
+TEST(Decomposition, TellsTheLargestBrick) {
+    EXPECT_EQ(decomposition(coarsen({16, 2}), 1, 8).largest_brick(), 16 * 16 * 16);
+    EXPECT_EQ(decomposition(coarsen({16, 2}), 3, 2).largest_brick(), 12 * 16 * 32);
+    EXPECT_EQ(decomposition(coarsen({256, 8}), 1, 1).largest_brick(), std::int64_t{1} << 33); // above an int
+}
+
 struct published {
     level_shape shape;
     double norm, residual, error, order;

@@ -23,15 +23,21 @@ for processes in $(counts 1 2 4); do
     # Bricks of 4^3 cells on four processes; several solves and runs.
     verified $processes --log2-box 4 --boxes 1 --ranks 16 --threads $fewest_threads
     verified $processes --log2-box 4 --boxes 1 --solves 3 --repeat 2 --v-cycles 2 --ranks 8
-    refused 1 'the residual is no number on level 3, of 2^3 cells' $processes --log2-box 4 --boxes 1 --amplitude 1e200
-    refused_once 'at most --boxes [0-9]* fit' $processes --log2-box 8 --boxes 4096
+    refused_once "the grid's [0-9]*^3 boxes, [0-9]*^3 cells, take .*: at most --boxes [0-9]* fit" $processes --log2-box 8 --boxes 4096
     refused_once 'take .* GB of a device.s memory.*: use smaller boxes' $processes --log2-box 12 --boxes 1
-    refused_once 'are too few for 65 ranks: each takes 4^3' $processes --log2-box 4 --boxes 1 --ranks 65
+    refused_once 'more than a grid of 16384 cells a side has.* at most --boxes [0-9]*$' $processes --log2-box 8 --boxes 274625
+    refused_once 'are too few for 65 ranks: each takes 4^3; use fewer --ranks (at most [0-9]*)' $processes --log2-box 4 --boxes 1 --ranks 65
 done
 verified 1 --log2-box 4 --boxes 1 --ranks 64 --threads $fewest_threads
 # Parts that are not alike, and a bottom of 3^3 cells.
 known 3 '2.1034180' --log2-box 4 --boxes 9
 known 1 '7.1713903' --log2-box 5 --boxes 8
+# Two levels divided over devices in two dimensions.
+verified 4 --log2-box 5 --boxes 2 --ranks 4 --v-cycles 1
+# The largest and the smallest amplitude: numbers on all levels. The unit test has one beyond, whose residual is none.
+for amplitude in 1e100 -1e-100; do
+    known $few '4.982358[45]' --log2-box 4 --boxes $(((8 + few - 1) / few)) --v-cycles 1 --ranks 4 --amplitude $amplitude
+done
 # Over a network.
 for processes in $(counts 2 4); do
     DCUDA_DISABLE_PEER=1 DCUDA_TRANSPORT=shm known $processes '9.6159515' --log2-box 4 --boxes $(((8 + processes - 1) / processes)) --ranks 4
@@ -39,6 +45,10 @@ done
 refused_once 'cells are too few for 5 devices' 5 --log2-box 4 --boxes 1
 refused 2 '--log2-box' 1 --log2-box 3
 refused 2 '--smoother' 1 --smoother jacobi
+refused 2 '--threads: 544 is not a number of threads up to 512' 1 --threads 544
+for amplitude in 0 nan inf 1e-150 -1e200; do
+    refused 2 "--amplitude: $amplitude is not within 1e-100 to 1e100" 1 --log2-box 4 --boxes 1 --amplitude=$amplitude
+done
 
 verified $few --log2-box 4 --boxes 1 --solves 2 --repeat 2 --json "$work/out.json"
 python3 - "$work/out.json" <<'PYTHON' || die "JSON"

@@ -39,6 +39,14 @@ DCUDA_HOST_DEVICE region grow(region cells, int layers) {
     }
     return cells;
 }
+// The coarse cells that such fine ones lie in.
+DCUDA_HOST_DEVICE region halved(region cells) {
+    for (int d = 0; d < 3; ++d) {
+        cells.first[d] /= 2;
+        cells.last[d] /= 2;
+    }
+    return cells;
+}
 DCUDA_HOST_DEVICE region intersection(region a, const region& b) {
     for (int d = 0; d < 3; ++d) {
         if (a.first[d] < b.first[d]) a.first[d] = b.first[d];

@@ -34,14 +34,6 @@ std::string cubed(int side) { return std::to_string(side) + "^3"; }
 
 } // namespace
 
-region halved(region cells) {
-    for (int d = 0; d < 3; ++d) {
-        cells.first[d] /= 2;
-        cells.last[d] /= 2;
-    }
-    return cells;
-}
-
 decomposition::decomposition(const std::vector<level_shape>& levels, int devices, int ranks_per_device)
     : levels_(levels), devices_(devices), ranks_per_device_(ranks_per_device) {
     choose_devices();

@@ -79,7 +79,4 @@ private:
     int divided_ = 1;          // the finest levels, which all devices have a part of
 };
 
-// The fine cells' coarse ones.
-region halved(region cells);
-
 } // namespace hpgmg

@@ -347,12 +347,7 @@ private:
     DCUDA_COLD void restrict_to(int fine, const Value& value) {
         if (!has(fine)) return;
         const device_level &from = work_.level[fine], &coarse = work_.level[fine + 1];
-        region cells = shares_[fine].brick;
-        for (int d = 0; d < 3; ++d) {
-            cells.first[d] /= 2;
-            cells.last[d] /= 2;
-        }
-        threads_.for_each_cell(cells, [&](int i, int j, int k) {
+        threads_.for_each_cell(halved(shares_[fine].brick), [&](int i, int j, int k) {
             coarse.source[coarse.in.place(i, j, k)] =
                 restricted(i, j, k, [&](int x, int y, int z) { return value(from, from.in.place(x, y, z)); });
         });

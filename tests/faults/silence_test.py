@@ -22,8 +22,9 @@ from namespaces import Hosts, why_not  # noqa: E402
 
 dcuda_run, traffic, transports, _, *mpirun = sys.argv[1:]
 transports = transports.split(",")
+half_message = os.path.join(os.path.dirname(traffic), "half_message")
 AFTER = {"DCUDA_SILENT_AFTER": "2"}
-ROUNDS = "4000"
+ROUNDS = "4000"  # half a second and more
 WAITS = r"Ranks? [-\d, ]+ waits? for (its ranks|messages that may come from it)\."
 
 
@@ -37,13 +38,16 @@ class SilenceTest(unittest.TestCase):
     def wait_for(self, job, condition):
         end = time.monotonic() + LIMIT
         while not condition(job.output):
-            self.assertTrue(time.monotonic() < end and job.process.poll() is None, job.output)
+            if job.process.poll() is not None:
+                job.reader.join(LIMIT)  # its last lines
+                self.assertTrue(condition(job.output), job.output)
+            self.assertLess(time.monotonic(), end, job.output)
             time.sleep(0.01)
 
-    def check_told(self, job, victim, waiting, host=None, resume=lambda: None):
+    def check_told(self, job, victim, waiting, host=None, resume=lambda: None, stop=lambda pid: os.kill(pid, signal.SIGSTOP)):
         """Stops a process, waits for the line about it, lets it go on, and the job must end well."""
         pid = job.pids()[victim]
-        os.kill(pid, signal.SIGSTOP)
+        stop(pid)
         line = re.compile(rf"^dcuda: process {victim} \(pid {pid} on host {host or os.uname().nodename}\) has not answered for "
                           rf"[\d.]+ s; is it stopped\? {waiting}.*The run goes on when it does\.$", re.M)
         self.wait_for(job, line.search)
@@ -61,6 +65,16 @@ class SilenceTest(unittest.TestCase):
 
     def test_peer_access(self):
         self.check_path([dcuda_run])
+
+    @unittest.skipUnless(os.path.exists(half_message), "the CPU backend alone stops in the midst of a message")
+    def test_in_a_message(self):
+        """The other rank, which has seen the begin of the message, says that it waits for the rest."""
+        for victim in (1, 0):
+            with self.subTest(victim=victim):
+                job = self.start([dcuda_run, "-n", "2", half_message, str(victim)],
+                                 lambda output: len(re.findall("has pid", output)) == 2)
+                self.check_told(job, victim, WAITS, stop=lambda pid: None)  # it stops itself
+                self.assertIn("all is there", job.output)
 
     def test_networks(self):
         for transport in transports:

@@ -11,7 +11,7 @@
 // arguments, unless they say otherwise.
 #pragma once
 
-#include "dcuda/detail/ops/rank_state.hpp"
+#include "dcuda/detail/ops/commands/command_ring.hpp"
 
 namespace dcuda::detail {
 

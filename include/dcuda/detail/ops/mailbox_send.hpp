@@ -445,7 +445,7 @@ DCUDA_COLD bool await_delivery(lead_warp warp, shared_state shared, unsigned pla
     if (connection.sent.packets == connection.placed) return true;
     if (!asked) request_credit(warp, state, place, false);
     if (warp.leads()) {
-        begin_wait(own, waiting::delivery, where, connection.world_rank);
+        begin_wait(exec::lead_access::alone(), state, waiting::delivery, where, connection.world_rank);
         if (is_profiled(state)) begin_blocked(exec::lead_access::alone(), state);
     }
     const bool there = poll_until(

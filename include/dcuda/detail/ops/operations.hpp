@@ -5,7 +5,7 @@
 
 #include "dcuda/detail/ops/collectives/collectives.hpp"
 #include "dcuda/detail/ops/collectives/windows.hpp"
-#include "dcuda/detail/ops/device_log.hpp"
+#include "dcuda/detail/ops/commands/device_log.hpp"
 #include "dcuda/detail/ops/one_sided/operations.hpp"
 #include "dcuda/detail/ops/put.hpp"
 #include "dcuda/detail/ops/waits/wait.hpp"

@@ -2,7 +2,7 @@
 // Ranks that are parts of a block: what their constructor looks after, before they know anything of themselves.
 #pragma once
 
-#include "dcuda/detail/ops/rank_state.hpp"
+#include "dcuda/detail/ops/commands/command_ring.hpp"
 
 namespace dcuda::detail {
 

@@ -559,7 +559,7 @@ DCUDA_DEVICE bool await_packet(const packet* source, std::uint32_t expected, pac
         result = load_packet<Tag>(source, expected);
         if (polls % 4096 == 0 && load_relaxed(aborted) != 0) return false;
 #if !defined(__CUDACC__)
-        if (polls % 32 == 0) run_others_of_block(); // one of them may be the source
+        if (polls % 32 == 0 && !run_others_of_block()) sched_yield(); // one of them may be the source
 #endif
     }
     return true;

@@ -28,6 +28,7 @@
 #pragma once
 
 #include "dcuda/detail/ops/collectives/plan.hpp"
+#include "dcuda/detail/ops/commands/command_ring.hpp"
 
 #include <type_traits>
 
@@ -256,8 +257,8 @@ DCUDA_COLD bool keep_exchanging(lead_warp warp, shared_state shared, awaited_uni
             report_fault(leader, state, fault::other_collective, unit.request.where, number, who, 0,
                          it_has & ((1u << exchange_digest_bits) - 1), 0);
         } else {
-            if (is_first) begin_wait(own, waiting::member, unit.request.where, number);
-            if (own.wait.expected != who && !is_first) count_as_new_wait(leader, state);
+            if (is_first) begin_wait(leader, state, waiting::member, unit.request.where, number, who);
+            if (own.wait.expected != who) count_as_new_wait(leader, state);
             own.wait.expected = who;
             going = keep_waiting(leader, state, 0);
         }

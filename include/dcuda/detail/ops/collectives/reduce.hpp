@@ -286,8 +286,8 @@ DCUDA_COLD bool await_shares(lead_warp warp, shared_state shared, const exchange
         },
         [&] {
             if (warp.leads() && is_first)
-                begin_wait(state.own.of(warp), waiting::member, request.where, static_cast<std::uint32_t>(request.comm),
-                           no_rank);
+                begin_wait(exec::lead_access::alone(), state, waiting::member, request.where,
+                           static_cast<std::uint32_t>(request.comm), no_rank);
             is_first = false;
             return any(warp, warp.leads() && keep_waiting(exec::lead_access::alone(), state, 0));
         },

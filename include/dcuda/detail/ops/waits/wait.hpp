@@ -162,9 +162,9 @@ DCUDA_COLD unsigned await_notifications(lead_warp warp, shared_state shared, std
     const bool again = entry == wait_entry::again;
     if (entry == wait_entry::unchecked && !check_wait(warp, state, operation::wait_notifications, tag, expected))
         return static_cast<unsigned>(wait_result::ended);
-    endpoint& own = state.own.of(warp);
 #if DCUDA_WARPS
     if (again) {
+        const endpoint& own = state.own.of(warp);
         batch messages = posted_batch_of(warp, state);
         messages.mask = own.posted_mask;
         messages.width = own.posted_width;
@@ -180,7 +180,8 @@ DCUDA_COLD unsigned await_notifications(lead_warp warp, shared_state shared, std
     bool enough =
         consume(warp, state, tag, expected, counter, arrived); // they came while we waited for others, or shared
     if (!enough && !again && warp.leads())
-        begin_wait(own, waiting::notifications, operation::wait_notifications, tag, expected);
+        begin_wait(exec::lead_access::alone(), state, waiting::notifications, operation::wait_notifications, tag,
+                   expected);
     if (!enough) give_credit(warp, state, 2);
     bool shares = false;
     if (!enough)

@@ -144,7 +144,8 @@ DCUDA_COLD std::uint32_t await_pending(lead_warp warp, shared_state shared, oper
         own.quick_waits = 0;
     }
     if (number != tags.count) return number;
-    if (warp.leads()) begin_wait(own, waiting::notifications, where, tags.first, 1, tags.count);
+    if (warp.leads())
+        begin_wait(exec::lead_access::alone(), state, waiting::notifications, where, tags.first, 1, tags.count);
     give_credit(warp, state, 2);
     poll_until(
         [&](unsigned polls) {

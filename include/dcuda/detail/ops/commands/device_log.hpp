@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "dcuda/detail/ops/rank_state.hpp"
+#include "dcuda/detail/ops/commands/command_ring.hpp"
 
 namespace dcuda::detail {
 

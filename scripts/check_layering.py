@@ -98,10 +98,10 @@ SINGLE_USER = {
     r"sodium\.h": "src/bootstrap/",
 }
 
-# Memory order has one home, and what it says of atomic operations on windows another. Others are listed by how their path
+# Memory order has one home, what it says of atomic operations on windows another, and how the CPU backend sleeps a third. Others are listed by how their path
 # begins, with the reason.
 ORDER_HOME = "include/dcuda/detail/protocol/memory.hpp"
-ORDER_HOMES = {ORDER_HOME, "include/dcuda/detail/protocol/atomics.hpp"}
+ORDER_HOMES = {ORDER_HOME, "include/dcuda/detail/protocol/atomics.hpp", "include/dcuda/detail/protocol/sleep.hpp"}
 ORDER = re.compile(
     r"std::atomic|atomic_ref|atomic_flag|cuda::atomic|<atomic>|<cuda/atomic>|\basm\b|__asm__|\bvolatile\b|\b__threadfence"
     r"|\batomic(Add|Sub|Exch|Min|Max|Inc|Dec|CAS|And|Or|Xor)\b|__atomic_|__sync_(?!threads)(?:\w+_and_|lock|synchronize)"

@@ -170,20 +170,27 @@ cudaError_t arena::allocate(std::size_t bytes, bool managed, void** result) {
     return cudaSuccess;
 }
 
+// Whole pages go back to the system, and are zeros when they are touched again; their neighbours may still be in use.
+void arena::fill_with_zeros(std::size_t begin, std::size_t end) {
+    std::size_t first = round_up(begin, page_bytes()), last = end / page_bytes() * page_bytes();
+    if (last <= first || fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(first),
+                                   static_cast<off_t>(last - first)) != 0)
+        first = last = end;
+    std::memset(base_ + begin, 0, first - begin);
+    std::memset(base_ + last, 0, end - last);
+}
+
 cudaError_t arena::free(void* base) {
     const std::lock_guard lock(mutex_);
     if (!contains(base)) return cudaErrorInvalidValue;
     const auto found = live_.find(static_cast<std::size_t>(static_cast<char*>(base) - base_));
     if (found == live_.end()) return cudaErrorInvalidValue;
     const std::size_t offset = found->first, space = found->second.bytes;
-    sanitizer::poison(base_ + offset, space);
     live_.erase(found);
     used_ -= space;
-    // Whole pages go back to the system; their neighbours may still be in use.
-    const std::size_t first = round_up(offset, page_bytes()), last = (offset + space) / page_bytes() * page_bytes();
-    if (last > first)
-        fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(first),
-                  static_cast<off_t>(last - first));
+    sanitizer::unpoison(base_ + offset, space);
+    fill_with_zeros(offset, offset + space);
+    sanitizer::poison(base_ + offset, space);
     resting_.emplace_back(offset, space);
     resting_bytes_ += space;
     while (resting_.size() > most_resting_extents || (resting_bytes_ > bytes_ / resting_share && resting_.size() > 1))

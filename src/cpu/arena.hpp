@@ -31,6 +31,7 @@ public:
     // This process's arena. A forked child gets a new one: its parent's belongs to the parent.
     static arena& own();
 
+    // The memory holds zeros, and takes none of the machine's before it is touched.
     cudaError_t allocate(std::size_t bytes, bool managed, void** result);
     cudaError_t free(void* base);
     std::optional<allocation> find(const void* pointer);
@@ -51,6 +52,7 @@ private:
 
     std::optional<std::size_t> take(std::size_t bytes);
     void give_back_oldest();
+    void fill_with_zeros(std::size_t begin, std::size_t end);
     bool make_accessible(std::size_t end);
 
     std::mutex mutex_;

@@ -8,7 +8,6 @@
 #include <cxxabi.h>
 #include <exception>
 #include <sched.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 #include <utility>
@@ -39,49 +38,6 @@ void enter_fiber(boost::context::detail::transfer_t from) {
 std::string place(const uint3& index) { return fmt::format("thread ({},{},{})", index.x, index.y, index.z); }
 
 } // namespace
-
-std::size_t default_stack_bytes() {
-    static const std::size_t bytes = [] {
-        const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-        std::size_t value = sanitizer::address() || sanitizer::thread() ? 256 * 1024 : 64 * 1024;
-        if (const char* text = std::getenv("DCUDA_STACK_BYTES")) {
-            char* end = nullptr;
-            value = std::strtoull(text, &end, 10);
-            if (end == text || *end != '\0' || value < 16384 || value > (std::size_t{1} << 30))
-                throw error(error_code::invalid_argument,
-                            fmt::format("DCUDA_STACK_BYTES = '{}': expected a number from 16384 to 1073741824", text));
-        }
-        return (value + page - 1) / page * page;
-    }();
-    return bytes;
-}
-
-stack_memory::stack_memory(unsigned count, std::size_t stack_bytes)
-    : count_(count), stack_bytes_(stack_bytes), bytes_(count * (guard_bytes + stack_bytes)) {
-    void* p = mmap(nullptr, bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED)
-        throw error(error_code::out_of_resources,
-                    fmt::format("no address space for {} stacks of {} bytes", count_, stack_bytes_));
-    base_ = static_cast<char*>(p);
-    for (unsigned i = 0; i < count_; ++i) {
-        if (mprotect(bottom(i), stack_bytes_, PROT_READ | PROT_WRITE) != 0) {
-            munmap(base_, bytes_);
-            throw error(error_code::out_of_resources,
-                        "no memory mapping left for another stack: use fewer threads or raise vm.max_map_count");
-        }
-    }
-}
-
-stack_memory::~stack_memory() {
-    for (unsigned i = 0; i < count_; ++i) sanitizer::unpoison(bottom(i), stack_bytes_);
-    munmap(base_, bytes_);
-}
-
-int stack_memory::overflown(const void* address) const {
-    const auto offset = reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(base_);
-    if (offset >= bytes_ || offset % (guard_bytes + stack_bytes_) >= guard_bytes) return -1;
-    return static_cast<int>(offset / (guard_bytes + stack_bytes_));
-}
 
 block::block(kernel& k, unsigned index)
     : kernel_(k), index_(index), threads_(k.shape.threads.x * k.shape.threads.y * k.shape.threads.z),

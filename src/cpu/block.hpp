@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "dcuda/detail/exec/exec_cpu.hpp"
+#include "stacks.hpp"
 
 namespace dcuda::detail::cpu {
 
@@ -83,30 +84,6 @@ struct warp {
     std::array<warp_operation, warpSize> operation{};
     std::array<char, warpSize> in{}, out{}; // ThreadSanitizer's clocks of the operation whose first lane this is
 };
-
-// Memory of a block's stacks: [guard][stack] for each thread. Throws dcuda::error if the system refuses.
-class stack_memory {
-public:
-    stack_memory(unsigned count, std::size_t stack_bytes);
-    ~stack_memory();
-    stack_memory(const stack_memory&) = delete;
-    stack_memory& operator=(const stack_memory&) = delete;
-
-    char* bottom(unsigned i) const { return base_ + i * (guard_bytes + stack_bytes_) + guard_bytes; }
-    std::size_t stack_bytes() const { return stack_bytes_; }
-    // The stack above the guard that contains the address, or -1.
-    int overflown(const void* address) const;
-
-    static constexpr std::size_t guard_bytes = 64 * 1024; // costs no memory; a page would be jumped over too easily
-
-private:
-    char* base_ = nullptr;
-    unsigned count_;
-    std::size_t stack_bytes_, bytes_;
-};
-
-// Stack of each CUDA thread: DCUDA_STACK_BYTES, 64 KiB unless set (more under a sanitizer).
-std::size_t default_stack_bytes();
 
 // What all blocks of one kernel share.
 struct kernel {

@@ -90,29 +90,28 @@ device_state::device_state(bootstrap::control& control, const settings& chosen, 
     const std::size_t partners = fields_.partner_limit;
     fields_.small_put_bytes = std::min(choose_small_put_bytes(settings_.small_put_bytes, ranks_),
                                        fields_.queues.packets * packet_payload_bytes);
-    inbox_ = cuda::allocate<packet>(layout().end, "memory for notifications and messages");
-    clear(inbox_, layout().entries);
-    tag_records_ = cuda::allocate<tag_record>(counter_count(), "memory for notifications");
+    inbox_ = cuda::allocate_zeros<packet>(layout().end, "memory for notifications and messages");
+    tag_records_ = cuda::allocate_zeros<tag_record>(counter_count(), "memory for notifications");
     connections_ = cuda::allocate<rank_connection>(ranks * partners, "memory for the tables of connections");
     connection_index_ =
-        cuda::allocate<connection_slot>(ranks * fields_.index_slots, "memory for the tables of connections");
+        cuda::allocate_zeros<connection_slot>(ranks * fields_.index_slots, "memory for the tables of connections");
     far_queues_ = cuda::allocate<inbound_queue>(ranks * fields_.far_limit(), "memory for the tables of queues");
     peers_ = cuda::allocate<peer_view>(processes, "memory for the table of processes");
-    communicator_tables_ = cuda::allocate<communicator_table>(ranks, "memory for communicators");
+    communicator_tables_ = cuda::allocate_zeros<communicator_table>(ranks, "memory for communicators");
     member_lists_ = cuda::allocate<std::uint32_t>(ranks * exchange_.list_words + all_ranks, "memory for communicators");
-    waits_ = cuda::allocate<wait_record>(ranks, "memory for the watchdog");
-    claims_ = cuda::allocate<block_claims>(ranks, "memory for the parts of blocks");
-    collective_barriers_ = cuda::allocate<collective_barrier>(collective::count, "memory for barriers");
+    waits_ = cuda::allocate_zeros<wait_record>(ranks, "memory for the watchdog");
+    claims_ = cuda::allocate_zeros<block_claims>(ranks, "memory for the parts of blocks");
+    collective_barriers_ = cuda::allocate_zeros<collective_barrier>(collective::count, "memory for barriers");
     slots_ = cuda::allocate<window_slot>(windows, "memory for the table of windows");
     entries_ = cuda::allocate<window_entry>(windows * all_ranks, "memory for the tables of windows");
     exports_ = cuda::allocate<window_entry>(ranks, "memory for the table of windows");
-    flushed_ = cuda::allocate<std::uint32_t>(ranks, "memory for the network");
-    results_ = cuda::allocate<std::uint64_t>(ranks, "memory for the network");
-    answered_ = cuda::allocate<std::uint32_t>(ranks, "memory for the network");
-    met_ = cuda::allocate<std::uint32_t>(collective::barriers, "memory for the network");
-    created_ = cuda::allocate<std::uint32_t>(ranks, "memory for the table of windows");
-    replies_ = cuda::allocate<std::uint32_t>(ranks, "memory for the table of windows");
-    words_ = cuda::allocate<std::uint32_t>(3 * line_words, "memory for the run's state");
+    flushed_ = cuda::allocate_zeros<std::uint32_t>(ranks, "memory for the network");
+    results_ = cuda::allocate_zeros<std::uint64_t>(ranks, "memory for the network");
+    answered_ = cuda::allocate_zeros<std::uint32_t>(ranks, "memory for the network");
+    met_ = cuda::allocate_zeros<std::uint32_t>(collective::barriers, "memory for the network");
+    created_ = cuda::allocate_zeros<std::uint32_t>(ranks, "memory for the table of windows");
+    replies_ = cuda::allocate_zeros<std::uint32_t>(ranks, "memory for the table of windows");
+    words_ = cuda::allocate_zeros<std::uint32_t>(3 * line_words, "memory for the run's state");
     ring_ = cuda::allocate_pinned<packet>(ring_packets + (has_network ? ring_payload_packets : 0),
                                           "pinned memory for the command ring");
     context_ = cuda::allocate<kernel_context>(1, "memory for the context");
@@ -315,10 +314,6 @@ std::vector<window_entry> device_state::bounce_buffers() const {
 
 // As they are at the start of a run: ranks are in no others, and nothing has been exchanged.
 void device_state::open_communicators() {
-    const inbox_layout at = layout();
-    cuda::check(cudaMemset(inbox_.get() + at.slots, 0, (at.pool - at.slots) * sizeof(packet)),
-                "clearing the slots of communicators"); // those in the pool split clears
-    clear(communicator_tables_, static_cast<std::size_t>(ranks_));
     struct rank_part { // of each table, from its fixed communicators, or from its last words on
         communicator_record fixed[fixed_communicators];
         exchange_memory memory;
@@ -469,8 +464,8 @@ void device_state::open_windows(const std::vector<host_window>& windows) {
     upload(slots_.get(), slots.data(), slots.size());
 }
 
-void device_state::reset(void* user_data, const std::vector<host_window>& windows, int ranks_per_block,
-                         const staging_shape& staging, const profiler_view& profiler) {
+// What a run has left in memory that is to hold zeros at the start of one.
+void device_state::clear_last_run() {
     const inbox_layout at = layout();
     std::uint32_t claimed = 0; // queues of the last run: others have not changed
     cuda::check(cudaMemcpy(&claimed, inbox_.get() + at.claimed, sizeof claimed, cudaMemcpyDeviceToHost),
@@ -478,9 +473,11 @@ void device_state::reset(void* user_data, const std::vector<host_window>& window
     clear(inbox_, at.queues + std::size_t(std::min(claimed, fields_.queue_count)) * fields_.queues.size());
     clear(connection_index_, static_cast<std::size_t>(ranks_) * fields_.index_slots);
     clear(tag_records_, counter_count());
-    open_communicators();
+    cuda::check(cudaMemset(inbox_.get() + at.slots, 0, (at.pool - at.slots) * sizeof(packet)),
+                "clearing the slots of communicators"); // those in the pool split clears
+    clear(communicator_tables_, static_cast<std::size_t>(ranks_));
     clear(waits_, static_cast<std::size_t>(ranks_));
-    clear(claims_, static_cast<std::size_t>(ranks_ / ranks_per_block));
+    clear(claims_, static_cast<std::size_t>(ranks_ / ranks_per_block_));
     clear(collective_barriers_, collective::count);
     clear(created_, static_cast<std::size_t>(ranks_));
     clear(replies_, static_cast<std::size_t>(ranks_));
@@ -489,6 +486,13 @@ void device_state::reset(void* user_data, const std::vector<host_window>& window
     clear(results_, static_cast<std::size_t>(ranks_));
     clear(answered_, static_cast<std::size_t>(ranks_));
     clear(met_, collective::barriers);
+}
+
+void device_state::reset(void* user_data, const std::vector<host_window>& windows, int ranks_per_block,
+                         const staging_shape& staging, const profiler_view& profiler) {
+    if (has_run_) clear_last_run(); // new memory holds zeros
+    has_run_ = true;
+    open_communicators();
     if (settings_.counter_start != 0) start_from(settings_.counter_start);
     open_windows(windows);
     // No command has this number at first.

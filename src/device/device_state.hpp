@@ -83,6 +83,7 @@ private:
     void open_windows(const std::vector<host_window>& windows);
     void fill_barriers(std::uint32_t fills, std::vector<std::uint64_t>& words) const;
     void start_from(std::uint32_t start);
+    void clear_last_run();
 
     bootstrap::control& control_;
     settings settings_;
@@ -113,6 +114,7 @@ private:
     cuda::pinned_array<detail::packet> ring_;
     cuda::device_array<detail::kernel_context> context_;
     int ranks_per_block_ = 1;
+    bool has_run_ = false;
     detail::device_context fields_{};
     transport::peer_mappings inboxes_; // last: unmapped before our own memory goes
 };

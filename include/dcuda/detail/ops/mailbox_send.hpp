@@ -448,7 +448,7 @@ DCUDA_COLD bool await_delivery(lead_warp warp, shared_state shared, unsigned pla
         begin_wait(exec::lead_access::alone(), state, waiting::delivery, where, connection.world_rank);
         if (is_profiled(state)) begin_blocked(exec::lead_access::alone(), state);
     }
-    const bool there = poll_until(
+    const bool there = poll_until<wake_by::store>(
         [&](unsigned polls) {
             if (polls % 4 == 0 && answer_sources(warp, state) && warp.leads())
                 count_as_new_wait(exec::lead_access::alone(), state);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The memory model of the protocol: the only file with atomics, fences, spin loops and PTX.
+// The memory model of the protocol: the only file with atomics, fences, spin loops and PTX, but for sleep.hpp.
 //
 // Every operation that orders something names its order_tag; docs/design/memory-model.md has the argument per tag and
 // tests/protocol the test that fails when the tag is weakened. On the CPU order is on the operation, never in a fence,
@@ -13,15 +13,11 @@
 #include "dcuda/detail/protocol/order.hpp"
 
 #if !defined(__CUDA_ARCH__)
-#include <atomic>
-#include <bit>
+#include "dcuda/detail/protocol/sleep.hpp"
+
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
-#include <linux/futex.h>
 #include <sched.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #endif
 
 namespace dcuda::detail {
@@ -272,23 +268,6 @@ inline std::memory_order order(std::memory_order strong) {
     return weakened(Tag) ? std::memory_order_relaxed : strong;
 }
 
-template <class Word>
-inline std::atomic_ref<Word> atomic(const Word* word) {
-    return std::atomic_ref<Word>(*const_cast<Word*>(word));
-}
-
-// Sleeps until the word, of a wide one its lower half, no longer holds `value`, at most `timeout_ns`; if other CUDA
-// threads of the block can run, lets them run instead. The word may be shared between processes.
-bool run_others_of_block(); // false: none can; block.cpp
-template <class Word>
-inline void sleep_on(const Word* word, Word value, long timeout_ns) {
-    static_assert(std::endian::native == std::endian::little);
-    if (run_others_of_block()) return;
-    const timespec timeout{timeout_ns / 1'000'000'000, timeout_ns % 1'000'000'000};
-    syscall(SYS_futex, word, FUTEX_WAIT, static_cast<std::uint32_t>(value), &timeout, nullptr, 0);
-}
-inline void wake_sleepers(const void* word) { syscall(SYS_futex, word, FUTEX_WAKE, 0x7fff'ffff, nullptr, nullptr, 0); }
-
 template <order_tag Tag, class Word>
 inline Word load_acquire(scope, const Word* word) {
     return atomic(word).load(order<Tag>(std::memory_order_acquire));
@@ -367,13 +346,6 @@ inline void complete_writes(scope) {
 inline std::uint32_t keep_in_register(std::uint32_t value) { return value; }
 
 inline void pause_ns(unsigned) { sched_yield(); }
-
-// Whoever sleeps on the word looks again. Relaxed: should the doorbell overtake what it announces, the sleeper's
-// time-out is short.
-inline void ring_doorbell(std::uint32_t* doorbell) {
-    atomic(doorbell).fetch_add(1, std::memory_order_relaxed);
-    wake_sleepers(doorbell);
-}
 
 inline std::uint64_t clock_ns() {
     timespec now{};
@@ -459,19 +431,21 @@ DCUDA_DEVICE void store_relaxed(Enum* word, Enum value) {
 }
 
 enum class poll_result { nothing, something, all };
+// What wakes a poll of the CPU backend: ring_doorbell, or store_release.
+enum class wake_by { doorbell, store };
 
 // Polls until attempt() has found all that is waited for. After something was found it polls again immediately; after
 // many polls without success it asks keep_polling() whether to go on, and returns false when that says no. `polls`
-// counts those without success. All threads of a group, with the same results. Whoever makes a difference rings the
-// doorbell.
+// counts those without success. All threads of a group, with the same results. Whoever makes a difference wakes who
+// sleeps on `word`.
 // The CPU backend looks at least every `longest_sleep_ns`: where the threads of a warp look one after the other, the
 // doorbell may ring in between, and those that look late sleep through it.
 inline constexpr long usual_sleep_ns = DCUDA_CPU_WARPS ? 500'000 : 50'000'000;
-template <class Attempt, class KeepPolling>
-DCUDA_DEVICE bool poll_until(const Attempt& attempt, const KeepPolling& keep_polling, const std::uint32_t* doorbell,
+template <wake_by By = wake_by::doorbell, class Attempt, class KeepPolling>
+DCUDA_DEVICE bool poll_until(const Attempt& attempt, const KeepPolling& keep_polling, const std::uint32_t* word,
                              [[maybe_unused]] long longest_sleep_ns = usual_sleep_ns) {
 #if defined(__CUDA_ARCH__)
-    (void)doorbell;
+    (void)word;
     for (unsigned polls = 1;;) {
         const poll_result found = attempt(polls);
         if (found == poll_result::all) return true;
@@ -482,13 +456,13 @@ DCUDA_DEVICE bool poll_until(const Attempt& attempt, const KeepPolling& keep_pol
 #elif !defined(__CUDACC__)
     long sleep_ns = longest_sleep_ns < 500'000 ? longest_sleep_ns : 500'000;
     for (unsigned polls = 1;;) {
-        const std::uint32_t rung = load_relaxed(doorbell);
+        const std::uint32_t before = load_relaxed(word);
         const poll_result found = attempt(polls);
         if (found == poll_result::all) return true;
         polls = found == poll_result::something ? 1 : polls + 1;
         if (polls <= 32) continue;
         if (!keep_polling()) return false;
-        sleep_on(doorbell, rung, sleep_ns);
+        By == wake_by::doorbell ? sleep_until_rung(word, before, sleep_ns) : sleep_on(word, before, sleep_ns);
         sleep_ns = 2 * sleep_ns < longest_sleep_ns ? 2 * sleep_ns : longest_sleep_ns;
     }
 #else

@@ -84,6 +84,10 @@ public:
         make_arrays();
         fill_arrays(chosen);
         make_shares(ranks_per_device);
+        if (chosen.tells_parts) {
+            parts_ = device_buffer<std::uint64_t>(std::size_t(ranks_per_device) * table_size());
+            work_.parts = parts_.data();
+        }
         work_.window = runtime_.create_window(arrays_.data(), arrays_.bytes(), dcuda::window_kind::direct);
     }
     // Collective, when nothing has failed. Then no other process maps the arrays any more.
@@ -94,6 +98,7 @@ public:
     // To begin a run with.
     task& prepare() {
         failure_.upload(&no_failure, 1);
+        if (work_.parts != nullptr) parts_.clear();
         return work_;
     }
     std::vector<double> residuals() const {
@@ -109,6 +114,18 @@ public:
         int first = no_failure;
         for (const int each : runtime_.gather(own)) first = std::min(first, each);
         return first == no_failure ? -1 : first % most_levels;
+    }
+    // Microseconds of all runs by level and part, the mean of the ranks with cells, on process 0. Collective.
+    std::vector<double> part_times() const {
+        std::vector<std::uint64_t> all(parts_.count());
+        parts_.download(all.data(), all.size());
+        std::vector<double> sums(table_size()), mean(table_size());
+        const auto ranks = static_cast<std::size_t>(cut_.used_ranks());
+        for (std::size_t n = 0; n < ranks * sums.size(); ++n) sums[n % sums.size()] += 1e-3 * double(all[n]);
+        for (const std::vector<double>& of_device : runtime_.gather(std::span<const double>(sums)))
+            for (std::size_t n = 0; n < mean.size(); ++n)
+                mean[n] += of_device[n] / (double(ranks) * double(cut_.devices()));
+        return mean;
     }
     // The solution, on process 0; elsewhere nothing. Collective.
     std::vector<double> collect() const {
@@ -129,6 +146,8 @@ public:
     }
 
 private:
+    std::size_t table_size() const { return static_cast<std::size_t>(cut_.levels()) * part_count; }
+
     // Where array `number` of a level begins.
     std::size_t place(int level, int number) const {
         std::size_t points = 0;
@@ -226,6 +245,7 @@ private:
     std::vector<device_level> levels_;
     device_buffer<double> arrays_, residuals_;
     device_buffer<int> failure_, ranks_;
+    device_buffer<std::uint64_t> parts_;
     device_buffer<device_level> level_buffer_;
     device_buffer<device_share> shares_;
     device_buffer<parcel> parcels_;
@@ -337,6 +357,8 @@ int run(common::session& here, const options& chosen) {
     }
     const int failed = memory.failed_level();
     const std::vector<double> solution = chosen.verify ? memory.collect() : std::vector<double>();
+    if (chosen.tells_parts)
+        for (const double each : memory.part_times()) about.parts_us.push_back(each / chosen.repeat / chosen.solves);
     memory.close();
     if (!here.first()) return 0;
     if (failed >= 0)

@@ -57,6 +57,8 @@ command_line parse_command_line(int argc, char** argv) {
     app.add_option("--solves", chosen.solves, "solves in a run")
         ->check(CLI::Range(1, 1 << 24).description(""))
         ->capture_default_str();
+    app.add_flag("--parts", chosen.tells_parts,
+                 "a table of where the time goes, by level and part; measuring takes some");
     common::add_run_options(app, chosen, "bricks of 4^3 cells");
     app.get_option("--threads")
         ->check(check_few_threads)

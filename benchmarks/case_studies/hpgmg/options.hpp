@@ -15,7 +15,8 @@ struct options : common::run_options {
     int v_cycles = 0;    // after the F-cycle
     int solves = 1;      // in a run
     smoother smooths_by = smoother::red_black;
-    double amplitude = 1.0; // f is multiplied by it
+    double amplitude = 1.0;   // f is multiplied by it
+    bool tells_parts = false; // where the time goes
 };
 
 using command_line = arguments::command_line<options>;

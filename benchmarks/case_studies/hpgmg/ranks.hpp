@@ -26,6 +26,7 @@
 #include "common/progress.hpp"
 #include "dcuda/dcuda.hpp"
 #include "decomposition.hpp"
+#include "part_clock.hpp"
 #include "problem.hpp"
 
 namespace hpgmg {
@@ -64,7 +65,8 @@ struct task {
     const int* ranks = nullptr; // to notify
     bottom_arrays bottom{};
     dcuda::window window{};
-    double* residuals = nullptr; // max|f - A u| after the F-cycle and after each V-cycle
+    double* residuals = nullptr;    // max|f - A u| after the F-cycle and after each V-cycle
+    std::uint64_t* parts = nullptr; // nanoseconds of each rank by level and part, added up; or null
     int* failure = nullptr; // the first residual of a solve that was no number, in the order of time, and its level
     common::run_series runs{};
 };
@@ -150,7 +152,8 @@ private:
 class rank_solver {
 public:
     DCUDA_DEVICE rank_solver(dcuda::rank& self, const task& work, double* lanes)
-        : self_(self), work_(work), threads_(lanes), shares_(work.shares + self.id(dcuda::device) * work.levels) {}
+        : self_(self), work_(work), threads_(lanes), shares_(work.shares + self.id(dcuda::device) * work.levels),
+          clock_(work.parts == nullptr ? nullptr : work.parts + self.id(dcuda::device) * work.levels * part_count) {}
 
     DCUDA_DEVICE void f_cycle() {
         residuals_ = 0;
@@ -184,6 +187,7 @@ public:
     // max|f - A u| on the finest level, over all ranks.
     DCUDA_COLD double residual() {
         await_neighbours(0);
+        clock_.turn(0, part::norm);
         const device_level& on = work_.level[0];
         double most = 0.0;
         threads_.start_for_each_cell(shares_[0].brick, [&](int i, int j, int k) {
@@ -192,7 +196,9 @@ public:
         });
         const double own = threads_.largest_of_threads(most);
         note(0, own - own == 0.0);
-        return self_.allreduce(dcuda::world, own, larger_value{});
+        const double result = self_.allreduce(dcuda::world, own, larger_value{});
+        clock_.turn(0, part::norm); // a solve's time is in the table
+        return result;
     }
 
 private:
@@ -217,12 +223,15 @@ private:
     // Until the neighbours' cells are there, which they are until the next ones are sent.
     DCUDA_DEVICE void await_neighbours(int l) {
         if ((sent_ >> l & 1) == 0) return;
+        clock_.turn(l, part::waiting);
         self_.wait_notifications(to_neighbours(l).tag, shares_[l].exchange.expected);
         sent_ ^= 1 << l;
         turn_ ^= 1 << l;
     }
-    DCUDA_DEVICE void await_restriction(int l) const {
-        if (has(l)) self_.wait_notifications(tag_of(l, restriction), shares_[l].to_coarse.expected);
+    DCUDA_DEVICE void await_restriction(int l) {
+        if (!has(l)) return;
+        clock_.turn(l, part::waiting);
+        self_.wait_notifications(tag_of(l, restriction), shares_[l].to_coarse.expected);
     }
 
     DCUDA_DEVICE static double residual_at(const device_level& on, std::ptrdiff_t at) {
@@ -277,13 +286,18 @@ private:
         DCUDA_NO_UNROLL
         for (int number = 0; number <= sides; ++number) {
             const bool is_rest = number == sides;
-            if (is_rest && has_far_sides) send_far(next, on.u_place[array], u);
-            const region part = is_rest ? inside : next_layers(l, number, inside);
-            if (part.empty()) continue;
+            if (is_rest && has_far_sides) {
+                const part so_far = clock_.turn(l, part::sending);
+                send_far(next, on.u_place[array], u);
+                clock_.turn(l, so_far);
+            }
+            const region cells = is_rest ? inside : next_layers(l, number, inside);
+            if (cells.empty()) continue;
             has_far_sides = has_far_sides || !is_rest;
-            threads_.for_each_cell(part, store);
-            fill_ghosts(on, u, part, next.order);
+            threads_.for_each_cell(cells, store);
+            fill_ghosts(on, u, cells, next.order);
         }
+        clock_.turn(l, part::sending);
         if (!has_far_sides) send_far(next, on.u_place[array], u);
         send_near(next);
         if (next.is_exchange) sent_ |= 1 << l;
@@ -315,6 +329,7 @@ private:
         const device_level& on = work_.level[l];
         for (int sweep = 0; sweep < sweeps; ++sweep) {
             await_neighbours(l);
+            clock_.turn(l, part::smoothing);
             const double *const u = on.u[sweep % 2], *const twin = on.u[1 - sweep % 2];
             const auto change = [&](std::ptrdiff_t at) {
                 return (on.source[at] - image(on, u, at)) * on.inverse_diagonal[at];
@@ -339,6 +354,7 @@ private:
 
     DCUDA_COLD void clear(int l) {
         await_restriction(l);
+        clock_.turn(l, part::smoothing);
         if (has(l)) compute(l, 0, to_neighbours(l), [](int, int, int) { return 0.0; });
     }
 
@@ -346,11 +362,13 @@ private:
     template <class Value>
     DCUDA_COLD void restrict_to(int fine, const Value& value) {
         if (!has(fine)) return;
+        clock_.turn(fine, part::restriction);
         const device_level &from = work_.level[fine], &coarse = work_.level[fine + 1];
         threads_.for_each_cell(halved(shares_[fine].brick), [&](int i, int j, int k) {
             coarse.source[coarse.in.place(i, j, k)] =
                 restricted(i, j, k, [&](int x, int y, int z) { return value(from, from.in.place(x, y, z)); });
         });
+        clock_.turn(fine, part::sending);
         const delivery next{shares_[fine].to_coarse, coarse.order, tag_of(fine + 1, restriction)};
         send_far(next, coarse.source_place, coarse.source);
         send_near(next);
@@ -371,7 +389,9 @@ private:
     DCUDA_COLD void interpolate_to(int fine, bool adds) {
         if (!has(fine)) return;
         const device_level &on = work_.level[fine], &coarse = work_.level[fine + 1];
+        clock_.turn(fine, part::waiting);
         self_.wait_notifications(tag_of(fine + 1, interpolation), shares_[fine].to_fine.expected);
+        clock_.turn(fine, part::interpolation);
         const double* const u = on.u[0];
         compute(fine, 0, to_neighbours(fine), [&](int i, int j, int k) {
             return (adds ? u[on.in.place(i, j, k)] : 0.0) + interpolate<Cycle>(coarse.u[0], coarse.in, i, j, k);
@@ -383,8 +403,10 @@ private:
         bool is_finite = true;
         if (has(l)) {
             await_restriction(l);
+            clock_.turn(l, part::bottom);
             is_finite = bottom_solver(threads_, work_.bottom).solve();
             fill_ghosts(work_.level[l], work_.level[l].u[0], shares_[l].brick, order);
+            clock_.turn(l, part::sending);
             const delivery fine{shares_[l].to_fine, order, tag_of(l, interpolation)};
             send_far(fine, work_.level[l].u_place[0], work_.level[l].u[0]);
             send_near(fine);
@@ -402,6 +424,7 @@ private:
     const task& work_;
     block_of_threads threads_;
     const device_share* shares_;
+    part_clock clock_;
     int turn_ = 0, sent_ = 0; // a bit for each level: which of the exchange's tags is next; whether one is on its way
     int residuals_ = 0;
 };
@@ -411,9 +434,9 @@ __global__ void __launch_bounds__(most_threads) solve(dcuda::context context, ta
     __shared__ double lanes[sum_lanes];
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
-    rank_solver own(self, work, lanes);
     self.barrier(dcuda::world);
     self.start_timer();
+    rank_solver own(self, work, lanes);
     common::progress progress(self, "hpgmg", "solve", work.solves, work.runs);
     for (int number = 0; number < work.solves; ++number) {
         own.f_cycle();

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/wording.hpp"
+#include "parts.hpp"
 
 namespace hpgmg {
 
@@ -14,6 +15,30 @@ namespace {
 double unknowns_per_second(const report& about, const options& chosen) {
     const double seconds = common::seconds_per_run(about.milliseconds).median / chosen.solves;
     return seconds > 0.0 ? about.levels.front().cells() / seconds : 0.0;
+}
+
+// Where the time of a solve goes: a line for each level, and one for all.
+std::string parts_in_words(const report& about) {
+    std::string text = "us of a solve, on the mean rank with cells:\n   cells";
+    for (const char* name : part_names) text += fmt::format(" {:>13}", name);
+    text += fmt::format(" {:>13}\n", "all");
+    std::vector<double> sums(part_count);
+    const auto add_line = [&](const std::string& name, const double* parts) {
+        text += fmt::format("{:>8}", name);
+        double all = 0.0;
+        for (int part = 0; part < part_count; ++part) {
+            text += fmt::format(" {:>13.1f}", parts[part]);
+            all += parts[part];
+        }
+        text += fmt::format(" {:>13.1f}\n", all);
+    };
+    for (std::size_t level = 0; level < about.levels.size(); ++level) {
+        const double* const parts = about.parts_us.data() + level * part_count;
+        add_line(fmt::format("{}^3", about.levels[level].side()), parts);
+        for (int part = 0; part < part_count; ++part) sums[static_cast<std::size_t>(part)] += parts[part];
+    }
+    add_line("all", sums.data());
+    return text;
 }
 
 const char* name_of(smoother by) { return by == smoother::chebyshev ? "chebyshev" : "red-black"; }
@@ -31,6 +56,7 @@ std::string in_words(const report& about, const options& chosen) {
     text += fmt::format("\n{}\n{:.4g} unknowns per second\n",
                         common::times_in_words(about.milliseconds, chosen.solves, "solve"),
                         unknowns_per_second(about, chosen));
+    if (!about.parts_us.empty()) text += parts_in_words(about);
     if (about.is_verified)
         text += about.is_equal ? "verified: solution and residuals equal the serial reference to the last bit\n"
                                : "WRONG: the result differs from the serial reference\n";
@@ -60,6 +86,12 @@ std::string as_json(const report& about, const options& chosen) {
                                 {"residuals", about.residuals},
                                 {"time_per_solve_us", common::times_as_json(about.milliseconds, chosen.solves)},
                                 {"unknowns_per_second", unknowns_per_second(about, chosen)}};
+    for (std::size_t level = 0; level * part_count < about.parts_us.size(); ++level) {
+        nlohmann::ordered_json line{{"side", about.levels[level].side()}};
+        for (std::size_t part = 0; part < part_count; ++part)
+            line[part_names[part]] = about.parts_us[level * part_count + part];
+        json["parts_us"].push_back(line);
+    }
     if (about.is_verified) json["verification"] = {{"equal", about.is_equal}};
     return json.dump(2) + "\n";
 }

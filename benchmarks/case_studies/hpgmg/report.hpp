@@ -18,6 +18,7 @@ struct report {
     std::string backend = {};
     std::vector<double> residuals = {};         // max|f - A u| / max|f| after the F-cycle and after each V-cycle
     std::vector<double> milliseconds = {};      // one entry per run
+    std::vector<double> parts_us = {};          // with --parts: of a solve, by level and part, on the mean rank
     common::joules energy = {};                 // of all runs
     bool is_verified = false, is_equal = false; // with the serial reference
 };

@@ -50,13 +50,20 @@ for amplitude in 0 nan inf 1e-150 -1e200; do
     refused 2 "--amplitude: $amplitude is not within 1e-100 to 1e100" 1 --log2-box 4 --boxes 1 --amplitude=$amplitude
 done
 
-verified $few --log2-box 4 --boxes 1 --solves 2 --repeat 2 --json "$work/out.json"
+verified $few --log2-box 4 --boxes 1 --solves 2 --repeat 2 --parts --json "$work/out.json"
 python3 - "$work/out.json" <<'PYTHON' || die "JSON"
 import json, sys
 report = json.load(open(sys.argv[1]))
 assert report["side"] == 16 and report["levels"] == [16, 8, 4, 2] and len(report["residuals"]) == 1
 assert report["unknowns_per_second"] > 0 and report["verification"]["equal"]
 assert len(report["time_per_solve_us"]["samples"]) == report["repeat"] == 2
+# The parts are all of the mean rank's time, which is that of a solve but for the begin and the end of a run.
+parts = report["parts_us"]
+assert [level["side"] for level in parts] == report["levels"]
+times = {name: [level[name] for level in parts] for name in parts[0] if name != "side"}
+assert times["smoothing"][0] > 0 and times["waiting"][0] > 0 and times["bottom"][:3] == [0, 0, 0] and times["bottom"][3] > 0
+assert times["restriction"][3] == 0 and all(each > 0 for each in times["interpolation"][:3] + times["sending"][:3])
+assert sum(map(sum, times.values())) <= sum(report["time_per_solve_us"]["samples"]) / 2
 PYTHON
 refused_once 'cannot write' $few --log2-box 4 --boxes 1 --json "$work/missing/out.json"
 job 1 --log2-box 4 --boxes 1 --solves 200 --progress 0.000001 >"$work/log" 2>&1 || die "progress: status $?"

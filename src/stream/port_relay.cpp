@@ -210,64 +210,12 @@ void port_relay::end_get(remote_process& from) {
     from.gets.pop_front();
 }
 
-// ---- what may come --------------------------------------------------------------------------------------------------
-
 std::string port_relay::find_fault(int process, const message_header& head, const std::byte* payload) const {
-    if (head.kind == message_kind::answer)
-        return head.bytes == 0 ? "" : fmt::format("a question for credit with {} B", head.bytes);
-    if (head.kind == message_kind::get) {
-        get_payload asked{};
-        if (head.bytes != sizeof asked || head.tag != no_tag) return fmt::format("a get with {} B", head.bytes);
-        std::memcpy(&asked, payload, sizeof asked);
-        if (asked.bytes != 0 && windows_.holds(head.place, asked.bytes)) return {};
-        return fmt::format("a get of {} B from address {:#x}, where the host has no window", asked.bytes, head.place);
-    }
-    return find_fault(remotes_[place_of_[static_cast<std::size_t>(process)]], head);
-}
-
-std::string port_relay::find_fault(const remote_process& from, const message_header& head) const {
-    switch (head.kind) {
-    case message_kind::put:
-        if (head.tag != no_tag && head.tag >= tags_)
-            return fmt::format("a notification with tag {} of {} tags", head.tag, tags_);
-        if (head.bytes != 0 && !windows_.holds(head.place, head.bytes))
-            return fmt::format(
-                "a put of {} B to address {:#x}, where the host has no window (it may be freed when what "
-                "is put there has been waited for)",
-                head.bytes, head.place);
-        return {};
-    case message_kind::rows: {
-        const std::uint32_t width = head.tag, rows = width == 0 ? 0 : head.bytes / width;
-        if (rows == 0 || head.bytes % width != 0 || (rows > 1 && (head.distance < width || head.distance > INT32_MAX)))
-            return fmt::format("rows of {} B, {} B apart, {} B in all", width, head.distance, head.bytes);
-        if (!windows_.holds(head.place, span_of({width, rows}, {head.distance})))
-            return fmt::format("{} rows of {} B, {} B apart, from address {:#x} on, where the host has no window", rows,
-                               width, head.distance, head.place);
-        return {};
-    }
-    case message_kind::got: {
-        const auto fault = [&] {
-            return fmt::format("{} B of get {}, which nobody waits for", head.bytes, head.target);
-        };
-        if (from.gets.empty() || from.gets.front().piece != head.target) return fault();
-        const auto& [piece, destination, bytes] = from.gets.front();
-        const bool fits = head.place >= destination && head.place - destination <= bytes &&
-                          head.bytes <= bytes - (head.place - destination);
-        return fits && (head.tag == no_tag || head.tag == 0) ? "" : fault();
-    }
-    case message_kind::piece:
-        if (head.bytes > queue_memory::slot_bytes || head.bytes > head.place ||
-            from.next_arrival - from.told_received >= queue_memory::slots)
-            return fmt::format("a piece of {} B of a send of {} B, behind {} that are not received", head.bytes,
-                               head.place, from.next_arrival - from.told_received);
-        return {};
-    case message_kind::taken:
-        if (head.bytes != 0 || head.tag - from.received_there > from.next_send - from.received_there)
-            return fmt::format("that {} pieces are received, of {} that were sent", head.tag, from.next_send);
-        return {};
-    default:
-        return fmt::format("a message of kind {} for a stream port", static_cast<std::uint32_t>(head.kind));
-    }
+    const remote_process& from = remotes_[place_of_[static_cast<std::size_t>(process)]];
+    return find_port_fault(
+        {tags_, from.next_send, from.received_there, from.next_arrival, from.told_received,
+         from.gets.empty() ? nullptr : &from.gets.front()},
+        [&](std::uint64_t place, std::uint64_t bytes) { return windows_.holds(place, bytes); }, head, payload);
 }
 
 } // namespace dcuda

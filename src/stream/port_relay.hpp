@@ -6,6 +6,7 @@
 #include "bootstrap/control.hpp"
 #include "network/connections.hpp"
 #include "runtime/host_windows.hpp"
+#include "stream/arrival_check.hpp"
 #include "stream/port_memory.hpp"
 #include "stream/put_queue_reader.hpp"
 
@@ -51,11 +52,6 @@ public:
     void abandon() { connections_.abandon(); }
 
 private:
-    // A get of this process.
-    struct pending_get {
-        std::uint32_t piece;
-        std::uint64_t destination, bytes;
-    };
     // A process that is reached over a network only. Of the queues: the numbers of the next pieces.
     struct remote_process {
         int index;
@@ -81,7 +77,6 @@ private:
     void take_piece(remote_process& from, const message_header& head, const std::byte* payload);
     void end_get(remote_process& from);
     std::string find_fault(int from, const message_header& head, const std::byte* payload) const override;
-    std::string find_fault(const remote_process& from, const message_header& head) const;
     void flushed(std::uint64_t) override {}
 
     remote_process& remote(int process) { return remotes_[place_of_[static_cast<std::size_t>(process)]]; }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What arrives over a network, from somebody who has got the key of a ring.
 #include "network/connection.hpp"
+#include "stream/arrival_check.hpp"
+#include "stream/send_queue.hpp"
 #include "target.hpp"
 
 #include <algorithm>
@@ -181,7 +183,109 @@ private:
     std::string_view input_;
 };
 
+// A stream port with a window and a get under way, and room for sends.
+class port {
+public:
+    // A message that is often right but for a field.
+    message_header read(reader& from) {
+        const bool is_far = from.get<unsigned char>() % 8 == 0;
+        message_header head{is_far ? from.get<std::uint64_t>() : window() + from.get<std::uint16_t>() % 600,
+                            from.get<std::uint16_t>() % 700u, static_cast<message_kind>(from.get<unsigned char>() % 14),
+                            from.get<unsigned char>() % 3u, from.get<std::uint16_t>()};
+        if (head.kind == message_kind::rows)
+            head.distance = from.get<std::uint64_t>() >> from.get<unsigned char>() % 64;
+        if (head.kind == message_kind::got) head.place = get_.destination + from.get<std::uint16_t>() % 300;
+        if (head.kind == message_kind::piece) head.bytes <<= from.get<unsigned char>() % 16;
+        if (head.tag % 4 == 0) head.tag = detail::no_tag;
+        if (head.kind == message_kind::taken) head.tag = known_.received_there + from.get<std::int8_t>();
+        return head;
+    }
+
+    void receive(const message_header& head, const get_payload& asked) {
+        const auto holds = [&](std::uint64_t place, std::uint64_t bytes) {
+            return place >= window() && place - window() <= window_bytes && bytes <= window_bytes - (place - window());
+        };
+        if (!find_port_fault(known_, holds, head, reinterpret_cast<const std::byte*>(&asked)).empty()) return;
+        switch (head.kind) {
+        case message_kind::put:
+            if (head.tag != detail::no_tag && head.tag >= known_.tags) std::abort();
+            store(head.place, head.bytes);
+            break;
+        case message_kind::rows:
+            if (head.tag == 0 || head.bytes % head.tag != 0) std::abort();
+            for (std::uint32_t row = 0; row < head.bytes / head.tag; ++row)
+                store(head.place + row * head.distance, head.tag);
+            break;
+        case message_kind::get:
+            if (head.bytes != sizeof asked) std::abort();
+            store(head.place, asked.bytes);
+            break;
+        case message_kind::got: {
+            const std::uint64_t at = head.place - get_.destination;
+            if (known_.oldest_get == nullptr || head.target != get_.piece) std::abort();
+            if (at > get_.bytes || head.bytes > get_.bytes - at) std::abort();
+            if (head.tag != detail::no_tag) known_.oldest_get = nullptr;
+            break;
+        }
+        case message_kind::piece:
+            if (head.bytes > queue_memory::slot_bytes) std::abort();
+            if (++known_.next_arrival - known_.told_received > queue_memory::slots) std::abort();
+            break;
+        case message_kind::taken:
+            known_.received_there = head.tag;
+            if (known_.next_send - known_.received_there > queue_memory::slots) std::abort();
+            break;
+        case message_kind::answer:
+            break;
+        default:
+            std::abort();
+        }
+    }
+    void tell_of_receive() {
+        if (known_.told_received != known_.next_arrival) ++known_.told_received;
+    }
+    void send() {
+        if (known_.next_send - known_.received_there < queue_memory::slots) ++known_.next_send;
+    }
+    void begin_get() { known_.oldest_get = &get_; }
+
+private:
+    std::uint64_t window() const { return reinterpret_cast<std::uintptr_t>(memory_.get()); }
+    void store(std::uint64_t place, std::uint64_t bytes) {
+        if (bytes != 0) std::memset(reinterpret_cast<void*>(static_cast<std::uintptr_t>(place)), 1, bytes);
+    }
+
+    std::unique_ptr<std::byte[]> memory_ = std::make_unique<std::byte[]>(window_bytes);
+    pending_get get_{1, 1 << 20, 256};
+    port_expectation known_{tags, UINT32_MAX - 1, UINT32_MAX - 1, UINT32_MAX - 1, UINT32_MAX - 1, nullptr};
+};
+
 } // namespace
+
+// The input says what arrives at a stream port, and when it sends and receives itself.
+void port_arrivals(std::string_view input) {
+    port target;
+    for (reader from(input); !from.is_empty();) {
+        switch (from.get<unsigned char>() % 8) {
+        case 0:
+            target.tell_of_receive();
+            break;
+        case 1:
+            target.send();
+            break;
+        case 2:
+            target.begin_get();
+            break;
+        default: {
+            const message_header head = target.read(from);
+            get_payload asked{};
+            asked.bytes = from.get<std::uint16_t>() % 600;
+            if (asked.bytes % 7 == 0) asked.bytes = ~asked.bytes;
+            target.receive(head, asked);
+        }
+        }
+    }
+}
 
 // The input says what is written where, with headers that are often right but for a field, and what is said to have
 // arrived.

@@ -25,6 +25,7 @@ constexpr std::pair<std::string_view, target*> targets[] = {
     {"snapshots", snapshots},
     {"launcher_store", launcher_store},
     {"fragments", fragments},
+    {"port_arrivals", port_arrivals},
     {"environment", environment},
 };
 

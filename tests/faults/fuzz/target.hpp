@@ -14,6 +14,6 @@ target matrix_market, labels, pgm, host_list;
 // What processes, launchers and tools send each other.
 target frames, parts, records, authentication, server_clients, launcher_store, snapshots;
 // What arrives over a network, and the environment.
-target fragments, environment;
+target fragments, port_arrivals, environment;
 
 } // namespace dcuda::fuzz

@@ -24,7 +24,7 @@ dcuda_run, traffic, transports, _, *mpirun = sys.argv[1:]
 transports = transports.split(",")
 half_message = os.path.join(os.path.dirname(traffic), "half_message")
 AFTER = {"DCUDA_SILENT_AFTER": "2"}
-ROUNDS = "4000"  # half a second and more
+ROUNDS, NETWORK_ROUNDS = "20000", "4000"  # a second and more
 WAITS = r"Ranks? [-\d, ]+ waits? for (its ranks|messages that may come from it)\."
 
 
@@ -56,15 +56,15 @@ class SilenceTest(unittest.TestCase):
         self.wait_for(job, re.compile(rf"^dcuda: process {victim} \(pid {pid} on host \S+\) answers again, after", re.M).search)
         self.assertEqual(job.wait(LIMIT), 0, job.output)
 
-    def check_path(self, launcher, **variables):
+    def check_path(self, launcher, rounds, **variables):
         for victim in (1, 0):
             with self.subTest(victim=victim, **variables):
-                job = self.start([*launcher, "-n", "3", traffic, "1000", ROUNDS],
+                job = self.start([*launcher, "-n", "3", traffic, "1000", rounds],
                                  lambda output: output.count("under way") == 6, **variables)
                 self.check_told(job, victim, WAITS)
 
     def test_peer_access(self):
-        self.check_path([dcuda_run])
+        self.check_path([dcuda_run], ROUNDS)
 
     @unittest.skipUnless(os.path.exists(half_message), "the CPU backend alone stops in the midst of a message")
     def test_in_a_message(self):
@@ -79,12 +79,12 @@ class SilenceTest(unittest.TestCase):
     def test_networks(self):
         for transport in transports:
             if transport != "mpi":
-                self.check_path([dcuda_run], DCUDA_DISABLE_PEER="1", DCUDA_TRANSPORT=transport)
+                self.check_path([dcuda_run], NETWORK_ROUNDS, DCUDA_DISABLE_PEER="1", DCUDA_TRANSPORT=transport)
 
     @unittest.skipUnless(mpirun and "mpi" in transports, "no Open MPI")
     def test_mpi(self):
         self.check_path([*mpirun, "-x", "DCUDA_DISABLE_PEER", "-x", "DCUDA_TRANSPORT", "-x", "DCUDA_SILENT_AFTER"],
-                        DCUDA_DISABLE_PEER="1", DCUDA_TRANSPORT="mpi")
+                        NETWORK_ROUNDS, DCUDA_DISABLE_PEER="1", DCUDA_TRANSPORT="mpi")
 
     @unittest.skipIf(why_not(), "hosts cannot be made here")
     @unittest.skipUnless("ofi:tcp" in transports, "no libfabric")
@@ -92,7 +92,7 @@ class SilenceTest(unittest.TestCase):
         with Hosts(("sh1", "sh2"), "10.83.0") as hosts:
             for victim, host in ((3, "sh2"), (1, "sh1"), (0, "sh1")):
                 with self.subTest(victim=victim):
-                    job = self.start(hosts.job_command(traffic, "1000", ROUNDS),
+                    job = self.start(hosts.job_command(traffic, "1000", NETWORK_ROUNDS),
                                      lambda output: output.count("under way") == 8, DCUDA_TRANSPORT="ofi:tcp")
                     self.check_told(job, victim, WAITS, host)
 

@@ -70,6 +70,9 @@ SHARED_BYTES = 5552  # of each rank: dcuda::state
 # where it believes that a function calls itself, less. needed_stack() tells what is needed.
 STACK_BYTES = 1700  # create_window of ranks that split has joined meets by an exchange
 COLLECTIVE_STACK_BYTES = 2560
+# Compiled as relocatable device code each function has the registers that it likes, and kernels with launch bounds call none
+# that takes more than these leave. Ranks need the option (docs/guide/programming.md); what short kernels call is small.
+RELOCATABLE = {"triggers.cu": [], "relocatable.cu": ["--maxrregcount=64"]}
 
 
 def read_calls(ptx):
@@ -119,6 +122,15 @@ def without_kernels(ptx, names):
         begin = re.search(rf"^(?:\.\w+ )*\.entry\s+{name}\(", ptx, re.M).start()
         ptx = ptx[:begin] + ptx[ptx.index("\n}\n", begin) + 3:]
     return ptx
+
+
+def find_complaint(nvcc, include, source, architecture, *options):
+    """What the compiler or the assembler says against a source file."""
+    with tempfile.TemporaryDirectory() as directory:
+        result = subprocess.run(
+            [nvcc, "-std=c++20", f"-arch={architecture}", "-O3", "-cubin", *options, f"-I{include}", str(source), "-o",
+             f"{directory}/kernels.cubin"], capture_output=True, text=True)
+    return result.stdout + result.stderr if result.returncode != 0 else ""
 
 
 def measure(nvcc, ptx, architecture, *options):
@@ -188,6 +200,9 @@ def main():
         if registers > DELIVERY_KERNEL_REGISTERS or stack > 0 or shared > 1024:
             problems.append("the delivery kernel takes more than a rank may leave it")
     bounds = REGISTERS | COLLECTIVE_REGISTERS | ONE_SIDED_REGISTERS
+    for source, options in RELOCATABLE.items():
+        if complaint := find_complaint(nvcc, include, directory / source, architecture, "-rdc=true", *options):
+            problems.append(f"{source}, as relocatable device code:\n{complaint}")
     problems += [f"{name}: no bound" for name in found.keys() - bounds.keys()]
     problems += [f"{name}: not compiled" for name in bounds.keys() - found.keys()]
     print(f"{architecture:24}  registers  at most  stack B  spilled B  shared B  spilled B with {FEW_REGISTERS} registers")

@@ -22,7 +22,7 @@ DCUDA_DEVICE std::uint32_t pieces_of(std::size_t bytes, std::size_t slot_bytes) 
 
 // One thread. Waits until the kernels before have done with this end of a queue; the kernel ends if the port has ended.
 // Returns the turn. ORDER queue-reuse: the number of the next piece is the one that the kernel before has left.
-DCUDA_DEVICE std::uint32_t begin_turn(queue_turns& turns, const std::uint32_t* port_ended) {
+DCUDA_COLD std::uint32_t begin_turn(queue_turns& turns, const std::uint32_t* port_ended) {
     const std::uint32_t turn = fetch_add_relaxed(&turns.begun, std::uint32_t{1});
     const auto is_next = [=](std::uint32_t ended) { return ended == turn; };
     const auto keep_polling = [=](std::uint32_t) { return load_relaxed(port_ended) == 0; };
@@ -45,7 +45,7 @@ struct calling_thread {
 };
 
 // One thread. Returns when the host has read the piece. ORDER slot-reuse.
-DCUDA_DEVICE void await_read(const host_path& by, std::uint32_t piece) {
+DCUDA_COLD void await_read(const host_path& by, std::uint32_t piece) {
     const auto is_read = [=](std::uint32_t credit) { return has_come(credit, piece + 1); };
     const auto keep_polling = [&](std::uint32_t) { return load_relaxed(by.ended) == 0; };
     const std::uint32_t* const credit = &by.queue->credits[piece % put_queue::slots];
@@ -61,6 +61,7 @@ DCUDA_DEVICE std::uint32_t fill_pieces(const Group& group, const host_path& by, 
     if (group.leads()) turn = begin_turn(*by.turns, by.ended);
     group.sync();
     const std::uint32_t first = load_relaxed(&by.turns->next);
+    DCUDA_NO_UNROLL
     for (std::uint32_t i = 0; i < pieces; ++i) {
         const std::uint32_t slot = (first + i) % put_queue::slots;
         if (group.leads()) await_read(by, first + i - put_queue::slots);
@@ -109,7 +110,7 @@ DCUDA_DEVICE void put_by_host(const Group& group, const put_trigger& put) {
 
 // One thread, after a barrier with those that have stored the payload: the host reads it. On return it has, and the
 // source may be changed. PERF: for kernels of users, to which it costs no registers (exec::far).
-DCUDA_COLD void put_read_by_host(const host_path by, const std::byte* source, std::size_t bytes) {
+DCUDA_COLD void put_read_by_host(const host_path& by, const std::byte* source, std::size_t bytes) {
     const std::uint32_t pieces = pieces_of(bytes, put_queue::slot_bytes);
     const std::uint32_t behind = fill_pieces(calling_thread{}, by, pieces, [&](std::uint32_t i, std::uint32_t slot) {
         by.queue->commands[slot] = command_of(by, bytes, i, pieces, bytes == 0 ? nullptr : source);

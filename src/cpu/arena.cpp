@@ -164,6 +164,8 @@ cudaError_t arena::allocate(std::size_t bytes, bool managed, void** result) {
     }
     sanitizer::unpoison(base_ + *offset, bytes);
     sanitizer::poison(base_ + *offset + bytes, space - bytes);
+    // Again: somebody may have written there since it was freed, a process of a run that failed, say.
+    fill_with_zeros(*offset, *offset + bytes);
     live_[*offset] = {space, bytes, next_allocation_id(), managed};
     used_ += space;
     *result = base_ + *offset;

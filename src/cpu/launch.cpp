@@ -120,7 +120,7 @@ void run_in_turn(running_kernel& k, unsigned index) {
         } catch (const error& problem) {
             report_failure(k.shared, problem.what());
         }
-        own.reset(); // its stacks go back to the system now
+        own.reset(); // its stacks are for the next block
         index = k.started.fetch_add(1, std::memory_order_relaxed);
     }
 }
@@ -257,7 +257,7 @@ launch_limit limit(dim3 threads, std::size_t shared_bytes) {
 
     // A thousand mappings stay free for everything else in the process.
     const long long most_maps = number_in("/proc/sys/vm/max_map_count", 65530);
-    const long long maps = most_maps - line_count("/proc/self/maps") - 1000;
+    const long long maps = most_maps - line_count("/proc/self/maps") + kept_mappings() - 1000;
     allow(maps / d.maps, fmt::format("vm.max_map_count = {} allows {} threads", most_maps, maps / d.maps * count));
 
     const long long memory = field("/proc/meminfo", "MemAvailable:", unlimited) * 1024;

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "stacks.hpp"
 
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <mutex>
+#include <pthread.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <vector>
 
@@ -29,6 +33,7 @@ public:
             free_.clear();
             count_ = count;
             stack_bytes_ = stack_bytes;
+            free_.reserve(most());
         }
         if (free_.empty()) return nullptr;
         char* const last = free_.back();
@@ -37,17 +42,29 @@ public:
     }
 
     // False: it is not kept.
-    bool give(char* stacks, unsigned count, std::size_t stack_bytes) {
+    bool give(char* stacks, unsigned count, std::size_t stack_bytes) noexcept {
         const std::lock_guard lock(mutex_);
-        if (count != count_ || stack_bytes != stack_bytes_ || (free_.size() + 1) * count > most_stacks) return false;
-        free_.push_back(stacks);
+        if (count != count_ || stack_bytes != stack_bytes_ || free_.size() >= std::min(most(), free_.capacity()))
+            return false;
+        free_.push_back(stacks); // there is room
         return true;
     }
 
+    long long mappings() {
+        const std::lock_guard lock(mutex_);
+        return 2LL * count_ * static_cast<long long>(free_.size()); // a stack and its guard each
+    }
+
 private:
-    static constexpr std::size_t most_stacks = 8192; // some pages of each have been touched: 100 MiB
+    static constexpr std::size_t most_bytes = std::size_t{512} << 20; // of stacks, of which a tenth has been touched
 
     std::size_t bytes() const { return count_ * (stack_memory::guard_bytes + stack_bytes_); }
+    // None where address space is limited, which others need.
+    std::size_t most() const {
+        rlimit space{};
+        const bool is_limited = getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY;
+        return is_limited ? 0 : most_bytes / (count_ * stack_bytes_);
+    }
 
     std::mutex mutex_;
     std::vector<char*> free_;
@@ -55,12 +72,24 @@ private:
     std::size_t stack_bytes_ = 0;
 };
 
+// A forked child gets new ones: a thread of its parent may have had the mutex. They live as long as the process:
+// kernels may run to its end.
 kept_stacks& kept() {
-    static auto* const all = new kept_stacks; // kernels may run to the end of the process
-    return *all;
+    static std::atomic<kept_stacks*> own{nullptr};
+    static std::once_flag once;
+    std::call_once(once,
+                   [] { pthread_atfork(nullptr, nullptr, [] { own.store(nullptr, std::memory_order_release); }); });
+    kept_stacks* known = own.load(std::memory_order_acquire);
+    if (known != nullptr) return *known;
+    auto* const made = new kept_stacks;
+    if (own.compare_exchange_strong(known, made, std::memory_order_acq_rel)) return *made;
+    delete made;
+    return *known;
 }
 
 } // namespace
+
+long long kept_mappings() { return kept().mappings(); }
 
 std::size_t default_stack_bytes() {
     static const std::size_t bytes = [] {

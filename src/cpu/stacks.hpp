@@ -30,6 +30,9 @@ private:
     std::size_t stack_bytes_, bytes_;
 };
 
+// How many of the process's mappings are stacks that are kept for the next kernel, or unmapped before it has its own.
+long long kept_mappings();
+
 // Stack of each CUDA thread: DCUDA_STACK_BYTES, 64 KiB unless set (more under a sanitizer).
 std::size_t default_stack_bytes();
 

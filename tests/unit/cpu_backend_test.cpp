@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The CPU backend by itself: blocks, threads, warps, memory, streams, and what it reports when a kernel is wrong.
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <sys/wait.h>
 #include <thread>
@@ -414,6 +416,28 @@ TEST(Launch, LimitsAreNamed) {
         EXPECT_EQ(e.code(), dcuda::error_code::out_of_resources);
         EXPECT_NE(std::string(e.what()).find(exec::limit(dim3(1024), 0).reason.substr(0, 6)), std::string::npos)
             << e.what();
+    }
+}
+
+// Of the mappings that a process may have; a few remain of threads that have ended.
+TEST(Launch, StacksThatAreKeptDoNotCount) {
+    constexpr unsigned threads = 32, blocks = 128;
+    const int before = exec::limit(dim3(threads), 0).max_blocks;
+    exec::launch({dim3(threads), blocks, 0, 0}, nullptr, [] {});
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    EXPECT_GT(exec::limit(dim3(threads), 0).max_blocks, before - static_cast<int>(blocks) / 2);
+}
+
+// The runtime relies on it (cuda::allocate_zeros).
+TEST(Memory, HoldsZerosWhenItIsNew) {
+    constexpr std::size_t sizes[] = {100, 5000, 20000};
+    for (int round = 0; round < 3000; ++round) {
+        const std::size_t bytes = sizes[round % 3];
+        unsigned char* p = nullptr;
+        ASSERT_EQ(cudaMalloc(&p, bytes), cudaSuccess);
+        ASSERT_TRUE(std::all_of(p, p + bytes, [](unsigned char each) { return each == 0; })) << round;
+        std::memset(p, 0xff, bytes);
+        ASSERT_EQ(cudaFree(p), cudaSuccess);
     }
 }
 

@@ -217,8 +217,8 @@ DCUDA_COLD bool wait_another_round(full_warp warp, shared_state shared, std::uin
                                    std::uint32_t arrived, unsigned rounds) {
     rank_state& state = shared.get();
     if (rounds == 0 && warp.leads())
-        begin_wait(exec::lead_access::alone(), state, waiting::notifications, operation::wait_notifications, tag,
-                   count);
+        begin_wait(exec::lead_access::alone(), state, waiting::notifications, operation::wait_notifications, tag, count,
+                   1, arrived);
     if (answer_sources<lead_warp>(warp, state) && warp.leads()) count_as_new_wait(exec::lead_access::alone(), state);
     return any(warp, warp.leads() && keep_waiting(exec::lead_access::alone(), state, arrived));
 }

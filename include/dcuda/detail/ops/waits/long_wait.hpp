@@ -45,7 +45,7 @@ DCUDA_DEVICE std::uint32_t last_source(lone_thread leader, rank_state& state, st
     return entry.origin == 0 && !counted ? no_source : unknown_source;
 }
 
-// Tells the host what this rank waits for, and that it has looked again: `value` was there. The leader.
+// Tells the host what this rank waits for; `value` was there. The leader.
 DCUDA_DEVICE void publish_wait(lone_thread leader, rank_state& state, std::uint32_t value) {
     const current_wait& wait = state.own.of(leader).wait;
     wait_record& record = state.device.waits[state.device_rank];
@@ -63,19 +63,21 @@ DCUDA_DEVICE void publish_wait(lone_thread leader, rank_state& state, std::uint3
         store_relaxed(&record.since[1], static_cast<std::uint32_t>(begin >> 32));
     }
     store_relaxed(&record.kind, wait.kind);
-    store_relaxed(&record.heartbeat, load_relaxed(&record.heartbeat) + 1);
 }
 
-// What is waited for: protocol.hpp, wait_record. The leader.
+// What is waited for: protocol.hpp, wait_record. `seen`: how much of it is there. The leader.
 DCUDA_DEVICE void begin_wait(lone_thread leader, rank_state& state, waiting kind, operation where, std::uint32_t detail,
-                             std::uint32_t expected = 0, std::uint32_t tags = 1) {
+                             std::uint32_t expected = 0, std::uint32_t tags = 1,
+                             [[maybe_unused]] std::uint32_t seen = 0) {
     current_wait& wait = state.own.of(leader).wait;
     wait = {kind, where, detail, expected, tags, 0, 0};
 #if !DCUDA_BACKEND_CUDA
     // A source that is a thread of the CPU may be stopped between two packets of a message. Who takes the message then
-    // waits for the rest of it without asking to keep waiting.
+    // waits for the rest of it without asking to keep waiting. Where the run has ended, what the rank has waited for
+    // remains to be read.
+    if (load_relaxed(state.device.aborted) != 0) return;
     ++wait.calls;
-    publish_wait(leader, state, 0);
+    publish_wait(leader, state, seen);
 #endif
 }
 
@@ -102,7 +104,11 @@ DCUDA_COLD bool has_not_ended(lone_thread leader, shared_state shared, std::uint
         return false;
     }
     // Publishing costs a few stores: only long waits do it, and the watchdog looks for no others.
-    if (++wait.calls % calls_per_publication == 0) publish_wait(leader, state, value);
+    if (++wait.calls % calls_per_publication == 0) {
+        publish_wait(leader, state, value);
+        std::uint32_t& looks = state.device.waits[state.device_rank].heartbeat;
+        store_relaxed(&looks, load_relaxed(&looks) + 1);
+    }
     return true;
 }
 
@@ -142,7 +148,7 @@ DCUDA_DEVICE bool wait_for_word(lone_thread leader, rank_state& state, scope rea
                                 const Keep& keep) {
     bool long_wait = false;
     const bool there = poll<Tag>(reach, word, ready, [&](Word value) {
-        if (!long_wait) begin_wait(leader, state, kind, where, detail);
+        if (!long_wait) begin_wait(leader, state, kind, where, detail, 0, 1, static_cast<std::uint32_t>(value));
         long_wait = true;
         return keep(leader, state, static_cast<std::uint32_t>(value));
     });

@@ -181,7 +181,7 @@ DCUDA_COLD unsigned await_notifications(lead_warp warp, shared_state shared, std
         consume(warp, state, tag, expected, counter, arrived); // they came while we waited for others, or shared
     if (!enough && !again && warp.leads())
         begin_wait(exec::lead_access::alone(), state, waiting::notifications, operation::wait_notifications, tag,
-                   expected);
+                   expected, 1, arrived);
     if (!enough) give_credit(warp, state, 2);
     bool shares = false;
     if (!enough)

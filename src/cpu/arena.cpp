@@ -164,7 +164,6 @@ cudaError_t arena::allocate(std::size_t bytes, bool managed, void** result) {
     }
     sanitizer::unpoison(base_ + *offset, bytes);
     sanitizer::poison(base_ + *offset + bytes, space - bytes);
-    // Again: somebody may have written there since it was freed, a process of a run that failed, say.
     fill_with_zeros(*offset, *offset + bytes);
     live_[*offset] = {space, bytes, next_allocation_id(), managed};
     used_ += space;
@@ -173,11 +172,18 @@ cudaError_t arena::allocate(std::size_t bytes, bool managed, void** result) {
 }
 
 // Whole pages go back to the system, and are zeros when they are touched again; their neighbours may still be in use.
-void arena::fill_with_zeros(std::size_t begin, std::size_t end) {
-    std::size_t first = round_up(begin, page_bytes()), last = end / page_bytes() * page_bytes();
+// Returns the range of these pages; an empty one at `end` if there are none, or the system refuses.
+std::pair<std::size_t, std::size_t> arena::return_pages(std::size_t begin, std::size_t end) {
+    const std::size_t first = round_up(begin, page_bytes()), last = end / page_bytes() * page_bytes();
     if (last <= first || fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(first),
                                    static_cast<off_t>(last - first)) != 0)
-        first = last = end;
+        return {end, end};
+    return {first, last};
+}
+
+// Also what somebody has written there since it was freed: a process of a run that failed, say.
+void arena::fill_with_zeros(std::size_t begin, std::size_t end) {
+    const auto [first, last] = return_pages(begin, end);
     std::memset(base_ + begin, 0, first - begin);
     std::memset(base_ + last, 0, end - last);
 }
@@ -190,9 +196,8 @@ cudaError_t arena::free(void* base) {
     const std::size_t offset = found->first, space = found->second.bytes;
     live_.erase(found);
     used_ -= space;
-    sanitizer::unpoison(base_ + offset, space);
-    fill_with_zeros(offset, offset + space);
     sanitizer::poison(base_ + offset, space);
+    return_pages(offset, offset + space);
     resting_.emplace_back(offset, space);
     resting_bytes_ += space;
     while (resting_.size() > most_resting_extents || (resting_bytes_ > bytes_ / resting_share && resting_.size() > 1))

@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include "cuda_runtime_api.h"
 
@@ -52,6 +53,7 @@ private:
 
     std::optional<std::size_t> take(std::size_t bytes);
     void give_back_oldest();
+    std::pair<std::size_t, std::size_t> return_pages(std::size_t begin, std::size_t end);
     void fill_with_zeros(std::size_t begin, std::size_t end);
     bool make_accessible(std::size_t end);
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "stacks.hpp"
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
@@ -33,7 +32,8 @@ public:
             free_.clear();
             count_ = count;
             stack_bytes_ = stack_bytes;
-            free_.reserve(most());
+            most_ = most_now();
+            free_.reserve(most_);
         }
         if (free_.empty()) return nullptr;
         char* const last = free_.back();
@@ -44,8 +44,7 @@ public:
     // False: it is not kept.
     bool give(char* stacks, unsigned count, std::size_t stack_bytes) noexcept {
         const std::lock_guard lock(mutex_);
-        if (count != count_ || stack_bytes != stack_bytes_ || free_.size() >= std::min(most(), free_.capacity()))
-            return false;
+        if (count != count_ || stack_bytes != stack_bytes_ || free_.size() >= most_) return false;
         free_.push_back(stacks); // there is room
         return true;
     }
@@ -60,7 +59,7 @@ private:
 
     std::size_t bytes() const { return count_ * (stack_memory::guard_bytes + stack_bytes_); }
     // None where address space is limited, which others need.
-    std::size_t most() const {
+    std::size_t most_now() const {
         rlimit space{};
         const bool is_limited = getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY;
         return is_limited ? 0 : most_bytes / (count_ * stack_bytes_);
@@ -68,6 +67,7 @@ private:
 
     std::mutex mutex_;
     std::vector<char*> free_;
+    std::size_t most_ = 0;
     unsigned count_ = 0;
     std::size_t stack_bytes_ = 0;
 };

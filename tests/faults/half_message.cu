@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// CPU backend. The process of the first rank stops itself in the midst of a message, whose source lies across the end
-// of what can be read: half_message VICTIM. With SIGCONT the message goes on, and some work follows.
+// CPU backend: half_message SENDER. That rank's process stops itself in the midst of a message, whose source lies
+// across the end of memory that can be read. With SIGCONT the message goes on, and some work follows.
 #include <dcuda/dcuda.hpp>
 
 #include <csignal>

@@ -197,7 +197,7 @@ public:
         const double own = threads_.largest_of_threads(most);
         note(0, own - own == 0.0);
         const double result = self_.allreduce(dcuda::world, own, larger_value{});
-        clock_.turn(0, part::norm); // a solve's time is in the table
+        clock_.turn(0, part::norm); // now the table has all of a solve's time
         return result;
     }
 

@@ -8,11 +8,11 @@
 #include <cstring>
 #include <fcntl.h>
 #include <linux/falloc.h>
-#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "own_of_process.hpp"
 #include "sanitizer.hpp"
 #include "support/losses.hpp"
 
@@ -34,11 +34,6 @@ std::size_t page_bytes() {
 
 constexpr std::size_t round_up(std::size_t n, std::size_t unit) { return (n + unit - 1) / unit * unit; }
 
-std::atomic<arena*>& own_arena() {
-    static std::atomic<arena*> a{nullptr};
-    return a;
-}
-
 } // namespace
 
 unsigned long long next_allocation_id() {
@@ -46,20 +41,7 @@ unsigned long long next_allocation_id() {
     return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-arena& arena::own() {
-    std::atomic<arena*>& own = own_arena();
-    if (arena* a = own.load(std::memory_order_acquire)) return *a;
-    static std::mutex creation;
-    const std::lock_guard lock(creation);
-    if (!own.load(std::memory_order_acquire)) {
-        own.store(new arena, std::memory_order_release); // lives as long as the process: kernels may run to its end
-        static std::once_flag once;
-        std::call_once(once, [] {
-            pthread_atfork(nullptr, nullptr, [] { own_arena().store(nullptr, std::memory_order_release); });
-        });
-    }
-    return *own.load(std::memory_order_acquire);
-}
+arena& arena::own() { return own_of_process<arena>(); }
 
 arena::arena() {
     std::size_t most = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * page_bytes();

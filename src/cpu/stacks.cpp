@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "stacks.hpp"
 
-#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <mutex>
-#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -14,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "dcuda/error.hpp"
+#include "own_of_process.hpp"
 #include "sanitizer.hpp"
 
 namespace dcuda::detail::cpu {
@@ -72,20 +71,7 @@ private:
     std::size_t stack_bytes_ = 0;
 };
 
-// A forked child gets new ones: a thread of its parent may have had the mutex. They live as long as the process:
-// kernels may run to its end.
-kept_stacks& kept() {
-    static std::atomic<kept_stacks*> own{nullptr};
-    static std::once_flag once;
-    std::call_once(once,
-                   [] { pthread_atfork(nullptr, nullptr, [] { own.store(nullptr, std::memory_order_release); }); });
-    kept_stacks* known = own.load(std::memory_order_acquire);
-    if (known != nullptr) return *known;
-    auto* const made = new kept_stacks;
-    if (own.compare_exchange_strong(known, made, std::memory_order_acq_rel)) return *made;
-    delete made;
-    return *known;
-}
+kept_stacks& kept() { return own_of_process<kept_stacks>(); }
 
 } // namespace
 

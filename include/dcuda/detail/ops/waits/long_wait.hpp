@@ -11,7 +11,7 @@ namespace dcuda::detail {
 // ever. True if that made a difference to anybody. The leader; mailbox.hpp.
 DCUDA_COLD bool receive_meanwhile(lone_thread leader, shared_state shared);
 
-// In an profiled run: the rank waits for space in a queue, or does so no longer. The leader; profile.hpp.
+// In a profiled run: the rank waits for space in a queue, or does so no longer. The leader; profile.hpp.
 DCUDA_COLD void begin_blocked(lone_thread leader, shared_state shared);
 DCUDA_COLD void end_blocked(lone_thread leader, shared_state shared, waiting kind);
 
@@ -23,7 +23,7 @@ DCUDA_COLD void report_fault(lone_thread leader, shared_state shared, fault kind
 #if DCUDA_BACKEND_CUDA
 inline constexpr std::uint32_t calls_per_publication = 32; // of keep_waiting; times 64 polls: about a millisecond
 #else
-inline constexpr std::uint32_t calls_per_publication = 1; // begin_wait calls first
+inline constexpr std::uint32_t calls_per_publication = 1; // begin_wait publishes, and so does each call
 #endif
 
 // Something has happened in the wait that may end that of another rank: it is no longer the same wait. The leader.

@@ -267,6 +267,7 @@ programs() {
     models stencil --fused --fused "plain plain-graph" host stream stream-graph nccl nccl-graph nvshmem "nvshmem --stores" mpi
     models spmv "" "--grid 1x2" "plain plain-graph" host nccl nccl-graph "nccl --no-barrier" mpi
     models power_iteration "" "--grid 1x2" plain host nccl nvshmem mpi
+    models hpgmg "--v-cycles 1" "--overlap-from 1000" "plain plain-graph" host stream stream-graph nccl nccl-graph mpi
 }
 
 # What a case study is compared with: plain on one GPU, the others on two; each as it is, and with an option.

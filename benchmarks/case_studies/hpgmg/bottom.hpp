@@ -108,4 +108,29 @@ private:
 // The larger one; what is no number is larger than all that are.
 DCUDA_HOST_DEVICE double larger(double a, double b) { return a - a != 0.0 && !(a > 0.0) ? a : (b <= a ? a : b); }
 
+// A crew of one, on the host.
+struct one_worker {
+    template <class Action>
+    void for_each_cell(const region& cells, const Action& action) const {
+        for (int i = cells.first[0]; i < cells.last[0]; ++i)
+            for (int j = cells.first[1]; j < cells.last[1]; ++j)
+                for (int k = cells.first[2]; k < cells.last[2]; ++k) action(i, j, k);
+    }
+    template <class Value>
+    double sum(int side, const Value& value) const {
+        double lanes[sum_lanes] = {};
+        int number = 0;
+        for_each_cell(cube(side), [&](int i, int j, int k) { lanes[number++ % sum_lanes] += value(i, j, k); });
+        double result = 0.0;
+        for (const double lane : lanes) result += lane;
+        return result;
+    }
+    template <class Value>
+    double largest(int side, const Value& value) const {
+        double result = 0.0;
+        for_each_cell(cube(side), [&](int i, int j, int k) { result = larger(result, value(i, j, k)); });
+        return result;
+    }
+};
+
 } // namespace hpgmg

@@ -183,16 +183,13 @@ share decomposition::share_of(int number, int rank) const {
     }
     for (int other = 0; other < devices_; ++other) {
         if (other == device) continue;
-        const auto put = [&](route& by, int on_level, const region& cells) {
+        const auto put = [&](route& by, way why, int on_level) {
+            const region cells = sent(why, number, rank, other);
             if (!cells.empty()) by.parcels.push_back(make_parcel(on_level, rank, other, cells));
         };
-        const region beside = owned(number, other), sent = with_ghosts(number, own);
-        if (are_neighbours(own, beside)) put(result.exchange, number, intersection(sent, grow(beside, ghost_layers)));
-        if (has_coarser) put(result.to_coarse, number + 1, intersection(to_coarse, owned(number + 1, other)));
-        if (has_finer) {
-            const region read = read_of_coarse(owned(number - 1, other));
-            if (!read.empty()) put(result.to_fine, number, intersection(sent, read));
-        }
+        put(result.exchange, way::exchange, number);
+        put(result.to_coarse, way::to_coarse, number + 1);
+        put(result.to_fine, way::to_fine, number);
     }
     for (int d = 0; d < 3; ++d) {
         const region whole = owned(number, device);
@@ -200,6 +197,25 @@ share decomposition::share_of(int number, int rank) const {
         result.far_sides[d][1] = own.last[d] == whole.last[d] && own.last[d] != level(number).side();
     }
     return result;
+}
+
+region decomposition::sent(way why, int number, int rank, int device) const {
+    const region own = brick(number, rank);
+    if (own.empty() || device == device_of(rank)) return {};
+    switch (why) {
+    case way::exchange: {
+        const region beside = owned(number, device);
+        return are_neighbours(own, beside) ? intersection(with_ghosts(number, own), grow(beside, ghost_layers))
+                                           : region{};
+    }
+    case way::to_coarse:
+        return number + 1 < levels() ? intersection(halved(own), owned(number + 1, device)) : region{};
+    case way::to_fine: {
+        const region read = number > 0 ? read_of_coarse(owned(number - 1, device)) : region{};
+        return read.empty() ? read : intersection(with_ghosts(number, own), read);
+    }
+    }
+    return {};
 }
 
 } // namespace hpgmg

@@ -33,6 +33,9 @@ struct route {
     int expected = 0;
 };
 
+// Why cells travel: neighbours on a level read them, or the level is restricted, or interpolated.
+enum class way { exchange, to_coarse, to_fine };
+
 // What a rank does on a level.
 struct share {
     region brick{};            // empty: nothing
@@ -61,6 +64,9 @@ public:
     region with_ghosts(int number, const region& cells) const;
 
     share share_of(int number, int rank) const;
+    // The cells that a rank sends to another device from a level, with ghost cells of the grid's boundary that are read
+    // there. Those that go to_coarse are cells of the next level. Empty: none.
+    region sent(way why, int number, int rank, int device) const;
 
 private:
     int device_of(int rank) const { return rank / ranks_per_device_; }

@@ -54,6 +54,24 @@ command_line parse_command_line(int argc, char** argv) {
     app.add_option("--amplitude", chosen.amplitude, "what f is multiplied by, and so the solution")
         ->check(check_amplitude)
         ->capture_default_str();
+    app.add_option("--model", chosen.model,
+                   "what solves: dcuda; to compare with: plain, plain-graph (one device, no library), mpi, nccl, "
+                   "nccl-graph, host (dCUDA's transports, called by the host), stream, stream-graph (dCUDA's puts in "
+                   "stream order)")
+        ->check(CLI::IsMember(
+                    {"dcuda", "plain", "plain-graph", "mpi", "nccl", "nccl-graph", "host", "stream", "stream-graph"})
+                    .description(""))
+        ->capture_default_str();
+    app.add_option("--cpu-below", chosen.cpu_below,
+                   "levels of one device with fewer cells, and all coarser ones, are computed by the host's processor; "
+                   "0: none (default: 10000 for the models host, mpi and nccl, the only ones that can)")
+        ->check(CLI::Range(0, 1 << 30).description(""));
+    app.add_option(
+           "--overlap-from", chosen.overlap_from,
+           "of models to compare with: where a device has so many cells of a level, it computes first what others "
+           "read, and the rest while that travels")
+        ->check(CLI::Range(0LL, 1LL << 60).description(""))
+        ->capture_default_str();
     app.add_option("--solves", chosen.solves, "solves in a run")
         ->check(CLI::Range(1, 1 << 24).description(""))
         ->capture_default_str();
@@ -65,7 +83,20 @@ command_line parse_command_line(int argc, char** argv) {
         ->description("threads of a rank, up to " + std::to_string(most_threads) +
                       " (default: 256 on a GPU, 8 on the CPU backend)");
     command_line result = common::parse(app, argc, argv, chosen);
-    if (result.chosen && smooths_by == "chebyshev") result.chosen->smooths_by = smoother::chebyshev;
+    if (!result.chosen) return result;
+    options& taken = *result.chosen;
+    if (smooths_by == "chebyshev") taken.smooths_by = smoother::chebyshev;
+    const auto refuse = [&](const char* option, const char* models) {
+        return common::refused<options>(common::only_for(option, models, taken.model));
+    };
+    const bool has_ranks = taken.model == "dcuda";
+    const bool is_host_controlled = taken.model == "host" || taken.model == "mpi" || taken.model == "nccl";
+    if (taken.tells_parts && !has_ranks) return refuse("--parts", "dcuda");
+    if (taken.ranks > 0 && !has_ranks) return refuse("--ranks", "dcuda");
+    if (taken.threads > 0 && !has_ranks) return refuse("--threads", "dcuda");
+    if (app.count("--overlap-from") > 0 && has_ranks) return refuse("--overlap-from", "models to compare with");
+    if (taken.cpu_below > 0 && !is_host_controlled) return refuse("--cpu-below", "host, mpi and nccl");
+    if (app.count("--cpu-below") == 0 && is_host_controlled) taken.cpu_below = 10000;
     return result;
 }
 

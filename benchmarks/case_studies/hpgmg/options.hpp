@@ -15,7 +15,11 @@ struct options : common::run_options {
     int v_cycles = 0;    // after the F-cycle
     int solves = 1;      // in a run
     smoother smooths_by = smoother::red_black;
-    double amplitude = 1.0;   // f is multiplied by it
+    double amplitude = 1.0; // f is multiplied by it
+    std::string model = "dcuda";
+    long long overlap_from =
+        1 << 18;              // of models: cells of a level on a device from which exchanges overlap with sweeps
+    int cpu_below = 0;        // of models whose host controls all: coarse levels of fewer cells are the processor's
     bool tells_parts = false; // where the time goes
 };
 

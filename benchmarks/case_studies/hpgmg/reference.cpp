@@ -8,39 +8,14 @@ namespace hpgmg {
 
 namespace {
 
-// Does the bottom solver's work alone.
-struct one_worker {
-    template <class Action>
-    void for_each_cell(const region& cells, const Action& action) const {
-        for (int i = cells.first[0]; i < cells.last[0]; ++i)
-            for (int j = cells.first[1]; j < cells.last[1]; ++j)
-                for (int k = cells.first[2]; k < cells.last[2]; ++k) action(i, j, k);
-    }
-    template <class Value>
-    double sum(int side, const Value& value) const {
-        double lanes[sum_lanes] = {};
-        int number = 0;
-        for_each_cell(cube(side), [&](int i, int j, int k) { lanes[number++ % sum_lanes] += value(i, j, k); });
-        double result = 0.0;
-        for (const double lane : lanes) result += lane;
-        return result;
-    }
-    template <class Value>
-    double largest(int side, const Value& value) const {
-        double result = 0.0;
-        for_each_cell(cube(side), [&](int i, int j, int k) { result = larger(result, value(i, j, k)); });
-        return result;
-    }
-};
-
 constexpr one_worker alone;
 
 } // namespace
 
-serial_solver::serial_solver(level_shape finest, smoother chosen, double amplitude) {
+serial_solver::serial_solver(level_shape finest, smoother chosen, double amplitude, int first) : first_(first) {
     const std::vector<level_shape> shapes = coarsen(finest);
     const problem of(finest.side(), amplitude);
-    for (int number = 0; number < static_cast<int>(shapes.size()); ++number) {
+    for (int number = first; number < static_cast<int>(shapes.size()); ++number) {
         grid_level& next = levels_.emplace_back();
         next.shape = shapes[static_cast<std::size_t>(number)];
         next.in = {cube(next.shape.side(), ghost_layers)};
@@ -49,11 +24,12 @@ serial_solver::serial_solver(level_shape finest, smoother chosen, double amplitu
             array->assign(static_cast<std::size_t>(next.in.stored.cells()), 0.0);
         if (chosen == smoother::chebyshev) next.steps = chebyshev_steps(next.constant.lambda);
     }
-    grid_level& first = at(0);
-    alone.for_each_cell(cube(finest.side()), [&](int i, int j, int k) {
-        first.source[static_cast<std::size_t>(first.in.place(i, j, k))] = of.source(i, j, k);
-    });
     for (std::vector<double>& array : work_) array.assign(at(bottom()).u.size(), 0.0);
+    if (first > 0) return; // f comes from others
+    grid_level& all = at(0);
+    alone.for_each_cell(cube(finest.side()), [&](int i, int j, int k) {
+        all.source[static_cast<std::size_t>(all.in.place(i, j, k))] = of.source(i, j, k);
+    });
 }
 
 // A u in a cell.
@@ -89,7 +65,7 @@ void serial_solver::smooth(grid_level& on) {
 }
 
 void serial_solver::restrict_sources() {
-    for (int fine = 0; fine < bottom(); ++fine) {
+    for (int fine = first_; fine < bottom(); ++fine) {
         const grid_level& from = at(fine);
         grid_level& coarse = at(fine + 1);
         alone.for_each_cell(cube(coarse.shape.side()), [&](int i, int j, int k) {
@@ -173,15 +149,26 @@ double serial_solver::relative_residual(int number) {
     });
 }
 
-double serial_solver::solve(int level) {
+void serial_solver::f_cycle(int finest) {
     restrict_sources();
     solve_bottom();
-    for (int number = bottom() - 1; number >= level; --number) {
+    for (int number = bottom() - 1; number >= finest; --number) {
         fill_ghosts(at(number + 1));
         interpolate_to<of_f_cycle>(number, false);
         v_cycle(number);
     }
+}
+
+double serial_solver::solve(int level) {
+    f_cycle(level);
     return relative_residual(level);
+}
+
+void serial_solver::solve_coarse() { f_cycle(first_); }
+
+void serial_solver::correct_coarse() {
+    std::fill(at(first_).u.begin(), at(first_).u.end(), 0.0);
+    v_cycle(first_);
 }
 
 double serial_solver::improve() {

@@ -41,21 +41,33 @@ std::string parts_in_words(const report& about) {
     return text;
 }
 
+bool has_exchanges(const report& about) {
+    return !about.exchange_milliseconds.empty() && about.exchange_milliseconds.front() > 0.0;
+}
+
 const char* name_of(smoother by) { return by == smoother::chebyshev ? "chebyshev" : "red-black"; }
 
 } // namespace
 
 std::string in_words(const report& about, const options& chosen) {
     const level_shape finest = about.levels.front();
-    std::string text =
-        fmt::format("hpgmg: {0} x {0} x {0} cells, {1}, smoother {2}\non {3} ({4} backend), by {5} of {6} each",
-                    finest.side(), common::counted(static_cast<int>(about.levels.size()), "level"),
-                    name_of(chosen.smooths_by), common::counted(about.devices, "device"), about.backend,
-                    common::counted(about.ranks_per_device, "rank"), common::counted(about.threads, "thread"));
-    if (about.ranks_with_cells < about.ranks_per_device) text += fmt::format(", {} with cells", about.ranks_with_cells);
+    std::string text = fmt::format("hpgmg: {0} x {0} x {0} cells, {1}, smoother {2}\non {3} ({4} backend)",
+                                   finest.side(), common::counted(static_cast<int>(about.levels.size()), "level"),
+                                   name_of(chosen.smooths_by), common::counted(about.devices, "device"), about.backend);
+    if (chosen.model == "dcuda") {
+        text += fmt::format(", by {} of {} each", common::counted(about.ranks_per_device, "rank"),
+                            common::counted(about.threads, "thread"));
+        if (about.ranks_with_cells < about.ranks_per_device)
+            text += fmt::format(", {} with cells", about.ranks_with_cells);
+    } else {
+        text += fmt::format(", model {}: {}", chosen.model, about.carrier);
+    }
     text += fmt::format("\n{}\n{:.4g} unknowns per second\n",
                         common::times_in_words(about.milliseconds, chosen.solves, "solve"),
                         unknowns_per_second(about, chosen));
+    if (has_exchanges(about))
+        text += fmt::format("exchanges alone, {}\n",
+                            common::times_in_words(about.exchange_milliseconds, chosen.solves, "solve"));
     if (!about.parts_us.empty()) text += parts_in_words(about);
     if (about.is_verified)
         text += about.is_equal ? "verified: solution and residuals equal the serial reference to the last bit\n"
@@ -73,6 +85,7 @@ std::string as_json(const report& about, const options& chosen) {
                                 {"box_side", about.levels.front().box_side},
                                 {"boxes_per_dimension", about.levels.front().boxes_per_dimension},
                                 {"levels", sides},
+                                {"model", chosen.model},
                                 {"smoother", name_of(chosen.smooths_by)},
                                 {"v_cycles", chosen.v_cycles},
                                 {"solves", chosen.solves},
@@ -80,12 +93,20 @@ std::string as_json(const report& about, const options& chosen) {
                                 {"joules", about.energy.as_json()},
                                 {"backend", about.backend},
                                 {"devices", about.devices},
-                                {"ranks_per_device", about.ranks_per_device},
-                                {"ranks_with_cells", about.ranks_with_cells},
-                                {"threads", about.threads},
                                 {"residuals", about.residuals},
                                 {"time_per_solve_us", common::times_as_json(about.milliseconds, chosen.solves)},
                                 {"unknowns_per_second", unknowns_per_second(about, chosen)}};
+    if (chosen.model == "dcuda") {
+        json["ranks_per_device"] = about.ranks_per_device;
+        json["ranks_with_cells"] = about.ranks_with_cells;
+        json["threads"] = about.threads;
+    } else {
+        json["carrier"] = about.carrier;
+        json["cpu_below"] = chosen.cpu_below;
+    }
+    if (has_exchanges(about))
+        json["exchanges_alone_per_solve_us"] =
+            common::seconds_per_run(about.exchange_milliseconds).median / chosen.solves * 1e6;
     for (std::size_t level = 0; level * part_count < about.parts_us.size(); ++level) {
         nlohmann::ordered_json line{{"side", about.levels[level].side()}};
         for (std::size_t part = 0; part < part_count; ++part)

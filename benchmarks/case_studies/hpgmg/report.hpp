@@ -16,11 +16,13 @@ struct report {
     int devices = 1, ranks_per_device = 1, threads = 1;
     int ranks_with_cells = 1; // of each device
     std::string backend = {};
-    std::vector<double> residuals = {};         // max|f - A u| / max|f| after the F-cycle and after each V-cycle
-    std::vector<double> milliseconds = {};      // one entry per run
-    std::vector<double> parts_us = {};          // with --parts: of a solve, by level and part, on the mean rank
-    common::joules energy = {};                 // of all runs
-    bool is_verified = false, is_equal = false; // with the serial reference
+    std::string carrier = {};                       // of a model to compare with: what brings cells to other devices
+    std::vector<double> residuals = {};             // max|f - A u| / max|f| after the F-cycle and after each V-cycle
+    std::vector<double> milliseconds = {};          // one entry per run
+    std::vector<double> exchange_milliseconds = {}; // of such a model: of a run without its kernels
+    std::vector<double> parts_us = {};              // with --parts: of a solve, by level and part, on the mean rank
+    common::joules energy = {};                     // of all runs
+    bool is_verified = false, is_equal = false;     // with the serial reference
 };
 
 std::string in_words(const report& about, const options& chosen);

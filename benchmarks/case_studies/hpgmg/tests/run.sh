@@ -42,6 +42,23 @@ done
 for processes in $(counts 2 4); do
     DCUDA_DISABLE_PEER=1 DCUDA_TRANSPORT=shm known $processes '9.6159515' --log2-box 4 --boxes $(((8 + processes - 1) / processes)) --ranks 4
 done
+# Kernels that the host launches, with coarse levels by its processor and without, and with sweeps beside exchanges.
+for model in host stream; do
+    [ $model = stream ] || known $few '9.6159515' --log2-box 4 --boxes $(((8 + few - 1) / few)) --model $model
+    for processes in $(counts 1 2 4); do
+        verified $processes --log2-box 4 --boxes 2 --solves 3 --repeat 2 --v-cycles 2 --model $model --cpu-below 0
+        verified $processes --log2-box 4 --boxes 4 --model $model --overlap-from 300 --smoother chebyshev
+    done
+    # Through the hosts.
+    DCUDA_DISABLE_PEER=1 verified $few --log2-box 4 --boxes 4 --solves 2 --model $model
+done
+verified 1 --log2-box 4 --boxes 4 --solves 2 --model plain
+verified 3 --log2-box 4 --boxes 9 --model host --cpu-below 2000
+refused 1 'is for one device' 2 --log2-box 4 --boxes 1 --model plain
+refused 2 '--cpu-below is for host, mpi and nccl only, not for the model stream' 1 --model stream --cpu-below 1
+refused 2 '--parts is for dcuda only' 1 --model host --parts
+refused 2 '--ranks is for dcuda only' 1 --model host --ranks 4
+refused 2 '--overlap-from is for models to compare' 1 --overlap-from 4
 refused_once 'cells are too few for 5 devices' 5 --log2-box 4 --boxes 1
 refused 2 '--log2-box' 1 --log2-box 3
 refused 2 '--smoother' 1 --smoother jacobi
@@ -64,6 +81,14 @@ times = {name: [level[name] for level in parts] for name in parts[0] if name != 
 assert times["smoothing"][0] > 0 and times["waiting"][0] > 0 and times["bottom"][:3] == [0, 0, 0] and times["bottom"][3] > 0
 assert times["restriction"][3] == 0 and all(each > 0 for each in times["interpolation"][:3] + times["sending"][:3])
 assert sum(map(sum, times.values())) <= sum(report["time_per_solve_us"]["samples"]) / 2
+PYTHON
+verified $few --log2-box 4 --boxes 4 --model host --json "$work/model.json"
+python3 - "$work/model.json" $few <<'PYTHON' || die "JSON of a model"
+import json, sys
+report = json.load(open(sys.argv[1]))
+assert report["model"] == "host" and "host side" in report["carrier"] and "ranks_per_device" not in report
+assert report["cpu_below"] == 10000 and report["verification"]["equal"]
+assert (sys.argv[2] == "1") == ("exchanges_alone_per_solve_us" not in report)
 PYTHON
 refused_once 'cannot write' $few --log2-box 4 --boxes 1 --json "$work/missing/out.json"
 job 1 --log2-box 4 --boxes 1 --solves 200 --progress 0.000001 >"$work/log" 2>&1 || die "progress: status $?"

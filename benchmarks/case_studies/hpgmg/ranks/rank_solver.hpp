@@ -21,29 +21,17 @@
 // coarse cells within those two layers, and that owner waited for it before it sent what the writer has waited for.
 #pragma once
 
-#include "bottom.hpp"
-#include "common/block.hpp"
+#include "block_of_threads.hpp"
 #include "common/progress.hpp"
 #include "dcuda/dcuda.hpp"
 #include "decomposition.hpp"
-#include "part_clock.hpp"
-#include "problem.hpp"
+#include "findings.hpp"
+#include "level_arrays.hpp"
+#include "ranks/part_clock.hpp"
 
 namespace hpgmg {
 
 // --- What a kernel finds in its device's memory ----------------------------------------------------------------------
-
-struct device_level {
-    int side = 0;
-    ghosts order{};
-    layout in{};
-    double* u[2] = {}; // before and after a sweep
-    double* source = nullptr;
-    const double* inverse_diagonal = nullptr;
-    faces beta{};
-    chebyshev_step steps[sweeps] = {};
-    std::ptrdiff_t u_place[2] = {}, source_place = 0; // in the window, on all devices
-};
 
 // A route: where its parts begin in the arrays of all of the device's routes.
 struct device_route {
@@ -65,84 +53,14 @@ struct task {
     const int* ranks = nullptr; // to notify
     bottom_arrays bottom{};
     dcuda::window window{};
-    double* residuals = nullptr;    // max|f - A u| after the F-cycle and after each V-cycle
     std::uint64_t* parts = nullptr; // nanoseconds of each rank by level and part, added up; or null
-    int* failure = nullptr; // the first residual of a solve that was no number, in the order of time, and its level
+    findings_view found{};
     common::run_series runs{};
 };
-inline constexpr int no_failure = 1 << 30;
 
 // For a reduction over ranks: what is no number is not lost.
 struct larger_value {
     DCUDA_HOST_DEVICE double operator()(double a, double b) const { return larger(a, b); }
-};
-
-// --- The threads of a rank -------------------------------------------------------------------------------------------
-
-// Does the bottom solver's work, and all that is done in many cells.
-class block_of_threads {
-public:
-    // `lanes`: of shared memory, one for each partial sum.
-    DCUDA_DEVICE explicit block_of_threads(double* lanes) : lanes_(lanes) {}
-
-    // Calls action(i, j, k) for all cells, without waiting for the other threads.
-    template <class Action>
-    DCUDA_DEVICE void start_for_each_cell(const region& cells, const Action& action) const {
-        const int rows = cells.extent(1), columns = cells.extent(2);
-        const auto count = static_cast<int>(cells.cells());
-        for (int n = common::thread(); n < count; n += common::threads()) {
-            const int row = n / columns;
-            action(cells.first[0] + row / rows, cells.first[1] + row % rows, cells.first[2] + n % columns);
-        }
-    }
-    template <class Action>
-    DCUDA_DEVICE void for_each_cell(const region& cells, const Action& action) const {
-        start_for_each_cell(cells, action);
-        __syncthreads();
-    }
-    template <class Value>
-    DCUDA_DEVICE double sum(int side, const Value& value) const {
-        return combine(side, value, [](double a, double b) { return a + b; });
-    }
-    template <class Value>
-    DCUDA_DEVICE double largest(int side, const Value& value) const {
-        return combine(side, value, [](double a, double b) { return larger(a, b); });
-    }
-    // The largest of the threads' values.
-    DCUDA_DEVICE double largest_of_threads(double own) const {
-        for (int first = 0; first < common::threads(); first += sum_lanes) {
-            const int lane = common::thread() - first;
-            if (lane >= 0 && lane < sum_lanes) lanes_[lane] = first == 0 ? own : larger(lanes_[lane], own);
-            __syncthreads();
-        }
-        const double result = of_lanes(common::threads() < sum_lanes ? common::threads() : sum_lanes,
-                                       [](double a, double b) { return larger(a, b); });
-        __syncthreads();
-        return result;
-    }
-
-private:
-    template <class Value, class Combine>
-    DCUDA_DEVICE double combine(int side, const Value& value, const Combine& add) const {
-        for (int lane = common::thread(); lane < sum_lanes; lane += common::threads()) {
-            double result = 0.0;
-            for (int n = lane; n < side * side * side; n += sum_lanes)
-                result = add(result, value(n / (side * side), n / side % side, n % side));
-            lanes_[lane] = result;
-        }
-        __syncthreads();
-        const double result = of_lanes(sum_lanes, add);
-        __syncthreads();
-        return result;
-    }
-    template <class Combine>
-    DCUDA_DEVICE double of_lanes(int count, const Combine& add) const {
-        double result = 0.0;
-        for (int lane = 0; lane < count; ++lane) result = add(result, lanes_[lane]);
-        return result;
-    }
-
-    double* lanes_;
 };
 
 // --- A rank ----------------------------------------------------------------------------------------------------------
@@ -232,13 +150,6 @@ private:
         if (!has(l)) return;
         clock_.turn(l, part::waiting);
         self_.wait_notifications(tag_of(l, restriction), shares_[l].to_coarse.expected);
-    }
-
-    DCUDA_DEVICE static double residual_at(const device_level& on, std::ptrdiff_t at) {
-        return on.source[at] - image(on, on.u[0], at);
-    }
-    DCUDA_DEVICE static double image(const device_level& on, const double* u, std::ptrdiff_t at) {
-        return apply(u, on.beta, at, on.in.stride(0), on.in.stride(1), double(on.side) * double(on.side));
     }
 
     // The ghost cells that belong to these cells, which touch the boundary or not.
@@ -414,9 +325,8 @@ private:
         note(l, is_finite);
     }
 
-    // A solve's residuals have the same numbers on all ranks, in the order of time; its solves are alike.
     DCUDA_DEVICE void note(int l, bool is_finite) {
-        if (!is_finite) atomicMin(work_.failure, residuals_ * most_levels + l);
+        if (!is_finite) atomicMin(work_.found.failure, failure_at(residuals_, l));
         ++residuals_;
     }
 
@@ -442,7 +352,7 @@ __global__ void __launch_bounds__(most_threads) solve(dcuda::context context, ta
         own.f_cycle();
         for (int cycle = 0;; ++cycle) {
             const double residual = own.residual();
-            if (self.id(dcuda::device) == 0 && threadIdx.x == 0) work.residuals[cycle] = residual;
+            if (self.id(dcuda::device) == 0 && threadIdx.x == 0) work.found.residuals[cycle] = residual;
             if (cycle == work.v_cycles) break;
             own.v_cycle(0);
         }

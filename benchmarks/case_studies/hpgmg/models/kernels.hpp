@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The kernels of a solve that the host launches, each over the cells of a region; on the CPU backend they are loops.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "block_of_threads.hpp"
+#include "common/models/streams.hpp"
+#include "findings.hpp"
+#include "level_arrays.hpp"
+
+namespace hpgmg {
+
+// --- What is done in a cell ------------------------------------------------------------------------------------------
+
+struct set_to_zero {
+    layout in;
+    double* u;
+
+    DCUDA_DEVICE void operator()(int i, int j, int k) const { u[in.place(i, j, k)] = 0.0; }
+};
+
+// A sweep from one array of u to the other.
+struct red_black_sweep {
+    device_level on;
+    int sweep;
+
+    DCUDA_DEVICE void operator()(int i, int j, int k) const {
+        const double* const u = on.u[sweep % 2];
+        const std::ptrdiff_t at = on.in.place(i, j, k);
+        const bool changes = (i + j + k + sweep) % 2 == 0;
+        on.u[1 - sweep % 2][at] =
+            changes ? u[at] + (on.source[at] - image(on, u, at)) * on.inverse_diagonal[at] : u[at];
+    }
+};
+struct chebyshev_sweep {
+    device_level on;
+    int sweep;
+
+    DCUDA_DEVICE void operator()(int i, int j, int k) const {
+        const double* const u = on.u[sweep % 2];
+        double* const twin = on.u[1 - sweep % 2];
+        const std::ptrdiff_t at = on.in.place(i, j, k);
+        const chebyshev_step step = on.steps[sweep];
+        const double change = (on.source[at] - image(on, u, at)) * on.inverse_diagonal[at];
+        twin[at] = u[at] + step.before * (u[at] - twin[at]) + step.change * change;
+    }
+};
+
+// In coarse cells: f from f, and from the residual.
+struct restrict_source {
+    device_level fine, coarse;
+
+    DCUDA_DEVICE void operator()(int i, int j, int k) const {
+        coarse.source[coarse.in.place(i, j, k)] =
+            restricted(i, j, k, [&](int x, int y, int z) { return fine.source[fine.in.place(x, y, z)]; });
+    }
+};
+struct restrict_residual {
+    device_level fine, coarse;
+    findings_view found;
+    int failure; // what it is if a number is none
+
+    DCUDA_DEVICE void operator()(int i, int j, int k) const {
+        const double value =
+            restricted(i, j, k, [&](int x, int y, int z) { return residual_at(fine, fine.in.place(x, y, z)); });
+        if (value - value != 0.0) atomicMin(found.failure, failure);
+        coarse.source[coarse.in.place(i, j, k)] = value;
+    }
+};
+
+struct note_failure {
+    findings_view found;
+    int failure;
+
+    DCUDA_DEVICE void operator()(int, int, int) const { atomicMin(found.failure, failure); }
+};
+
+template <class Cycle>
+struct interpolate_to_fine {
+    device_level fine, coarse;
+    bool adds;
+
+    DCUDA_DEVICE void operator()(int i, int j, int k) const {
+        double& value = fine.u[0][fine.in.place(i, j, k)];
+        value = (adds ? value : 0.0) + interpolate<Cycle>(coarse.u[0], coarse.in, i, j, k);
+    }
+};
+
+// Cells of an array that a message has, or, without one, ghost cells of the array itself.
+struct piece {
+    region cells{};
+    double* message = nullptr;
+};
+
+DCUDA_HOST_DEVICE std::ptrdiff_t place_in(const piece& one, int i, int j, int k) {
+    return layout{one.cells}.place(i, j, k);
+}
+
+// What goes to other devices, with ghost cells of the grid's boundary: all from the cells inside.
+struct pack {
+    layout in;
+    int side;
+    ghosts order;
+    const double* array;
+
+    DCUDA_DEVICE void operator()(const piece& one, int i, int j, int k) const {
+        one.message[place_in(one, i, j, k)] = continued(array, in, side, order, i, j, k);
+    }
+};
+// What has come, and the device's own ghost cells at the grid's boundary.
+struct unpack_and_fill {
+    layout in;
+    int side;
+    ghosts order;
+    double* array;
+
+    DCUDA_DEVICE void operator()(const piece& one, int i, int j, int k) const {
+        array[in.place(i, j, k)] =
+            one.message != nullptr ? one.message[place_in(one, i, j, k)] : continued(array, in, side, order, i, j, k);
+    }
+};
+
+// --- Launches --------------------------------------------------------------------------------------------------------
+
+#if DCUDA_BACKEND_CUDA
+
+inline constexpr int kernel_threads = 256;
+
+template <class Action>
+__global__ void __launch_bounds__(kernel_threads) at_cells(region cells, const Action action) {
+    const int i = cells.first[0] + static_cast<int>(blockIdx.z * blockDim.z + threadIdx.z);
+    const int j = cells.first[1] + static_cast<int>(blockIdx.y * blockDim.y + threadIdx.y);
+    const int k = cells.first[2] + static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+    if (i < cells.last[0] && j < cells.last[1] && k < cells.last[2]) action(i, j, k);
+}
+
+template <class Action>
+void launch(const region& cells, const Action& action, cudaStream_t stream) {
+    const auto extent = [&](int d) { return static_cast<unsigned>(cells.extent(d)); };
+    // Threads lie along rows first: a power of two of them that is no more than twice the cells.
+    unsigned left = kernel_threads, threads[3];
+    for (int d = 2; d >= 0; --d) {
+        threads[d] = 1;
+        while (threads[d] < extent(d) && threads[d] < left && (d != 2 || threads[d] < 32)) threads[d] *= 2;
+        left /= threads[d];
+    }
+    const auto blocks = [&](int d) { return (extent(d) + threads[d] - 1) / threads[d]; };
+    at_cells<<<dim3(blocks(2), blocks(1), blocks(0)), dim3(threads[2], threads[1], threads[0]), 0, stream>>>(cells,
+                                                                                                             action);
+    common::check(cudaGetLastError(), "launching a kernel");
+}
+
+template <class Action>
+__global__ void __launch_bounds__(kernel_threads) at_pieces(const piece* pieces, const Action action) {
+    const piece one = pieces[blockIdx.y];
+    const int rows = one.cells.extent(1), columns = one.cells.extent(2), count = static_cast<int>(one.cells.cells());
+    const auto thread = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+    for (int n = thread; n < count; n += static_cast<int>(gridDim.x * blockDim.x)) {
+        const int row = n / columns;
+        action(one, one.cells.first[0] + row / rows, one.cells.first[1] + row % rows, one.cells.first[2] + n % columns);
+    }
+}
+
+// `most`: cells of the largest piece.
+template <class Action>
+void launch(const piece* pieces, int count, std::int64_t most, const Action& action, cudaStream_t stream) {
+    if (count == 0) return;
+    constexpr std::int64_t most_blocks = 256; // for a piece
+    const auto blocks = std::min(most_blocks, (most + kernel_threads - 1) / kernel_threads);
+    at_pieces<<<dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(count)), kernel_threads, 0, stream>>>(pieces,
+                                                                                                                action);
+    common::check(cudaGetLastError(), "launching a kernel");
+}
+
+__global__ void __launch_bounds__(most_threads)
+    solve_on_bottom(bottom_arrays arrays, findings_view found, int failure) {
+    __shared__ double lanes[sum_lanes];
+    const block_of_threads crew(lanes);
+    if (!bottom_solver(crew, arrays).solve() && threadIdx.x == 0) atomicMin(found.failure, failure);
+}
+inline void launch_bottom(const bottom_arrays& arrays, const findings_view& found, int failure, cudaStream_t stream) {
+    solve_on_bottom<<<1, 128, 0, stream>>>(arrays, found, failure);
+    common::check(cudaGetLastError(), "launching a kernel");
+}
+
+// The largest of numbers without a sign, as the bits that they are.
+__global__ void __launch_bounds__(kernel_threads)
+    find_largest(region cells, device_level on, findings_view found, int cycle, int failure) {
+    const int rows = cells.extent(1), lines = cells.extent(0) * rows;
+    double most = 0.0;
+    for (int line = static_cast<int>(blockIdx.x); line < lines; line += static_cast<int>(gridDim.x))
+        for (int k = cells.first[2] + static_cast<int>(threadIdx.x); k < cells.last[2];
+             k += static_cast<int>(blockDim.x)) {
+            const double value =
+                residual_at(on, on.in.place(cells.first[0] + line / rows, cells.first[1] + line % rows, k));
+            most = larger(most, value < 0.0 ? -value : value);
+        }
+    for (int distance = 16; distance > 0; distance /= 2)
+        most = larger(most, __shfl_down_sync(0xffffffffU, most, distance));
+    if (threadIdx.x % 32 != 0) return;
+    if (most - most != 0.0) atomicMin(found.failure, failure);
+    atomicMax(reinterpret_cast<unsigned long long*>(found.residuals + cycle),
+              static_cast<unsigned long long>(__double_as_longlong(most)) & ~(1ULL << 63));
+}
+inline void launch_largest(const region& cells, const device_level& on, const findings_view& found, int cycle,
+                           int failure, cudaStream_t stream) {
+    common::check(cudaMemsetAsync(found.residuals + cycle, 0, sizeof(double), stream), "clearing a residual");
+    if (cells.empty()) return;
+    const int lines = cells.extent(0) * cells.extent(1);
+    find_largest<<<static_cast<unsigned>(std::min(lines, 1024)), 64, 0, stream>>>(cells, on, found, cycle, failure);
+    common::check(cudaGetLastError(), "launching a kernel");
+}
+
+#else
+
+template <class Action>
+void launch(const region& cells, const Action& action, cudaStream_t stream) {
+    common::launch_on_host([=] { one_worker().for_each_cell(cells, action); }, stream);
+}
+
+template <class Action>
+void launch(const piece* pieces, int count, std::int64_t, const Action& action, cudaStream_t stream) {
+    if (count == 0) return;
+    const auto loop = [=] {
+        for (int n = 0; n < count; ++n)
+            one_worker().for_each_cell(pieces[n].cells, [&](int i, int j, int k) { action(pieces[n], i, j, k); });
+    };
+    common::launch_on_host(loop, stream);
+}
+
+inline void launch_bottom(const bottom_arrays& arrays, const findings_view& found, int failure, cudaStream_t stream) {
+    const auto work = [=] {
+        const one_worker alone;
+        if (!bottom_solver(alone, arrays).solve()) *found.failure = std::min(*found.failure, failure);
+    };
+    common::launch_on_host(work, stream);
+}
+
+inline void launch_largest(const region& cells, const device_level& on, const findings_view& found, int cycle,
+                           int failure, cudaStream_t stream) {
+    const auto loop = [=] {
+        double most = 0.0;
+        one_worker().for_each_cell(cells, [&](int i, int j, int k) {
+            const double value = residual_at(on, on.in.place(i, j, k));
+            most = larger(most, value < 0.0 ? -value : value);
+        });
+        found.residuals[cycle] = most;
+        if (most - most != 0.0) *found.failure = std::min(*found.failure, failure);
+    };
+    common::launch_on_host(loop, stream);
+}
+
+#endif
+
+} // namespace hpgmg

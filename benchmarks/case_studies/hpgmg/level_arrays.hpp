@@ -33,6 +33,15 @@ DCUDA_HOST_DEVICE double residual_at(const device_level& on, std::ptrdiff_t at) 
     return on.source[at] - image(on, on.u[0], at);
 }
 
+// A cell after the first sweep from u = 0, of which A u is 0. `parity` is the sum of its indices. A polynomial's next
+// step also takes u from before, which is set to 0.
+DCUDA_HOST_DEVICE double swept_from_zero(const device_level& on, bool is_chebyshev, int parity, std::ptrdiff_t at) {
+    const double change = on.source[at] * on.inverse_diagonal[at];
+    if (!is_chebyshev) return parity % 2 == 0 ? change : 0.0;
+    on.u[0][at] = 0.0;
+    return on.steps[0].change * change;
+}
+
 // For host arrays that kernels read.
 template <class Element>
 common::device_buffer<Element> on_device(const std::vector<Element>& values) {

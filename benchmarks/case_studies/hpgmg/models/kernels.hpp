@@ -14,11 +14,14 @@ namespace hpgmg {
 
 // --- What is done in a cell ------------------------------------------------------------------------------------------
 
-struct set_to_zero {
-    layout in;
-    double* u;
+struct sweep_from_zero {
+    device_level on;
+    bool is_chebyshev;
 
-    DCUDA_DEVICE void operator()(int i, int j, int k) const { u[in.place(i, j, k)] = 0.0; }
+    DCUDA_DEVICE void operator()(int i, int j, int k) const {
+        const std::ptrdiff_t at = on.in.place(i, j, k);
+        on.u[1][at] = swept_from_zero(on, is_chebyshev, i + j + k, at);
+    }
 };
 
 // A sweep from one array of u to the other.

@@ -72,6 +72,7 @@ private:
     bool has(int level) const { return !cells(level).empty(); }
     region cells(int level) const { return given_.cut.owned(level, given_.device); }
     const device_level& level(int number) const { return given_.arrays.level(number); }
+    bool is_chebyshev() const { return given_.chosen.smooths_by == smoother::chebyshev; }
     bool has_host_levels() const { return first_of_host_ < given_.cut.levels(); }
 
     // --- What travels ------------------------------------------------------------------------------------------------
@@ -232,8 +233,9 @@ private:
 
     void v_cycle(int finest) {
         for (int l = finest; l < last_; ++l) {
-            if (l > finest && has(l)) compute(level(l).in.stored, set_to_zero{level(l).in, level(l).u[0]});
-            smooth(l, way::exchange, level(l).order);
+            if (l > finest)
+                smooth_once(l, sweep_from_zero{level(l), is_chebyshev()}, way::exchange, level(l).order, level(l).u[1]);
+            smooth(l, way::exchange, level(l).order, l > finest ? 1 : 0);
             compute(halved(cells(l)), restrict_residual{level(l), level(l + 1), found_, next_failure(l)});
             deliver(way::to_coarse, l, level(l + 1), level(l + 1).source, level(l + 1).order);
         }
@@ -241,18 +243,18 @@ private:
         for (int l = last_ - 1; l >= finest; --l) {
             interpolate_from_coarse<of_v_cycle>(l, true);
             const bool is_done = l == finest; // then the next is the F-cycle's, or the residual
-            smooth(l, l == 0 ? way::exchange : way::to_fine, is_done ? level(l).order : ghosts::quadratic);
+            smooth(l, l == 0 ? way::exchange : way::to_fine, is_done ? level(l).order : ghosts::quadratic, 0);
         }
     }
 
     // The last sweep's result goes `why`, with such ghost cells.
-    void smooth(int l, way why, ghosts order) {
+    void smooth(int l, way why, ghosts order, int first_sweep) {
         const device_level& on = level(l);
-        for (int sweep = 0; sweep < sweeps; ++sweep) {
+        for (int sweep = first_sweep; sweep < sweeps; ++sweep) {
             const bool is_last = sweep + 1 == sweeps;
             const way next = is_last ? why : way::exchange;
             const ghosts next_order = is_last ? order : on.order;
-            if (given_.chosen.smooths_by == smoother::chebyshev)
+            if (is_chebyshev())
                 smooth_once(l, chebyshev_sweep{on, sweep}, next, next_order, on.u[1 - sweep % 2]);
             else
                 smooth_once(l, red_black_sweep{on, sweep}, next, next_order, on.u[1 - sweep % 2]);

@@ -11,14 +11,17 @@
 // layers that they read are done; the cells inside read nothing that other devices write. A neighbour is at most one
 // exchange ahead, so two tags in turn tell them apart. (2) Restriction: the owners of coarse cells wait for all whose
 // fine cells lie in them. These wrote f on the coarse level, which its owners have read for the last time before they
-// sent the correction that the fine ranks waited for. (3) Interpolation: fine ranks wait for all owners of coarse cells
-// that they read, two layers around their own. An owner begins to write its coarse cells again when its own fine ranks
-// have restricted. Each of these has had six exchanges since it interpolated. Whoever else reads the owner's cells is a
-// neighbour of one of these, perhaps across a corner, which is two exchanges away, for bricks have four cells a side.
-// So it has interpolated, too. Fine cells inside a brick may read coarse ghost cells that another device puts: safe for
-// the same reason, as the next to put them waits for its own fine ranks, each six exchanges on. Interpolation also
-// overwrites u in place, which neighbours read when they restrict. None still does: each restricts to an owner of
-// coarse cells within those two layers, and that owner waited for it before it sent what the writer has waited for.
+// sent the correction that the fine ranks waited for. The first sweep on the coarse level waits for nobody else: it
+// reads no neighbour, and writes the twin. Neighbours read that for the last time in the last sweep of their visit
+// before. They have ended it, for fine ranks of the owner, which read two layers around theirs, waited for its result
+// and have restricted since. (3) Interpolation: fine ranks wait for all owners of coarse cells that they read, two
+// layers around their own. An owner begins to write its coarse cells again when its own fine ranks have restricted.
+// Each of these has had six exchanges since it interpolated. Whoever else reads the owner's cells is a neighbour of one
+// of these, perhaps across a corner, which is two exchanges away, for bricks have four cells a side. So it has
+// interpolated, too. Fine cells inside a brick may read coarse ghost cells that another device puts: safe for the same
+// reason, as the next to put them waits for its own fine ranks, each six exchanges on. Interpolation also overwrites u
+// in place, which neighbours read when they restrict. None still does: each restricts to an owner of coarse cells
+// within those two layers, and that owner waited for it before it sent what the writer has waited for.
 #pragma once
 
 #include "block_of_threads.hpp"
@@ -89,16 +92,18 @@ public:
     // Sends the result to where it is read next: to the F-cycle's next level, or to neighbours.
     DCUDA_DEVICE void v_cycle(int finest) {
         for (int l = finest; l < bottom(); ++l) {
-            if (l > finest) clear(l);
-            smooth(l, to_neighbours(l));
+            if (l > finest) sweep_from_zero(l);
+            smooth(l, to_neighbours(l), l > finest ? 1 : 0);
             restrict_residual(l);
         }
         solve_bottom(ghosts::quadratic);
         for (int l = bottom() - 1; l >= finest; --l) {
             interpolate_to<of_v_cycle>(l, true);
-            smooth(l, l > finest    ? delivery{shares_[l].to_fine, ghosts::quadratic, tag_of(l, interpolation)}
-                      : finest == 0 ? to_neighbours(l)
-                                    : delivery{shares_[l].to_fine, work_.level[l].order, tag_of(l, interpolation)});
+            smooth(l,
+                   l > finest    ? delivery{shares_[l].to_fine, ghosts::quadratic, tag_of(l, interpolation)}
+                   : finest == 0 ? to_neighbours(l)
+                                 : delivery{shares_[l].to_fine, work_.level[l].order, tag_of(l, interpolation)},
+                   0);
         }
     }
 
@@ -235,10 +240,22 @@ private:
             self_.notify(work_.ranks[next.by.near + n], dcuda::world, next.tag);
     }
 
-    DCUDA_COLD void smooth(int l, const delivery& last) {
+    // The first sweep from u = 0, of which A u is 0: no cells of neighbours are read.
+    DCUDA_COLD void sweep_from_zero(int l) {
+        await_restriction(l);
+        clock_.turn(l, part::smoothing);
         if (!has(l)) return;
         const device_level& on = work_.level[l];
-        for (int sweep = 0; sweep < sweeps; ++sweep) {
+        compute(l, 1, to_neighbours(l), [&](int i, int j, int k) {
+            const std::ptrdiff_t at = on.in.place(i, j, k);
+            return swept_from_zero(on, work_.is_chebyshev, i + j + k, at);
+        });
+    }
+
+    DCUDA_COLD void smooth(int l, const delivery& last, int first_sweep) {
+        if (!has(l)) return;
+        const device_level& on = work_.level[l];
+        for (int sweep = first_sweep; sweep < sweeps; ++sweep) {
             await_neighbours(l);
             clock_.turn(l, part::smoothing);
             const double *const u = on.u[sweep % 2], *const twin = on.u[1 - sweep % 2];
@@ -261,12 +278,6 @@ private:
                 });
             }
         }
-    }
-
-    DCUDA_COLD void clear(int l) {
-        await_restriction(l);
-        clock_.turn(l, part::smoothing);
-        if (has(l)) compute(l, 0, to_neighbours(l), [](int, int, int) { return 0.0; });
     }
 
     // f of the coarser level from what value(level, place) says of fine cells.

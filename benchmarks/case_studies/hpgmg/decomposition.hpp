@@ -47,8 +47,8 @@ struct share {
 
 class decomposition {
 public:
-    // Throws std::runtime_error if there are fewer cells than devices or ranks need. Some
-    // ranks may get none, as bricks are made as nearly cubes as can be.
+    // Throws std::runtime_error if there are fewer cells than devices or ranks need. Some ranks may get none: bricks
+    // are cut so that sweeps cost least.
     decomposition(const std::vector<level_shape>& levels, int devices, int ranks_per_device);
 
     int levels() const { return static_cast<int>(levels_.size()); }

@@ -244,7 +244,7 @@ TEST(Decomposition, TellsOfTooFewCells) {
     EXPECT_THROW(decomposition(levels, 5, 1), std::runtime_error);
     EXPECT_THROW(decomposition(levels, 1, 65), std::runtime_error);
     EXPECT_THROW(decomposition(levels, 2, 33), std::runtime_error);
-    EXPECT_EQ(decomposition(levels, 1, 7).used_ranks(), 6);
+    EXPECT_EQ(decomposition(levels, 1, 9).used_ranks(), 8); // of 4 units a side
 }
 
 TEST(Decomposition, TellsTheLargestBrick) {

@@ -172,6 +172,10 @@ settings resolve_settings(const options& requested, int* argc, char** argv) {
                              .value_or(default_small_put_bytes));
     result.stream_put_bytes = static_cast<std::size_t>(
         support::env_integer("DCUDA_STREAM_PUT_BYTES", 0, 1 << 30).value_or(default_stream_put_bytes));
+    const std::string stream_ops = support::env_string("DCUDA_STREAM_OPS").value_or("auto");
+    support::require(stream_ops == "auto" || stream_ops == "kernels" || stream_ops == "memops",
+                     error_code::invalid_argument, "DCUDA_STREAM_OPS={}: expected auto, kernels or memops", stream_ops);
+    result.streams_wait_for_values = stream_ops == "memops";
     result.bounce_bytes = static_cast<int>(
         support::env_integer("DCUDA_BOUNCE_BYTES", 0, std::numeric_limits<int>::max()).value_or(default_bounce_bytes));
     result.leader_members =

@@ -33,6 +33,7 @@ struct settings {
     int mailbox_queues;             // DCUDA_MAILBOX_QUEUES: of a device; -1: by its memory
     int small_put_bytes;            // DCUDA_SMALL_PUT_BYTES: notified puts that go as messages; -1: by the device
     std::size_t stream_put_bytes;   // DCUDA_STREAM_PUT_BYTES: puts of streams that a kernel makes, not the copy engine
+    bool streams_wait_for_values;   // DCUDA_STREAM_OPS=memops: streams wait by the driver, not by kernels
     int bounce_bytes;               // DCUDA_BOUNCE_BYTES: arrays of that size are reduced through bounce buffers
     int leader_members;             // DCUDA_LEADER_MEMBERS: of so many on a device, values are combined by leaders
     int barrier_row;                // DCUDA_BARRIER_ROW: ranks of a row in barriers; 0: by their number (tests)

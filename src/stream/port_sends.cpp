@@ -5,20 +5,6 @@
 
 namespace dcuda {
 
-namespace {
-
-bool is_captured([[maybe_unused]] cudaStream_t stream) {
-#if DCUDA_BACKEND_CUDA
-    cudaStreamCaptureStatus status{};
-    cuda::check(cudaStreamIsCapturing(stream, &status), "asking whether a stream is captured");
-    return status != cudaStreamCaptureStatusNone;
-#else
-    return false;
-#endif
-}
-
-} // namespace
-
 port_sends::port_sends(int processes) {
     for (int process = 0; process < processes; ++process)
         for (auto* streams : {&sending_, &receiving_}) streams->emplace_back(cuda::stream::priority::highest);
@@ -54,12 +40,12 @@ request::implementation& port_sends::owned(const request& chosen) const {
 
 void port_sends::post(std::span<const request> requests, std::optional<cudaStream_t> stream) {
     for (const request& each : requests) static_cast<void>(owned(each));
-    const bool captures = stream && is_captured(*stream);
+    const bool captures = stream && cuda::is_captured(*stream);
     if (stream) begin_.record(*stream);
     for (const request& each : requests) {
         request::implementation& chosen = *each.implementation_;
         const cuda::stream& own = stream_of(chosen);
-        support::require(captures || !is_captured(own.get()), error_code::invalid_argument,
+        support::require(captures || !cuda::is_captured(own.get()), error_code::invalid_argument,
                          "stream_port: a send or a receive is posted outside while a graph is captured that has one "
                          "with the same process ({})",
                          chosen.process);

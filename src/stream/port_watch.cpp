@@ -18,8 +18,9 @@ constexpr std::chrono::seconds reported_after{10};
 
 } // namespace
 
-port_watch::port_watch(bootstrap::control& control, port_memory& memory, port_relay* relay, const settings& chosen)
-    : control_(control), memory_(memory), relay_(relay), timeout_(chosen.wait_timeout) {
+port_watch::port_watch(bootstrap::control& control, port_memory& memory, port_relay* relay, value_waits& waits,
+                       const settings& chosen)
+    : control_(control), memory_(memory), relay_(relay), value_waits_(waits), timeout_(chosen.wait_timeout) {
     try {
         thread_ = std::thread([this] { watch(); });
     } catch (const std::system_error& problem) {
@@ -173,7 +174,7 @@ void port_watch::tell_of_failure() {
     if (!failure_ || is_told_) return;
     is_told_ = true;
     try {
-        memory_.end_waits();
+        memory_.end_waits(value_waits_);
     } catch (const error&) {
         // The device is gone, and all waits with it.
     }

@@ -8,6 +8,7 @@
 #include "device/settings.hpp"
 #include "stream/port_memory.hpp"
 #include "stream/port_relay.hpp"
+#include "stream/value_waits.hpp"
 
 #include <chrono>
 #include <condition_variable>
@@ -23,7 +24,8 @@ class port_watch {
 public:
     // From begin() to stop() the thread alone uses the control plane and the relay, which is null where the job needs
     // no network.
-    port_watch(bootstrap::control& control, port_memory& memory, port_relay* relay, const settings& chosen);
+    port_watch(bootstrap::control& control, port_memory& memory, port_relay* relay, value_waits& waits,
+               const settings& chosen);
     ~port_watch() { stop(); }
     port_watch(const port_watch&) = delete;
     port_watch& operator=(const port_watch&) = delete;
@@ -58,6 +60,7 @@ private:
     bootstrap::control& control_;
     port_memory& memory_;
     port_relay* relay_;
+    value_waits& value_waits_;
     // The port ends: this process has done so far, and has said so, and all have.
     bool ends_relay_ = false, is_end_told_ = false, is_relay_ended_ = false;
     // A process does not answer there; the control plane may say more, up to that time.

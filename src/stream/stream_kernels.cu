@@ -77,6 +77,14 @@ DCUDA_DEVICE void await_next(const wait_trigger& wait) {
 }
 __global__ void wait_kernel(wait_trigger wait) { await_next(wait); }
 
+// Behind a wait by the driver, which also ends when the port does.
+__global__ void take_kernel(wait_trigger wait) {
+    if (load_relaxed(wait.ended) != 0) __trap();
+    const std::uint32_t expected = fetch_add_relaxed(wait.consumed, wait.count) + wait.count;
+    await_notifications(wait, expected);
+    forget_wait(wait.wanted, std::uint64_t{wait.count} << 32 | expected);
+}
+
 // ORDER notify-observe: the barrier stands between the thread that has acquired and what the others send next.
 // PERF: ByHost: some puts are the host's; what copies them needs more registers than all else.
 template <bool ByHost>
@@ -136,6 +144,7 @@ cudaError_t load_stream_kernels() {
     load(get_by_host_kernel);
     load(notify_kernel);
     load(wait_kernel);
+    load(take_kernel);
     load(steps_kernel<false>);
     load(steps_kernel<true>);
     load(wait_word_kernel);
@@ -173,6 +182,10 @@ cudaError_t append_notify(const put_trigger& put, cudaStream_t stream) {
 
 cudaError_t append_wait(const wait_trigger& wait, cudaStream_t stream) {
     return append(wait_kernel, one_thread, stream, wait);
+}
+
+cudaError_t append_take(const wait_trigger& wait, cudaStream_t stream) {
+    return append(take_kernel, one_thread, stream, wait);
 }
 
 cudaError_t append_wait_word(const std::uint32_t* word, std::uint32_t value, comparison how, const std::uint32_t* ended,

@@ -21,6 +21,8 @@ cudaError_t append_put_rows(const put_trigger& put, const box& shape, const pitc
 cudaError_t append_get(const put_trigger& get, cudaStream_t stream);
 cudaError_t append_notify(const put_trigger& put, cudaStream_t stream);
 cudaError_t append_wait(const wait_trigger& wait, cudaStream_t stream);
+// Takes notifications that have come: the stream has waited for them. Ends the stream's work if the port has ended.
+cudaError_t append_take(const wait_trigger& wait, cudaStream_t stream);
 cudaError_t append_wait_word(const std::uint32_t* word, std::uint32_t value, comparison how, const std::uint32_t* ended,
                              cudaStream_t stream);
 // Some puts and waits in order, by one block.

@@ -8,6 +8,7 @@
 #include "stream/port_sends.hpp"
 #include "stream/port_watch.hpp"
 #include "stream/stream_kernels.hpp"
+#include "stream/value_waits.hpp"
 #include "support/cuda.hpp"
 
 #include <algorithm>
@@ -44,7 +45,8 @@ public:
         : owner_(owner), tags_(require_tags(tags)), device_(owner.device), control_(owner.job, "stream port"),
           memory_(control_, owner.paths.is_remote, tags_),
           relay_(owner.paths.needs_network ? std::make_unique<port_relay>(control_, owner, memory_, tags_) : nullptr),
-          sends_(control_.count()), watch_(control_, memory_, relay_.get(), owner.chosen) {
+          value_waits_(owner.chosen.streams_wait_for_values), sends_(control_.count()),
+          watch_(control_, memory_, relay_.get(), value_waits_, owner.chosen) {
         cuda::check(load_stream_kernels(), "loading the kernels of streams");
         cuda::check(load_send_kernels(), "loading the kernels that send");
         control_.barrier("making a stream port");
@@ -120,7 +122,9 @@ public:
     void wait(const wait_trigger& wait, cudaStream_t stream) {
         require_device("a wait");
         require_no_default(stream);
-        if (wait.count != 0) cuda::check(append_wait(wait, stream), "a wait in the stream");
+        if (wait.count == 0 || value_waits_.append(wait, stream)) return;
+        value_waits_.count(wait, stream);
+        cuda::check(append_wait(wait, stream), "a wait in the stream");
     }
 
     void wait_word(const std::uint32_t* word, std::uint32_t value, comparison how, cudaStream_t stream) {
@@ -170,7 +174,12 @@ public:
             together.count = 0;
         };
         for (const stream_step& step : steps) {
-            if (step.wait.count != 0) require_no_default(stream);
+            if (step.wait.count != 0) {
+                require_no_default(stream);
+                if (value_waits_.are_wanted()) append_together(); // what comes before the wait
+                if (value_waits_.append(step.wait, stream)) continue;
+                value_waits_.count(step.wait, stream);
+            }
             if (step.put.bytes > std::min(stream_steps::most_bytes, owner_.chosen.stream_put_bytes)) {
                 append_together();
                 copy(step.put, stream, "a put in the stream");
@@ -210,6 +219,12 @@ public:
     }
     void wait(const request& awaited) {
         while (!test(awaited)) std::this_thread::yield();
+    }
+
+    // For kernels of the program.
+    wait_trigger prepare_wait(const wait_trigger& made) {
+        value_waits_.forget(made);
+        return made;
     }
 
     static constexpr int any_process = -1;
@@ -273,7 +288,9 @@ private:
         const cudaError_t result = cudaStreamSynchronize(own_stream_.get());
         watch_.require_success();
         cuda::check(result, "testing for notifications");
-        return memory_.result()[0] != 0;
+        const bool is_taken = memory_.result()[0] != 0;
+        if (is_taken) value_waits_.count(wait, own_stream_.get());
+        return is_taken;
     }
 
     void require_process(int process) const {
@@ -346,6 +363,7 @@ private:
     cuda::stream own_stream_;
     port_memory memory_;
     std::unique_ptr<port_relay> relay_; // null: all processes map each other's memory
+    value_waits value_waits_;
     port_sends sends_;
     bool uses_pageable_memory_ = finds_pageable_memory(memory_.device()); // any memory of the host
     port_watch watch_;
@@ -382,7 +400,7 @@ void stream_port::wait(int tag, int count, cudaStream_t stream) {
     implementation_->wait(implementation_->wait_of(implementation::any_process, tag, count), stream);
 }
 void stream_port::wait_from(int process, int tag, int count, cudaStream_t stream) {
-    implementation_->wait(prepare_wait_from(process, tag, count), stream);
+    implementation_->wait(implementation_->wait_of_process(process, tag, count), stream);
 }
 void stream_port::wait_word(const std::uint32_t* word, std::uint32_t value, comparison how, cudaStream_t stream) {
     implementation_->wait_word(word, value, how, stream);
@@ -426,10 +444,10 @@ put_trigger stream_port::prepare_put_notify(window win, int process, std::size_t
                                     implementation_->notification_of(process, tag));
 }
 wait_trigger stream_port::prepare_wait(int tag, int count) {
-    return implementation_->wait_of(implementation::any_process, tag, count);
+    return implementation_->prepare_wait(implementation_->wait_of(implementation::any_process, tag, count));
 }
 wait_trigger stream_port::prepare_wait_from(int process, int tag, int count) {
-    return implementation_->wait_of_process(process, tag, count);
+    return implementation_->prepare_wait(implementation_->wait_of_process(process, tag, count));
 }
 
 class stream_batch::implementation {

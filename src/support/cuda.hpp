@@ -43,6 +43,17 @@ Function driver_function(const char* name) {
 }
 #endif
 
+// Whether work that is given to the stream becomes part of a graph, and runs later.
+inline bool is_captured([[maybe_unused]] cudaStream_t stream) {
+#if DCUDA_BACKEND_CUDA
+    cudaStreamCaptureStatus status{};
+    check(cudaStreamIsCapturing(stream, &status), "asking whether a stream is captured");
+    return status != cudaStreamCaptureStatusNone;
+#else
+    return false;
+#endif
+}
+
 // Device memory of `count` elements. Freed without a word: after a failed kernel nothing can be freed in order.
 template <class Element>
 struct device_deleter {

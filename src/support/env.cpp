@@ -63,6 +63,7 @@ constexpr std::string_view known_variables[] = {
     "DCUDA_RENDEZVOUS",
     "DCUDA_SILENT_AFTER",
     "DCUDA_SMALL_PUT_BYTES",
+    "DCUDA_STREAM_OPS",
     "DCUDA_STREAM_PUT_BYTES",
     "DCUDA_STACK_BYTES",
     "DCUDA_STATS",

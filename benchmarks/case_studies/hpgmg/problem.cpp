@@ -2,9 +2,12 @@
 #include "problem.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <numbers>
+#include <system_error>
+#include <thread>
 
 namespace hpgmg {
 
@@ -86,12 +89,23 @@ private:
     double sums_[64] = {};
 };
 
-// Calls action(i, j, k) for all cells.
+// Calls action(i, j, k) for all cells, by all of the host's cores if they are many: those of a plane by one.
 template <class Action>
 void for_each_cell(const region& cells, const Action& action) {
-    for (int i = cells.first[0]; i < cells.last[0]; ++i)
-        for (int j = cells.first[1]; j < cells.last[1]; ++j)
-            for (int k = cells.first[2]; k < cells.last[2]; ++k) action(i, j, k);
+    std::atomic<int> next = cells.first[0];
+    const auto take_planes = [&] {
+        for (int i = next++; i < cells.last[0]; i = next++)
+            for (int j = cells.first[1]; j < cells.last[1]; ++j)
+                for (int k = cells.first[2]; k < cells.last[2]; ++k) action(i, j, k);
+    };
+    constexpr std::int64_t cells_of_thread = 1 << 15;
+    const auto most = std::min<std::int64_t>(std::thread::hardware_concurrency(), cells.cells() / cells_of_thread);
+    std::vector<std::jthread> others;
+    try {
+        while (static_cast<std::int64_t>(others.size()) + 1 < most) others.emplace_back(take_planes);
+    } catch (const std::system_error&) { // the system gives no more threads
+    }
+    take_planes();
 }
 
 // beta where at most one of the two dimensions along the face leaves the grid; ghost cells continue it there.
@@ -168,11 +182,15 @@ tables make_tables(const problem& of, const level_shape& shape, int level, const
         });
     }
     result.inverse_diagonal.assign(points, 0.0);
-    for_each_cell(grow(in.stored, -ghost_layers), [&](int i, int j, int k) {
+    const region inside = grow(in.stored, -ghost_layers);
+    std::vector<double> largest(static_cast<std::size_t>(std::max(0, inside.extent(0)))); // of each plane
+    for_each_cell(inside, [&](int i, int j, int k) {
         const operator_row row(result, in, shape, i, j, k);
         result.inverse_diagonal[static_cast<std::size_t>(in.place(i, j, k))] = 1.0 / row.diagonal();
-        result.lambda = std::max(result.lambda, 1.0 + row.others() / row.diagonal());
+        double& of_plane = largest[static_cast<std::size_t>(i - inside.first[0])];
+        of_plane = std::max(of_plane, 1.0 + row.others() / row.diagonal());
     });
+    for (const double each : largest) result.lambda = std::max(result.lambda, each);
     return result;
 }
 

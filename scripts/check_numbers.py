@@ -278,8 +278,10 @@ def short_name(machine):
 
 
 def number_of(digits, cells):
-    others = sum(cell.value for cell in cells[1:])
-    value = Decimal(repr(cells[0].value / others if others else cells[0].value))
+    first, *others = (cell.value for cell in cells)
+    if others and sum(others) == 0:
+        raise Problem("a number is divided by 0")
+    value = Decimal(repr(first / sum(others) if others else first))
     return str(value.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))  # as people round
 
 

@@ -10,7 +10,6 @@
 #include "dcuda/types.hpp"
 #include "device/device_access.hpp"
 #include "stream/send_kernels.hpp"
-#include "stream/value_waits.hpp"
 #include "support/cuda.hpp"
 #include "transport/peer.hpp"
 
@@ -54,11 +53,7 @@ public:
 
     // Not 0 once waits shall end. In device memory: many blocks may look.
     const std::uint32_t* ended() const { return ended_.get(); }
-    // By one thread. Then waits by the driver, behind which kernels look.
-    void end_waits(value_waits& by_driver) {
-        link_.write_word(ended_.get(), 1);
-        by_driver.end(link_);
-    }
+    void end_waits() { link_.write_word(ended_.get(), 1); } // by one thread
 
     // Of a test, in the host's memory: whether the notifications were there, and up to which number they go.
     std::uint32_t* result() const { return result_.get(); }

@@ -174,7 +174,8 @@ void port_watch::tell_of_failure() {
     if (!failure_ || is_told_) return;
     is_told_ = true;
     try {
-        memory_.end_waits(value_waits_);
+        memory_.end_waits();
+        value_waits_.end();
     } catch (const error&) {
         // The device is gone, and all waits with it.
     }

@@ -77,13 +77,13 @@ DCUDA_DEVICE void await_next(const wait_trigger& wait) {
 }
 __global__ void wait_kernel(wait_trigger wait) { await_next(wait); }
 
-// Behind a wait by the driver, which also ends when the port does.
-__global__ void take_kernel(wait_trigger wait) {
-    if (load_relaxed(wait.ended) != 0) __trap();
-    const std::uint32_t expected = fetch_add_relaxed(wait.consumed, wait.count) + wait.count;
-    await_notifications(wait, expected);
-    forget_wait(wait.wanted, std::uint64_t{wait.count} << 32 | expected);
+// Behind a wait by the driver, of which the host was told that it is for so many.
+__global__ void take_kernel(wait_trigger wait, std::uint32_t told) {
+    forget_wait(wait.wanted, std::uint64_t{wait.count} << 32 | told);
+    await_next(wait);
 }
+
+__global__ void trap_kernel() { __trap(); }
 
 // ORDER notify-observe: the barrier stands between the thread that has acquired and what the others send next.
 // PERF: ByHost: some puts are the host's; what copies them needs more registers than all else.
@@ -145,6 +145,7 @@ cudaError_t load_stream_kernels() {
     load(notify_kernel);
     load(wait_kernel);
     load(take_kernel);
+    load(trap_kernel);
     load(steps_kernel<false>);
     load(steps_kernel<true>);
     load(wait_word_kernel);
@@ -184,9 +185,11 @@ cudaError_t append_wait(const wait_trigger& wait, cudaStream_t stream) {
     return append(wait_kernel, one_thread, stream, wait);
 }
 
-cudaError_t append_take(const wait_trigger& wait, cudaStream_t stream) {
-    return append(take_kernel, one_thread, stream, wait);
+cudaError_t append_take(const wait_trigger& wait, std::uint32_t told, cudaStream_t stream) {
+    return append(take_kernel, one_thread, stream, wait, told);
 }
+
+cudaError_t append_trap(cudaStream_t stream) { return append(trap_kernel, one_thread, stream); }
 
 cudaError_t append_wait_word(const std::uint32_t* word, std::uint32_t value, comparison how, const std::uint32_t* ended,
                              cudaStream_t stream) {

@@ -21,8 +21,10 @@ cudaError_t append_put_rows(const put_trigger& put, const box& shape, const pitc
 cudaError_t append_get(const put_trigger& get, cudaStream_t stream);
 cudaError_t append_notify(const put_trigger& put, cudaStream_t stream);
 cudaError_t append_wait(const wait_trigger& wait, cudaStream_t stream);
-// Takes notifications that have come: the stream has waited for them. Ends the stream's work if the port has ended.
-cudaError_t append_take(const wait_trigger& wait, cudaStream_t stream);
+// Behind a wait by the driver, of which the host was told that it is for so many: takes the notifications.
+cudaError_t append_take(const wait_trigger& wait, std::uint32_t told, cudaStream_t stream);
+// Ends all work of the device with an error.
+cudaError_t append_trap(cudaStream_t stream);
 cudaError_t append_wait_word(const std::uint32_t* word, std::uint32_t value, comparison how, const std::uint32_t* ended,
                              cudaStream_t stream);
 // Some puts and waits in order, by one block.

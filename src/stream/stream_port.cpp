@@ -122,8 +122,8 @@ public:
     void wait(const wait_trigger& wait, cudaStream_t stream) {
         require_device("a wait");
         require_no_default(stream);
-        if (wait.count == 0 || value_waits_.append(wait, stream)) return;
-        value_waits_.count(wait, stream);
+        if (wait.count == 0) return;
+        if (value_waits_.knows(wait, stream)) return value_waits_.append(wait, stream);
         cuda::check(append_wait(wait, stream), "a wait in the stream");
     }
 
@@ -174,11 +174,11 @@ public:
             together.count = 0;
         };
         for (const stream_step& step : steps) {
-            if (step.wait.count != 0) {
-                require_no_default(stream);
-                if (value_waits_.are_wanted()) append_together(); // what comes before the wait
-                if (value_waits_.append(step.wait, stream)) continue;
-                value_waits_.count(step.wait, stream);
+            if (step.wait.count != 0) require_no_default(stream);
+            if (step.wait.count != 0 && value_waits_.knows(step.wait, stream)) {
+                append_together();
+                value_waits_.append(step.wait, stream);
+                continue;
             }
             if (step.put.bytes > std::min(stream_steps::most_bytes, owner_.chosen.stream_put_bytes)) {
                 append_together();
@@ -284,13 +284,12 @@ private:
 
     bool test(const wait_trigger& wait) {
         const chosen_device chosen(memory_.device());
+        value_waits_.forget(wait);
         cuda::check(append_test(wait, memory_.result(), own_stream_.get()), "a test of notifications");
         const cudaError_t result = cudaStreamSynchronize(own_stream_.get());
         watch_.require_success();
         cuda::check(result, "testing for notifications");
-        const bool is_taken = memory_.result()[0] != 0;
-        if (is_taken) value_waits_.count(wait, own_stream_.get());
-        return is_taken;
+        return memory_.result()[0] != 0;
     }
 
     void require_process(int process) const {

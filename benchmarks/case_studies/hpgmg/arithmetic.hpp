@@ -110,17 +110,45 @@ DCUDA_HOST_DEVICE ghosts order_of(int box_side) { return box_side < 4 ? ghosts::
 // to the boundary, from there inwards.
 struct sources {
     int first, step, count;
-    double weights[4];
+    int layer; // of the ghost cell; 0: inside
+    ghosts order;
+
+    // PERF: an array of them would lie in local memory.
+    DCUDA_HOST_DEVICE double weight(int number) const {
+        if (layer == 0) return 1.0;
+        if (order == ghosts::quadratic) return number == 0 ? -2.5 : 0.5;
+        if (layer == 1)
+            return number == 0 ? -77.0 / 12.0 : number == 1 ? 43.0 / 12.0 : number == 2 ? -17.0 / 12.0 : 3.0 / 12.0;
+        return number == 0 ? -505.0 / 12.0 : number == 1 ? 335.0 / 12.0 : number == 2 ? -145.0 / 12.0 : 27.0 / 12.0;
+    }
 };
 
 DCUDA_HOST_DEVICE sources sources_of(int at, int side, ghosts order) {
-    if (at >= 0 && at < side) return {at, 0, 1, {1.0, 0.0, 0.0, 0.0}};
+    if (at >= 0 && at < side) return {at, 0, 1, 0, order};
     const bool is_low = at < 0;
-    const int first = is_low ? 0 : side - 1, step = is_low ? 1 : -1, layer = is_low ? -at : at - side + 1;
-    if (order == ghosts::quadratic)
-        return layer == 1 ? sources{first, step, 2, {-2.5, 0.5, 0.0, 0.0}} : sources{first, step, 0, {}};
-    return layer == 1 ? sources{first, step, 4, {-77.0 / 12.0, 43.0 / 12.0, -17.0 / 12.0, 3.0 / 12.0}}
-                      : sources{first, step, 4, {-505.0 / 12.0, 335.0 / 12.0, -145.0 / 12.0, 27.0 / 12.0}};
+    const int layer = is_low ? -at : at - side + 1;
+    const int count = order == ghosts::quartic ? 4 : layer == 1 ? 2 : 0;
+    return {is_low ? 0 : side - 1, is_low ? 1 : -1, count, layer, order};
+}
+
+// The ghost cells beside such cells, at the grid's boundary, that A reads: across six faces, in two layers, and across
+// twelve edges, in one. Interpolation reads more. Empty where the cells do not touch the boundary.
+inline constexpr int pieces_of_boundary = 18;
+DCUDA_HOST_DEVICE region piece_of_boundary(const region& cells, int side, int number) {
+    region result = cells;
+    const auto cross = [&](int d, bool is_low, int layers) {
+        const bool touches = is_low ? cells.first[d] == 0 : cells.last[d] == side;
+        result.first[d] = is_low ? -layers : side;
+        result.last[d] = touches ? result.first[d] + layers : result.first[d];
+    };
+    if (number < 6) {
+        cross(number / 2, number % 2 == 0, ghost_layers);
+        return result;
+    }
+    const int edge = number - 6, along = edge / 4; // the dimension that is not crossed
+    cross(along == 0 ? 1 : 0, edge % 2 == 0, 1);
+    cross(along == 2 ? 1 : 2, edge / 2 % 2 == 0, 1);
+    return result;
 }
 
 // The value of any cell of a level of side^3 cells and two layers around it.
@@ -132,10 +160,10 @@ DCUDA_HOST_DEVICE double continued(const double* u, const layout& in, int side, 
         for (int y = 0; y < b.count; ++y) {
             double line = 0.0;
             for (int x = 0; x < a.count; ++x)
-                line += a.weights[x] * u[in.place(a.first + x * a.step, b.first + y * b.step, c.first + z * c.step)];
-            plane += b.weights[y] * line;
+                line += a.weight(x) * u[in.place(a.first + x * a.step, b.first + y * b.step, c.first + z * c.step)];
+            plane += b.weight(y) * line;
         }
-        value += c.weights[z] * plane;
+        value += c.weight(z) * plane;
     }
     return value;
 }

@@ -12,19 +12,21 @@ public:
     // `lanes`: of shared memory, one for each partial sum.
     DCUDA_DEVICE explicit block_of_threads(double* lanes) : lanes_(lanes) {}
 
-    // Calls action(i, j, k) for all cells, without waiting for the other threads.
+    // Calls action(i, j, k) for all cells, without waiting for the other threads. Thread number `first`, modulo the
+    // number of threads, begins.
     template <class Action>
-    DCUDA_DEVICE void start_for_each_cell(const region& cells, const Action& action) const {
+    DCUDA_DEVICE void start_for_each_cell(const region& cells, int first, const Action& action) const {
         const int rows = cells.extent(1), columns = cells.extent(2);
         const auto count = static_cast<int>(cells.cells());
-        for (int n = common::thread(); n < count; n += common::threads()) {
+        const int behind = common::thread() - first % common::threads();
+        for (int n = behind < 0 ? behind + common::threads() : behind; n < count; n += common::threads()) {
             const int row = n / columns;
             action(cells.first[0] + row / rows, cells.first[1] + row % rows, cells.first[2] + n % columns);
         }
     }
     template <class Action>
     DCUDA_DEVICE void for_each_cell(const region& cells, const Action& action) const {
-        start_for_each_cell(cells, action);
+        start_for_each_cell(cells, 0, action);
         __syncthreads();
     }
     template <class Value>

@@ -33,7 +33,8 @@ region read_of_coarse(const region& fine) { return fine.empty() ? fine : grow(ha
 // What a sweep costs a rank that has so many cells a side, in cells. One of eight arrays is read around them, too; a
 // piece of a row begins and ends within 4 cells that memory brings together; and each neighbour takes a notification
 // and gives one.
-// PERF: so rows stay whole where the other two dimensions give ranks enough: bricks have 8 neighbours then, not 18.
+// PERF: so rows stay whole where the other two dimensions give ranks enough: bricks have 8 neighbours on their device
+// then, not 18.
 double cost_of(const int (&cells)[3], const int (&parts)[3]) {
     constexpr double cost_of_neighbour = 100.0; // 0.2 us, where 264 ranks of a device have 2 ns for a cell
     constexpr int neighbours[] = {0, 2, 8, 18}; // across faces and edges, by the dimensions that are cut

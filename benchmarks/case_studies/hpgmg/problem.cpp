@@ -80,7 +80,7 @@ private:
             for (int y = 0; y < b.count; ++y)
                 for (int z = 0; z < c.count; ++z)
                     sums_[colour(a.first + x * a.step, b.first + y * b.step, c.first + z * c.step)] +=
-                        coefficient * a.weights[x] * b.weights[y] * c.weights[z];
+                        coefficient * a.weight(x) * b.weight(y) * c.weight(z);
     }
 
     int cell_[3];

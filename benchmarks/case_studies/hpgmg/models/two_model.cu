@@ -55,6 +55,7 @@ public:
         // Once before anything is captured or timed: kernels are loaded and connections made when first used.
         solve();
         stream_.wait_on_host();
+        if (how_ == launching::in_graphs) graphs_[0] = std::make_unique<graph>(stream_, [&] { solve(); });
     }
     ~two_model() override { cudaDeviceSynchronize(); }
 
@@ -136,7 +137,8 @@ private:
             }
             next.unpacked = pieces.size();
             if (why != way::to_coarse && has(number))
-                for (const region& layers : boundary_layers(number)) add(layers, nullptr, next.most_unpacked);
+                for (const region& layers : ghosts_of(number, why == way::to_fine))
+                    add(layers, nullptr, next.most_unpacked);
             for (const staging::part& one : list.in) {
                 add(one.cells, area_.data() + one.at, next.most_unpacked);
                 common::message in{one.peer};
@@ -151,12 +153,16 @@ private:
         pieces_ = on_device(pieces);
     }
 
-    // The ghost cells of the grid's boundary beside this device's cells.
-    std::vector<region> boundary_layers(int number) const {
+    // The ghost cells of the grid's boundary beside this device's cells: those that A reads, or all.
+    std::vector<region> ghosts_of(int number, bool has_all) const {
         std::vector<region> result;
         region done = cells(number);
+        if (!has_all)
+            for (int piece = 0; piece < pieces_of_boundary; ++piece)
+                if (const region one = piece_of_boundary(done, level(number).side, piece); !one.empty())
+                    result.push_back(one);
         const region all = given_.cut.with_ghosts(number, done);
-        for (int d = 0; d < 3; ++d) {
+        for (int d = 0; has_all && d < 3; ++d) {
             region low = done, high = done;
             low.first[d] = all.first[d];
             low.last[d] = done.first[d];
@@ -323,7 +329,8 @@ private:
         std::copy_n(host_->u_of_first().begin(), source.size(), pinned_.get());
         check(cudaMemcpyAsync(level(last_).u[0], pinned_.get(), bytes, cudaMemcpyHostToDevice, stream_.get()),
               "copying from the host");
-        if (host_->failed_level()) compute(cube(1), note_failure{found_, failure});
+        if (const std::optional<int> failed = host_->failed_level())
+            compute(cube(1), note_failure{found_, failure + *failed - last_});
     }
 
     void find_residual(int cycle) {

@@ -113,7 +113,7 @@ public:
         clock_.turn(0, part::norm);
         const device_level& on = work_.level[0];
         double most = 0.0;
-        threads_.start_for_each_cell(shares_[0].brick, [&](int i, int j, int k) {
+        threads_.start_for_each_cell(shares_[0].brick, 0, [&](int i, int j, int k) {
             const double value = residual_at(on, on.in.place(i, j, k));
             most = larger(most, value < 0.0 ? -value : value);
         });
@@ -157,7 +157,23 @@ private:
         self_.wait_notifications(tag_of(l, restriction), shares_[l].to_coarse.expected);
     }
 
-    // The ghost cells that belong to these cells, which touch the boundary or not.
+    // The ghost cells that belong to these cells, which touch the boundary or not: those that A reads. Pieces of the
+    // boundary go to other threads each, so small ones are filled at the same time.
+    DCUDA_COLD void fill_read_ghosts(const device_level& on, double* u, const region& cells) const {
+        int before = 0; // ghost cells of earlier pieces
+        DCUDA_NO_UNROLL
+        for (int number = 0; number < pieces_of_boundary; ++number) {
+            const region piece = piece_of_boundary(cells, on.side, number);
+            if (piece.empty()) continue;
+            threads_.start_for_each_cell(piece, before, [&](int i, int j, int k) {
+                u[on.in.place(i, j, k)] = continued(u, on.in, on.side, on.order, i, j, k);
+            });
+            before += static_cast<int>(piece.cells());
+        }
+        if (before > 0) __syncthreads();
+    }
+
+    // All of them, which interpolation reads.
     DCUDA_COLD void fill_ghosts(const device_level& on, double* u, const region& cells, ghosts order) const {
         region done = cells;
         for (int d = 0; d < 3; ++d) {
@@ -166,7 +182,7 @@ private:
                 region layers = done;
                 layers.first[d] = side == 0 ? -ghost_layers : on.side;
                 layers.last[d] = layers.first[d] + ghost_layers;
-                threads_.start_for_each_cell(layers, [&](int i, int j, int k) {
+                threads_.start_for_each_cell(layers, 0, [&](int i, int j, int k) {
                     u[on.in.place(i, j, k)] = continued(u, on.in, on.side, order, i, j, k);
                 });
             }
@@ -211,7 +227,10 @@ private:
             if (cells.empty()) continue;
             has_far_sides = has_far_sides || !is_rest;
             threads_.for_each_cell(cells, store);
-            fill_ghosts(on, u, cells, next.order);
+            if (next.is_exchange)
+                fill_read_ghosts(on, u, cells);
+            else
+                fill_ghosts(on, u, cells, next.order);
         }
         clock_.turn(l, part::sending);
         if (!has_far_sides) send_far(next, on.u_place[array], u);

@@ -46,9 +46,12 @@ constexpr const char* backend = "cpu";
 
 // Chooses this process's device. Returns how many devices it sees.
 int choose_device(const bootstrap::job& job) {
-    // Streams share hardware queues, 8 if nothing is said. What the host copies while the kernel runs must not stand in
-    // the kernel's queue: it would wait for the kernel's end. Too late if the program has used CUDA before.
+    // Too late if the program has used CUDA before. Streams share hardware queues, 8 if nothing is said. What the host
+    // copies while the kernel runs must not stand in the kernel's queue: it would wait for the kernel's end.
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+    // A kernel that is loaded when it is first launched may wait for those that run, and hold up all other calls of
+    // CUDA meanwhile: also those that the kernels which run are waiting for.
+    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
     int devices = 0;
     const cudaError_t result = cudaGetDeviceCount(&devices);
     support::require(result == cudaSuccess && devices > 0, error_code::cuda_failure,

@@ -44,15 +44,15 @@ port_memory::port_memory(bootstrap::control& control, const std::vector<bool>& i
     arrived_ = cuda::allocate<std::uint32_t>(words, subject);
     turns_ = cuda::allocate<detail::queue_turns>(3 * ports_.size(), subject);
     consumed_ = cuda::allocate<std::uint32_t>(places(), subject);
-    ended_ = cuda::allocate<std::uint32_t>(1, subject);
+    ended_ = cuda::allocate_pinned<std::uint32_t>(1, subject);
     result_ = cuda::allocate_pinned<std::uint32_t>(2, subject);
     wanted_ = cuda::allocate_pinned<std::uint64_t>(waits, subject);
     refused_ = cuda::allocate_pinned<std::uint64_t>(refusals, subject);
     clear(arrived_.get(), words);
     clear(turns_.get(), 3 * ports_.size());
     clear(consumed_.get(), places());
-    clear(ended_.get(), 1);
     cuda::check(cudaDeviceSynchronize(), "clearing a stream port's memory");
+    *ended_.get() = 0;
     std::fill_n(result_.get(), 2, 0u);
     std::fill_n(wanted_.get(), waits, 0u);
     std::fill_n(refused_.get(), refusals, 0u);
@@ -138,6 +138,8 @@ wait_trigger port_memory::wait_of(int process, int tag, std::uint32_t count) con
     made.wanted = wanted_.get() + kept;
     return made;
 }
+
+void port_memory::end_waits() { detail::store_relaxed(ended_.get(), 1); }
 
 std::uint64_t port_memory::tell_of_wait(const wait_trigger& wait) const {
     const std::uint64_t told = std::uint64_t{wait.count} << 32 | result_[1];

@@ -51,9 +51,9 @@ public:
     // Notifications of one process, or of any (-1).
     wait_trigger wait_of(int process, int tag, std::uint32_t count) const;
 
-    // Not 0 once waits shall end. In device memory: many blocks may look.
+    // Not 0 once waits shall end. In the host's memory, so that nothing holds up who ends them.
     const std::uint32_t* ended() const { return ended_.get(); }
-    void end_waits() { link_.write_word(ended_.get(), 1); } // by one thread
+    void end_waits();
 
     // Of a test, in the host's memory: whether the notifications were there, and up to which number they go.
     std::uint32_t* result() const { return result_.get(); }
@@ -107,7 +107,7 @@ private:
     cuda::device_array<std::uint32_t> arrived_;     // by process and tag; then the doorbell, then queues
     cuda::device_array<detail::queue_turns> turns_; // by process and kind
     cuda::device_array<std::uint32_t> consumed_;    // by place
-    cuda::device_array<std::uint32_t> ended_;
+    cuda::pinned_array<std::uint32_t> ended_;
     cuda::pinned_array<std::uint32_t> result_;
     cuda::pinned_array<std::uint64_t> wanted_;  // by place; then of the sends to each process, and of the receives
     cuda::pinned_array<std::uint64_t> refused_; // by process: the send's bytes, the receive's

@@ -131,23 +131,28 @@ DCUDA_HOST_DEVICE sources sources_of(int at, int side, ghosts order) {
     return {is_low ? 0 : side - 1, is_low ? 1 : -1, count, layer, order};
 }
 
+// Which of the grid's six faces such cells touch: a bit for each, of low and high ones in turn.
+DCUDA_HOST_DEVICE unsigned touched_faces(const region& cells, int side) {
+    unsigned faces = 0;
+    for (int d = 0; d < 3; ++d)
+        faces |= (cells.first[d] == 0 ? 1U : 0U) << 2 * d | (cells.last[d] == side ? 2U : 0U) << 2 * d;
+    return faces;
+}
+
 // The ghost cells beside such cells, at the grid's boundary, that A reads: across six faces, in two layers, and across
-// twelve edges, in one. Interpolation reads more. Empty where the cells do not touch the boundary.
+// twelve edges, in one. Interpolation reads more. Empty where the cells do not touch these faces.
 inline constexpr int pieces_of_boundary = 18;
-DCUDA_HOST_DEVICE region piece_of_boundary(const region& cells, int side, int number) {
+DCUDA_HOST_DEVICE region piece_of_boundary(const region& cells, int side, unsigned touched, int number) {
+    const int edge = number - 6, along = edge / 4; // the dimension that an edge does not cross
+    const int first = number < 6 ? number : 2 * (along == 0 ? 1 : 0) + edge % 2,
+              second = number < 6 ? number : 2 * (along == 2 ? 1 : 2) + edge / 2 % 2;
+    if ((touched >> first & touched >> second & 1U) == 0) return {};
     region result = cells;
-    const auto cross = [&](int d, bool is_low, int layers) {
-        const bool touches = is_low ? cells.first[d] == 0 : cells.last[d] == side;
-        result.first[d] = is_low ? -layers : side;
-        result.last[d] = touches ? result.first[d] + layers : result.first[d];
-    };
-    if (number < 6) {
-        cross(number / 2, number % 2 == 0, ghost_layers);
-        return result;
+    const int layers = number < 6 ? ghost_layers : 1;
+    for (const int face : {first, second}) {
+        result.first[face / 2] = face % 2 == 0 ? -layers : side;
+        result.last[face / 2] = face % 2 == 0 ? 0 : side + layers;
     }
-    const int edge = number - 6, along = edge / 4; // the dimension that is not crossed
-    cross(along == 0 ? 1 : 0, edge % 2 == 0, 1);
-    cross(along == 2 ? 1 : 2, edge / 2 % 2 == 0, 1);
     return result;
 }
 

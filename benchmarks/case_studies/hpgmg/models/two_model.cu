@@ -159,7 +159,9 @@ private:
         region done = cells(number);
         if (!has_all)
             for (int piece = 0; piece < pieces_of_boundary; ++piece)
-                if (const region one = piece_of_boundary(done, level(number).side, piece); !one.empty())
+                if (const region one =
+                        piece_of_boundary(done, level(number).side, touched_faces(done, level(number).side), piece);
+                    !one.empty())
                     result.push_back(one);
         const region all = given_.cut.with_ghosts(number, done);
         for (int d = 0; has_all && d < 3; ++d) {

@@ -153,6 +153,12 @@ std::int64_t decomposition::largest_brick() const {
     return largest;
 }
 
+int decomposition::ranks_with_cells(int number) const {
+    int count = 0;
+    for (int rank = 0; rank < devices_ * ranks_per_device_; ++rank) count += brick(number, rank).empty() ? 0 : 1;
+    return count;
+}
+
 region decomposition::with_ghosts(int number, const region& cells) const {
     region result = cells;
     for (int d = 0; d < 3; ++d) {

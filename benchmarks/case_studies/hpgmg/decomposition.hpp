@@ -60,6 +60,7 @@ public:
     layout stored(int number, int device) const;
     region brick(int number, int rank) const; // of a rank of the world
     std::int64_t largest_brick() const;       // in cells
+    int ranks_with_cells(int number) const;   // of a level, on all devices
     // The brick and its share of the boundary's ghost cells.
     region with_ghosts(int number, const region& cells) const;
 

@@ -111,6 +111,7 @@ void run_ranks(common::session& here, const options& chosen, const decomposition
     }
     if (chosen.tells_parts)
         for (const double each : memory.part_times()) about.parts_us.push_back(each / chosen.repeat / chosen.solves);
+    for (int level = 0; level < cut.levels(); ++level) about.ranks_of_levels.push_back(cut.ranks_with_cells(level));
     memory.close();
 }
 

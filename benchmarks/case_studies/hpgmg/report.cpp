@@ -19,12 +19,12 @@ double unknowns_per_second(const report& about, const options& chosen) {
 
 // Where the time of a solve goes: a line for each level, and one for all.
 std::string parts_in_words(const report& about) {
-    std::string text = "us of a solve, on the mean rank with cells:\n   cells";
+    std::string text = "us of a solve, on the mean rank with cells:\n   cells  ranks";
     for (const char* name : part_names) text += fmt::format(" {:>13}", name);
     text += fmt::format(" {:>13}\n", "all");
     std::vector<double> sums(part_count);
-    const auto add_line = [&](const std::string& name, const double* parts) {
-        text += fmt::format("{:>8}", name);
+    const auto add_line = [&](const std::string& name, int ranks, const double* parts) {
+        text += fmt::format("{:>8} {:>6}", name, ranks);
         double all = 0.0;
         for (int part = 0; part < part_count; ++part) {
             text += fmt::format(" {:>13.1f}", parts[part]);
@@ -34,10 +34,10 @@ std::string parts_in_words(const report& about) {
     };
     for (std::size_t level = 0; level < about.levels.size(); ++level) {
         const double* const parts = about.parts_us.data() + level * part_count;
-        add_line(fmt::format("{}^3", about.levels[level].side()), parts);
+        add_line(fmt::format("{}^3", about.levels[level].side()), about.ranks_of_levels[level], parts);
         for (int part = 0; part < part_count; ++part) sums[static_cast<std::size_t>(part)] += parts[part];
     }
-    add_line("all", sums.data());
+    add_line("all", about.ranks_of_levels.front(), sums.data());
     return text;
 }
 
@@ -108,7 +108,7 @@ std::string as_json(const report& about, const options& chosen) {
         json["exchanges_alone_per_solve_us"] =
             common::seconds_per_run(about.exchange_milliseconds).median / chosen.solves * 1e6;
     for (std::size_t level = 0; level * part_count < about.parts_us.size(); ++level) {
-        nlohmann::ordered_json line{{"side", about.levels[level].side()}};
+        nlohmann::ordered_json line{{"side", about.levels[level].side()}, {"ranks", about.ranks_of_levels[level]}};
         for (std::size_t part = 0; part < part_count; ++part)
             line[part_names[part]] = about.parts_us[level * part_count + part];
         json["parts_us"].push_back(line);

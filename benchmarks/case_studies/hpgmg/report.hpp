@@ -21,6 +21,7 @@ struct report {
     std::vector<double> milliseconds = {};          // one entry per run
     std::vector<double> exchange_milliseconds = {}; // of such a model: of a run without its kernels
     std::vector<double> parts_us = {};              // with --parts: of a solve, by level and part, on the mean rank
+    std::vector<int> ranks_of_levels = {};          // beside them: ranks with cells of each level, on all devices
     common::joules energy = {};                     // of all runs
     bool is_verified = false, is_equal = false;     // with the serial reference
 };

@@ -275,9 +275,9 @@ private:
 
     // The first sweep from u = 0, of which A u is 0: no cells of neighbours are read.
     DCUDA_COLD void sweep_from_zero(int l) {
+        if (!has(l)) return;
         await_restriction(l);
         clock_.turn(l, part::smoothing);
-        if (!has(l)) return;
         const device_level& on = work_.level[l];
         compute(l, 1, to_neighbours(l), [&](int i, int j, int k) {
             const std::ptrdiff_t at = on.in.place(i, j, k);

@@ -52,8 +52,9 @@ std::string cubed(int side) { return std::to_string(side) + "^3"; }
 
 } // namespace
 
-decomposition::decomposition(const std::vector<level_shape>& levels, int devices, int ranks_per_device)
-    : levels_(levels), devices_(devices), ranks_per_device_(ranks_per_device) {
+decomposition::decomposition(const std::vector<level_shape>& levels, int devices, int ranks_per_device,
+                             int one_rank_side)
+    : levels_(levels), devices_(devices), ranks_per_device_(ranks_per_device), one_rank_side_(one_rank_side) {
     choose_devices();
     const auto is_wide = [&](int side) {
         return side % least_brick == 0 && side / least_brick >= *std::max_element(grid_, grid_ + 3);
@@ -124,7 +125,7 @@ layout decomposition::stored(int number, int device) const {
 
 int decomposition::parts_of_ranks(int number, int dimension) const {
     int least = level(number).side();
-    if (least % least_brick != 0) return 1;
+    if (least % least_brick != 0 || (!is_divided(number) && least <= one_rank_side_)) return 1;
     if (is_divided(number))
         for (int part = 0; part < grid_[dimension]; ++part)
             least = std::min(least, owned_along(number, dimension, part).count());

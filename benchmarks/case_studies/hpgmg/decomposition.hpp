@@ -48,8 +48,9 @@ struct share {
 class decomposition {
 public:
     // Throws std::runtime_error if there are fewer cells than devices or ranks need. Some ranks may get none: bricks
-    // are cut so that sweeps cost least.
-    decomposition(const std::vector<level_shape>& levels, int devices, int ranks_per_device);
+    // are cut so that sweeps cost least. Coarse levels of no more than `one_rank_side` cells a side are one rank's.
+    decomposition(const std::vector<level_shape>& levels, int devices, int ranks_per_device,
+                  int one_rank_side = least_brick);
 
     int levels() const { return static_cast<int>(levels_.size()); }
     const level_shape& level(int number) const { return levels_[static_cast<std::size_t>(number)]; }
@@ -80,7 +81,7 @@ private:
     void connect(route& by, int rank, int other) const;
 
     std::vector<level_shape> levels_;
-    int devices_, ranks_per_device_;
+    int devices_, ranks_per_device_, one_rank_side_;
     int grid_[3] = {1, 1, 1};  // of devices
     int ranks_[3] = {1, 1, 1}; // of each
     int divided_ = 1;          // the finest levels, which all devices have a part of

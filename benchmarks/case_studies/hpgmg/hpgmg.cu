@@ -37,9 +37,9 @@ double device_bytes(common::session& here) {
 
 std::string gigabytes(double rounded) { return std::to_string(static_cast<long long>(rounded)) + " GB"; }
 
-decomposition make_decomposition(level_shape finest, int devices, int ranks) {
+decomposition make_decomposition(level_shape finest, int devices, int ranks, int one_rank_side = least_brick) {
     try {
-        return {coarsen(finest), devices, ranks};
+        return {coarsen(finest), devices, ranks, one_rank_side};
     } catch (const std::runtime_error& reason) {
         throw common::agreed_error(reason.what()); // all processes find the same
     }
@@ -158,7 +158,7 @@ int run(common::session& here, const options& chosen) {
     decomposition cut = alone;
     if (chosen.model == "dcuda") {
         config = choose_launch(here, chosen, alone);
-        cut = make_decomposition(finest, devices, config.ranks_per_device);
+        cut = make_decomposition(finest, devices, config.ranks_per_device, chosen.one_rank_side);
         require_countable_bricks(cut);
         about.ranks_per_device = config.ranks_per_device;
         about.ranks_with_cells = cut.used_ranks();

@@ -66,6 +66,10 @@ command_line parse_command_line(int argc, char** argv) {
                    "levels of one device with fewer cells, and all coarser ones, are computed by the host's processor; "
                    "0: none (default: 10000 for the models host, mpi and nccl, the only ones that can)")
         ->check(CLI::Range(0, 1 << 30).description(""));
+    app.add_option("--one-rank-side", chosen.one_rank_side,
+                   "of ranks: coarse levels of so many cells a side, and all coarser ones, are one rank's; 4 to 16")
+        ->check(CLI::Range(4, side_of_one_device).description(""))
+        ->capture_default_str();
     app.add_option(
            "--overlap-from", chosen.overlap_from,
            "of models to compare with: where a device has so many cells of a level, it computes first what others "
@@ -93,6 +97,7 @@ command_line parse_command_line(int argc, char** argv) {
     const bool is_host_controlled = taken.model == "host" || taken.model == "mpi" || taken.model == "nccl";
     if (taken.tells_parts && !has_ranks) return refuse("--parts", "dcuda");
     if (taken.ranks > 0 && !has_ranks) return refuse("--ranks", "dcuda");
+    if (app.count("--one-rank-side") > 0 && !has_ranks) return refuse("--one-rank-side", "dcuda");
     if (taken.threads > 0 && !has_ranks) return refuse("--threads", "dcuda");
     if (app.count("--overlap-from") > 0 && has_ranks) return refuse("--overlap-from", "models to compare with");
     if (taken.cpu_below > 0 && !is_host_controlled) return refuse("--cpu-below", "host, mpi and nccl");

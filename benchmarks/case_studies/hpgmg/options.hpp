@@ -16,6 +16,7 @@ struct options : common::run_options {
     int solves = 1;      // in a run
     smoother smooths_by = smoother::red_black;
     double amplitude = 1.0; // f is multiplied by it
+    int one_rank_side = 4;  // of ranks: coarse levels of so many cells a side, and coarser ones, are one rank's
     std::string model = "dcuda";
     long long overlap_from =
         1 << 18;              // of models: cells of a level on a device from which exchanges overlap with sweeps

@@ -247,6 +247,16 @@ TEST(Decomposition, TellsOfTooFewCells) {
     EXPECT_EQ(decomposition(levels, 1, 9).used_ranks(), 8); // of 4 units a side
 }
 
+TEST(Decomposition, LeavesCoarseLevelsToOneRank) {
+    const auto levels = coarsen({16, 2}); // 32, 16, 8, 4, 2 cells a side
+    const decomposition usual(levels, 1, 16), wide(levels, 1, 16, 8);
+    EXPECT_EQ(usual.ranks_with_cells(2), 4);
+    EXPECT_EQ(wide.ranks_with_cells(1), 16);
+    EXPECT_EQ(wide.ranks_with_cells(2), 1);
+    EXPECT_EQ(wide.brick(2, 0).cells(), 8 * 8 * 8);
+    EXPECT_EQ(decomposition(levels, 1, 16, 16).ranks_with_cells(1), 1);
+}
+
 TEST(Decomposition, TellsTheLargestBrick) {
     EXPECT_EQ(decomposition(coarsen({16, 2}), 1, 8).largest_brick(), 16 * 16 * 16);
     EXPECT_EQ(decomposition(coarsen({16, 2}), 3, 2).largest_brick(), 12 * 16 * 32);

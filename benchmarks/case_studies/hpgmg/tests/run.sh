@@ -20,6 +20,8 @@ for processes in $(counts 1 2 4); do
     known $processes '9.6159515' --log2-box 4 --boxes $boxes
     known $processes '4.982358[45]' --log2-box 4 --boxes $boxes --v-cycles 1 --ranks 5 --threads $fewest_threads
     known $processes '3.1498579' --log2-box 4 --boxes $boxes --smoother chebyshev --ranks 1
+    verified $processes --log2-box 4 --boxes $boxes --one-rank-side 8 --v-cycles 1 --ranks 16 --threads $fewest_threads
+    verified $processes --log2-box 4 --boxes $boxes --one-rank-side 16 --solves 2
     # Bricks of 4^3 cells on four processes; several solves and runs.
     verified $processes --log2-box 4 --boxes 1 --ranks 16 --threads $fewest_threads
     verified $processes --log2-box 4 --boxes 1 --solves 3 --repeat 2 --v-cycles 2 --ranks 8
@@ -58,6 +60,7 @@ refused 1 'is for one device' 2 --log2-box 4 --boxes 1 --model plain
 refused 2 '--cpu-below is for host, mpi and nccl only, not for the model stream' 1 --model stream --cpu-below 1
 refused 2 '--parts is for dcuda only' 1 --model host --parts
 refused 2 '--ranks is for dcuda only' 1 --model host --ranks 4
+refused 2 '--one-rank-side is for dcuda only' 1 --model plain --one-rank-side 8
 refused 2 '--overlap-from is for models to compare' 1 --overlap-from 4
 refused_once 'cells are too few for 5 devices' 5 --log2-box 4 --boxes 1
 refused 2 '--log2-box' 1 --log2-box 3

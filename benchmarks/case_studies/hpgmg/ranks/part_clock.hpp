@@ -14,7 +14,9 @@ namespace hpgmg {
 class part_clock {
 public:
     // `table`: nanoseconds by level and part, to add to; or null.
-    DCUDA_DEVICE explicit part_clock(std::uint64_t* table) : table_(common::thread() == 0 ? table : nullptr) {
+    DCUDA_DEVICE explicit part_clock(std::uint64_t* table) : table_(common::thread() == 0 ? table : nullptr) {}
+
+    DCUDA_DEVICE void start() {
         if (table_ != nullptr) since_ = common::now_ns();
     }
     // The time from now on is that of this part on this level. Returns the part so far.

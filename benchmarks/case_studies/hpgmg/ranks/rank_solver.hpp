@@ -84,9 +84,11 @@ public:
         const int tag = to_neighbours(0).tag;
         for (int n = 0; n < by.far_count; ++n) self_.notify(work_.ranks[by.far + n], dcuda::world, tag);
         for (int n = 0; n < by.near_count; ++n) self_.notify(work_.ranks[by.near + n], dcuda::world, tag);
-        sent_ |= 1;
-        await_neighbours(0);
+        self_.wait_notifications(tag, by.expected);
+        turn_ ^= 1;
     }
+    // Parts are measured from here on.
+    DCUDA_DEVICE void start_clock() { clock_.start(); }
 
     DCUDA_DEVICE void f_cycle() {
         residuals_ = 0;
@@ -388,10 +390,11 @@ __global__ void __launch_bounds__(most_threads) solve(dcuda::context context, ta
     __shared__ double lanes[sum_lanes];
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
-    self.barrier(dcuda::world);
-    self.start_timer();
     rank_solver own(self, work, lanes);
     own.meet_neighbours();
+    self.barrier(dcuda::world);
+    self.start_timer();
+    own.start_clock();
     common::progress progress(self, "hpgmg", "solve", work.solves, work.runs);
     for (int number = 0; number < work.solves; ++number) {
         own.f_cycle();

@@ -55,6 +55,7 @@ public:
     int levels() const { return static_cast<int>(levels_.size()); }
     const level_shape& level(int number) const { return levels_[static_cast<std::size_t>(number)]; }
     int devices() const { return devices_; }
+    bool is_shared(int number) const { return devices_ > 1 && is_divided(number); } // several devices have cells of it
     int used_ranks() const { return ranks_[0] * ranks_[1] * ranks_[2]; } // of each device, on the finest level
     // Cells that a device owns, and the array it has: two layers more, and all of a level that is one device's.
     region owned(int number, int device) const;

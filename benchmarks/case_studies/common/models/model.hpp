@@ -5,11 +5,13 @@
 // dcuda_add_app_models): start_program_of_model.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace common {
 
@@ -36,11 +38,11 @@ std::string why_missing(const std::string& name);
 template <class Made, class Setting>
 class registry {
 public:
-    using maker = std::unique_ptr<Made> (*)(const Setting&);
+    using maker = std::function<std::unique_ptr<Made>(const Setting&)>;
 
     // How to make it: a constant in the file that knows.
     struct entry {
-        entry(const char* name, maker make) { here()[name] = make; }
+        entry(const std::string& name, maker make) { here()[name] = std::move(make); }
     };
 
     // Throws std::runtime_error with the reason if this program cannot have it.

@@ -4,9 +4,12 @@
 
 #include <cstddef>
 #include <functional>
+#include <initializer_list>
 #include <memory>
+#include <string>
 
 #include "common/device_buffer.hpp"
+#include "common/models/model.hpp"
 
 namespace common {
 
@@ -104,5 +107,24 @@ pinned_array<Element> allocate_pinned(std::size_t count) {
 }
 
 enum class launching { one_by_one, in_graphs };
+
+// The names of a case study's models, each of which is a Model(setting, carrier, launching): a constant in the file
+// that has it. By the names of carriers; where the host does not wait in them, on GPUs by "-graph", too.
+template <class Model, class Setting>
+struct two_models {
+    explicit two_models(std::initializer_list<const char*> names) {
+        for (const std::string carrier : names) {
+            if (carrier != "nccl" || DCUDA_BACKEND_CUDA) add(carrier, carrier, launching::one_by_one);
+            if (carrier != "host" && carrier != "mpi" && DCUDA_BACKEND_CUDA)
+                add(carrier + "-graph", carrier, launching::in_graphs);
+        }
+    }
+
+private:
+    static void add(const std::string& name, const std::string& carrier, launching how) {
+        typename models<Setting>::entry(
+            name, [=](const Setting& given) { return std::make_unique<Model>(given, carrier, how); });
+    }
+};
 
 } // namespace common

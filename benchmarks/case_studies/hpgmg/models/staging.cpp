@@ -3,14 +3,7 @@
 
 namespace hpgmg {
 
-namespace {
-
-constexpr way ways[] = {way::exchange, way::to_coarse, way::to_fine};
-
-} // namespace
-
 staging::staging(const decomposition& cut, int device) {
-    lists_.resize(static_cast<std::size_t>(cut.levels()) * lists_of_level);
     // All devices lay out their areas in the same way, what comes first.
     std::vector<std::size_t> ends(static_cast<std::size_t>(cut.devices()));
     const auto take = [&](int owner, const region& cells) {
@@ -19,19 +12,17 @@ staging::staging(const decomposition& cut, int device) {
         end += static_cast<std::size_t>(cells.cells());
         return begin;
     };
-    for (int level = 0; level < cut.levels(); ++level)
-        for (const way why : ways)
-            for (int turn = 0; turn < (why == way::exchange ? turns : 1); ++turn) {
-                list& here = lists_[place_of(why, level, turn)];
-                for (int source = 0; source < cut.devices(); ++source)
-                    for (int target = 0; target < cut.devices(); ++target) {
-                        const region cells = cut.sent(why, level, source, target);
-                        if (cells.empty()) continue;
-                        const std::size_t there = take(target, cells);
-                        if (target == device) here.in.push_back({source, cells, there, 0});
-                        if (source == device) here.out.push_back({target, cells, 0, there});
-                    }
+    for_each(cut.levels(), [&](way why, int level, int) {
+        list& here = lists_.emplace_back();
+        for (int source = 0; source < cut.devices(); ++source)
+            for (int target = 0; target < cut.devices(); ++target) {
+                const region cells = cut.sent(why, level, source, target);
+                if (cells.empty()) continue;
+                const std::size_t there = take(target, cells);
+                if (target == device) here.in.push_back({source, cells, there, 0});
+                if (source == device) here.out.push_back({target, cells, 0, there});
             }
+    });
     for (list& each : lists_)
         for (part& one : each.out) one.at = take(device, one.cells);
     cells_ = ends[static_cast<std::size_t>(device)];

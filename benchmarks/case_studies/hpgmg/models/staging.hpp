@@ -34,17 +34,24 @@ public:
     // Of one rank on each device.
     staging(const decomposition& cut, int device);
 
-    // What a level's exchange or delivery takes; turn 0 if it is no exchange.
-    const list& of(way why, int level, int turn) const { return lists_[place_of(why, level, turn)]; }
-    std::size_t cells() const { return cells_; } // of the area
-
-private:
-    static constexpr std::size_t lists_of_level = turns + 2;
-    static std::size_t place_of(way why, int level, int turn) {
+    // The number of what a level's exchange or delivery takes; turn 0 if it is no exchange.
+    static std::size_t number_of(way why, int level, int turn) {
+        constexpr std::size_t lists_of_level = turns + 2;
         const auto number = static_cast<std::size_t>(why == way::exchange ? turn : turns + static_cast<int>(why) - 1);
         return static_cast<std::size_t>(level) * lists_of_level + number;
     }
+    // Calls action(why, level, turn) for all lists, by their numbers.
+    template <class Action>
+    static void for_each(int levels, const Action& action) {
+        for (int level = 0; level < levels; ++level)
+            for (const way why : {way::exchange, way::to_coarse, way::to_fine})
+                for (int turn = 0; turn < (why == way::exchange ? turns : 1); ++turn) action(why, level, turn);
+    }
 
+    const std::vector<list>& lists() const { return lists_; }
+    std::size_t cells() const { return cells_; } // of the area
+
+private:
     std::vector<list> lists_;
     std::size_t cells_ = 0;
 };

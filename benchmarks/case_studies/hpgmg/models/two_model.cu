@@ -33,8 +33,7 @@ namespace {
 int first_of_host(const decomposition& cut, int cpu_below) {
     int level = 1;
     for (; level < cut.levels(); ++level) {
-        const bool is_divided = cut.devices() > 1 && !cut.owned(level, cut.devices() - 1).empty();
-        if (!is_divided && cut.level(level).cells() < cpu_below) break;
+        if (!cut.is_shared(level) && cut.level(level).cells() < cpu_below) break;
     }
     return level;
 }
@@ -86,21 +85,14 @@ private:
         std::vector<common::message> messages;
     };
 
-    template <class Action>
-    void for_each_list(const Action& action) const {
-        for (int number = 0; number < given_.cut.levels(); ++number)
-            for (const way why : {way::exchange, way::to_coarse, way::to_fine})
-                for (int turn = 0; turn < (why == way::exchange ? staging::turns : 1); ++turn)
-                    action(why, number, turn, staging_.of(why, number, turn));
+    static std::size_t bytes(const staging::part& one) {
+        return static_cast<std::size_t>(one.cells.cells()) * sizeof(double);
     }
 
     // What a list brings to a peer, and from it, is as much as all peers of the list say, or less.
     std::vector<common::route> routes() const {
         std::vector<common::route> all(static_cast<std::size_t>(given_.cut.devices()));
-        const auto bytes = [](const staging::part& one) {
-            return static_cast<std::size_t>(one.cells.cells()) * sizeof(double);
-        };
-        for_each_list([&](way, int, int, const staging::list& list) {
+        for (const staging::list& list : staging_.lists()) {
             for (const staging::part& one : list.out) {
                 common::route& to_peer = all[static_cast<std::size_t>(one.peer)];
                 to_peer.out_bytes = std::max(to_peer.out_bytes, bytes(one));
@@ -109,7 +101,7 @@ private:
                 common::route& from_peer = all[static_cast<std::size_t>(one.peer)];
                 from_peer.in_bytes = std::max(from_peer.in_bytes, bytes(one));
             }
-        });
+        }
         std::vector<common::route> used;
         for (std::size_t peer = 0; peer < all.size(); ++peer) {
             all[peer].peer = static_cast<int>(peer);
@@ -124,14 +116,15 @@ private:
             pieces.push_back({of, message});
             most = std::max(most, of.cells());
         };
-        for_each_list([&](way why, int number, int, const staging::list& list) {
+        staging::for_each(given_.cut.levels(), [&](way why, int number, int) {
+            const staging::list& list = staging_.lists()[deliveries_.size()];
             delivery next;
             next.packed = pieces.size();
             for (const staging::part& one : list.out) {
                 add(one.cells, area_.data() + one.at, next.most_packed);
                 common::message out{one.peer};
                 out.out = area_.data() + one.at;
-                out.out_bytes = static_cast<std::size_t>(one.cells.cells()) * sizeof(double);
+                out.out_bytes = bytes(one);
                 out.there = one.there * sizeof(double);
                 next.messages.push_back(out);
             }
@@ -143,7 +136,7 @@ private:
                 add(one.cells, area_.data() + one.at, next.most_unpacked);
                 common::message in{one.peer};
                 in.in = area_.data() + one.at;
-                in.in_bytes = static_cast<std::size_t>(one.cells.cells()) * sizeof(double);
+                in.in_bytes = bytes(one);
                 next.messages.push_back(in);
             }
             next.packed_count = static_cast<int>(next.unpacked - next.packed);
@@ -157,11 +150,11 @@ private:
     std::vector<region> ghosts_of(int number, bool has_all) const {
         std::vector<region> result;
         region done = cells(number);
+        const int side = level(number).side;
+        const unsigned touched = touched_faces(done, side);
         if (!has_all)
             for (int piece = 0; piece < pieces_of_boundary; ++piece)
-                if (const region one =
-                        piece_of_boundary(done, level(number).side, touched_faces(done, level(number).side), piece);
-                    !one.empty())
+                if (const region one = piece_of_boundary(done, side, touched, piece); !one.empty())
                     result.push_back(one);
         const region all = given_.cut.with_ghosts(number, done);
         for (int d = 0; has_all && d < 3; ++d) {
@@ -179,10 +172,9 @@ private:
     }
 
     const delivery& next_delivery(way why, int number) {
-        constexpr std::size_t lists_of_level = staging::turns + 2; // in the order of for_each_list
-        int place = why == way::to_coarse ? staging::turns : staging::turns + 1;
-        if (why == way::exchange) place = staging::turn_of(exchanges_[static_cast<std::size_t>(number)]++);
-        return deliveries_[static_cast<std::size_t>(number) * lists_of_level + static_cast<std::size_t>(place)];
+        int turn = 0;
+        if (why == way::exchange) turn = staging::turn_of(exchanges_[static_cast<std::size_t>(number)]++);
+        return deliveries_[staging::number_of(why, number, turn)];
     }
 
     // Gives an array of a level, `in`, its ghost cells, and other devices what they read of it. `number` is the level
@@ -295,10 +287,7 @@ private:
             done_.hold_up(stream_);
         });
     }
-    bool overlaps(int l) const {
-        return given_.cut.devices() > 1 && cells(l).cells() >= given_.chosen.overlap_from &&
-               given_.cut.owned(l, given_.cut.devices() - 1).cells() > 0;
-    }
+    bool overlaps(int l) const { return given_.cut.is_shared(l) && cells(l).cells() >= given_.chosen.overlap_from; }
 
     template <class Cycle>
     void interpolate_from_coarse(int l, bool adds) {
@@ -383,24 +372,7 @@ private:
     int residuals_ = 0;
 };
 
-std::unique_ptr<common::model> make(const char* carrier, const setting& given, launching how) {
-    return std::make_unique<two_model>(given, carrier, how);
-}
-
-const models::entry plain("plain", [](const setting& given) { return make("plain", given, launching::one_by_one); });
-const models::entry host("host", [](const setting& given) { return make("host", given, launching::one_by_one); });
-const models::entry stream_port("stream",
-                                [](const setting& given) { return make("stream", given, launching::one_by_one); });
-const models::entry mpi("mpi", [](const setting& given) { return make("mpi", given, launching::one_by_one); });
-#if DCUDA_BACKEND_CUDA
-const models::entry plain_graph("plain-graph",
-                                [](const setting& given) { return make("plain", given, launching::in_graphs); });
-const models::entry stream_graph("stream-graph",
-                                 [](const setting& given) { return make("stream", given, launching::in_graphs); });
-const models::entry nccl("nccl", [](const setting& given) { return make("nccl", given, launching::one_by_one); });
-const models::entry nccl_graph("nccl-graph",
-                               [](const setting& given) { return make("nccl", given, launching::in_graphs); });
-#endif
+const common::two_models<two_model, setting> made({"plain", "host", "stream", "mpi", "nccl"});
 
 } // namespace
 

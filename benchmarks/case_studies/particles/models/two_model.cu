@@ -436,29 +436,12 @@ private:
     std::map<std::pair<work, part>, std::unique_ptr<graph>> graphs_;
 };
 
-std::unique_ptr<common::model> make(const char* carrier, const setting& given, launching how) {
-    return std::make_unique<two_model>(given, carrier, how);
-}
+const common::two_models<two_model, setting> made({"plain", "host", "mpi", "nccl"});
 
 } // namespace
 
 std::size_t message_bytes(int capacity, double time_step) {
     return message_view::bytes_of(capacity, list_room(capacity, time_step));
 }
-
-namespace {
-
-const models::entry plain("plain", [](const setting& given) { return make("plain", given, launching::one_by_one); });
-const models::entry host("host", [](const setting& given) { return make("host", given, launching::one_by_one); });
-const models::entry mpi("mpi", [](const setting& given) { return make("mpi", given, launching::one_by_one); });
-#if DCUDA_BACKEND_CUDA
-const models::entry plain_graph("plain-graph",
-                                [](const setting& given) { return make("plain", given, launching::in_graphs); });
-const models::entry nccl("nccl", [](const setting& given) { return make("nccl", given, launching::one_by_one); });
-const models::entry nccl_graph("nccl-graph",
-                               [](const setting& given) { return make("nccl", given, launching::in_graphs); });
-#endif
-
-} // namespace
 
 } // namespace particles

@@ -329,24 +329,7 @@ private:
     std::map<std::pair<int, work>, std::unique_ptr<graph>> graphs_;
 };
 
-std::unique_ptr<common::model> make(const char* carrier, const setting& given, launching how) {
-    return std::make_unique<two_model>(given, carrier, how);
-}
-
-const models::entry plain("plain", [](const setting& given) { return make("plain", given, launching::one_by_one); });
-const models::entry host("host", [](const setting& given) { return make("host", given, launching::one_by_one); });
-const models::entry stream_port("stream",
-                                [](const setting& given) { return make("stream", given, launching::one_by_one); });
-const models::entry mpi("mpi", [](const setting& given) { return make("mpi", given, launching::one_by_one); });
-#if DCUDA_BACKEND_CUDA
-const models::entry plain_graph("plain-graph",
-                                [](const setting& given) { return make("plain", given, launching::in_graphs); });
-const models::entry stream_graph("stream-graph",
-                                 [](const setting& given) { return make("stream", given, launching::in_graphs); });
-const models::entry nccl("nccl", [](const setting& given) { return make("nccl", given, launching::one_by_one); });
-const models::entry nccl_graph("nccl-graph",
-                               [](const setting& given) { return make("nccl", given, launching::in_graphs); });
-#endif
+const common::two_models<two_model, setting> made({"plain", "host", "stream", "mpi", "nccl"});
 
 } // namespace
 

@@ -8,6 +8,7 @@
 #include "dcuda/detail/protocol/atomics.hpp"
 #include "dcuda/detail/protocol/memory.hpp"
 #include "dcuda/detail/stream/put_by_host.hpp"
+#include "dcuda/detail/stream/wanted_word.hpp"
 #include "dcuda/types.hpp"
 
 namespace dcuda {
@@ -60,12 +61,11 @@ DCUDA_DEVICE std::uint32_t count_arrived(const wait_trigger& wait) {
     return sum;
 }
 
-// The host is told of a wait that lasts: for how many, and in the lower half up to which number. Of several for the
-// same it is told of the one whose turn it is.
+// The host is told of a wait that lasts, by its word (wanted_word). Of several for the same it is told of the one whose
+// turn it is.
 DCUDA_DEVICE void tell_of_wait(std::uint64_t* wanted, std::uint64_t own) {
     const std::uint64_t told = load_relaxed(wanted);
-    if (told == 0 || !has_come(static_cast<std::uint32_t>(own), static_cast<std::uint32_t>(told)))
-        store_relaxed(wanted, own);
+    if (told == 0 || !has_come(wanted_number(own), wanted_number(told))) store_relaxed(wanted, own);
 }
 DCUDA_DEVICE void forget_wait(std::uint64_t* wanted, std::uint64_t own) {
     if (load_relaxed(wanted) == own) store_relaxed(wanted, std::uint64_t{0});
@@ -75,7 +75,7 @@ DCUDA_DEVICE void forget_wait(std::uint64_t* wanted, std::uint64_t own) {
 // ends does not return: what follows it would use data that has not come.
 // ORDER notify-observe: what was put before the notifications is seen by what the thread does next.
 DCUDA_DEVICE void await_notifications(const wait_trigger& wait, std::uint32_t expected) {
-    const std::uint64_t own = std::uint64_t{wait.count} << 32 | expected;
+    const std::uint64_t own = wanted_word(wait.count, expected);
     unsigned looks = 0;
     const auto look = [&](unsigned) {
         return has_come(count_arrived(wait), expected) ? poll_result::all : poll_result::nothing;

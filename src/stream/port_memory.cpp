@@ -3,6 +3,7 @@
 
 #include "dcuda/detail/protocol/command.hpp"
 #include "dcuda/detail/protocol/memory.hpp"
+#include "dcuda/detail/stream/wanted_word.hpp"
 #include "support/losses.hpp"
 #include "support/wire.hpp"
 
@@ -142,7 +143,7 @@ wait_trigger port_memory::wait_of(int process, int tag, std::uint32_t count) con
 void port_memory::end_waits() { detail::store_relaxed(ended_.get(), 1); }
 
 std::uint64_t port_memory::tell_of_wait(const wait_trigger& wait) const {
-    const std::uint64_t told = std::uint64_t{wait.count} << 32 | result_[1];
+    const std::uint64_t told = detail::wanted_word(wait.count, result_[1]);
     if (detail::load_relaxed(wait.wanted) == 0) detail::store_relaxed(wait.wanted, told);
     return told;
 }
@@ -156,8 +157,8 @@ std::vector<port_memory::lasting_wait> port_memory::lasting_waits() const {
     const auto add = [&](std::size_t at, lasting_wait wait) {
         const std::uint64_t wanted = detail::load_relaxed(wanted_.get() + at);
         if (wanted == 0) return;
-        wait.count = static_cast<std::uint32_t>(wanted >> 32);
-        wait.expected = static_cast<std::uint32_t>(wanted);
+        wait.count = detail::wanted_count(wanted);
+        wait.expected = detail::wanted_number(wanted);
         waits.push_back(wait);
     };
     using kind = lasting_wait::kind;

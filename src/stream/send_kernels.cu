@@ -16,7 +16,7 @@ constexpr unsigned send_threads = 512;
 // told of the one with the first piece: what it hears changes only when that one has come.
 template <order_tag Tag>
 DCUDA_DEVICE void await_piece(const transfer& by, const std::uint32_t* word, std::uint32_t expected) {
-    const std::uint64_t own = std::uint64_t{1} << 32 | expected;
+    const std::uint64_t own = wanted_word(1, expected);
     bool is_told = false;
     const auto is_there = [=](std::uint32_t found) { return has_come(found, expected); };
     const auto keep_polling = [&](std::uint32_t) {

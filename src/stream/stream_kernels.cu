@@ -79,7 +79,7 @@ __global__ void wait_kernel(wait_trigger wait) { await_next(wait); }
 
 // Behind a wait by the driver, of which the host was told that it is for so many.
 __global__ void take_kernel(wait_trigger wait, std::uint32_t told) {
-    forget_wait(wait.wanted, std::uint64_t{wait.count} << 32 | told);
+    forget_wait(wait.wanted, wanted_word(wait.count, told));
     await_next(wait);
 }
 

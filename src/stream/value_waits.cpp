@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "stream/value_waits.hpp"
 
+#include "dcuda/detail/stream/wanted_word.hpp"
+
 namespace dcuda {
 
 namespace {
@@ -20,7 +22,7 @@ void wait_for_value(const wait_trigger& wait, std::uint32_t expected, cudaStream
     constexpr unsigned at_least = 0; // CU_STREAM_WAIT_VALUE_GEQ: modulo 2^32
     static const auto tell = cuda::driver_function<stream_operation_64>("cuStreamWriteValue64");
     static const auto await = cuda::driver_function<stream_operation_32>("cuStreamWaitValue32");
-    const std::uint64_t own = std::uint64_t{wait.count} << 32 | expected;
+    const std::uint64_t own = detail::wanted_word(wait.count, expected);
     int result = tell(stream, address_of(wait.wanted), own, 0);
     if (result == 0) result = await(stream, address_of(wait.arrived), expected, at_least);
     support::require(result == 0, error_code::cuda_failure,

@@ -106,29 +106,17 @@ enum class ghosts { quadratic, quartic };
 // In boxes too small for the fourth order the second is taken.
 DCUDA_HOST_DEVICE ghosts order_of(int box_side) { return box_side < 4 ? ghosts::quadratic : ghosts::quartic; }
 
-// The cells that a cell's value comes from in one dimension: of a cell inside, itself; of a ghost cell, the ones next
-// to the boundary, from there inwards.
-struct sources {
-    int first, step, count;
-    int layer; // of the ghost cell; 0: inside
-    ghosts order;
+// Beyond which boundary a cell lies in one dimension: 0: inside; -1 and -2: in the first and second layer below the
+// first cell; 1 and 2: above the last.
+DCUDA_HOST_DEVICE int layer_of(int at, int side) { return at < 0 ? at : at < side ? 0 : at - side + 1; }
 
-    // PERF: an array of them would lie in local memory.
-    DCUDA_HOST_DEVICE double weight(int number) const {
-        if (layer == 0) return 1.0;
-        if (order == ghosts::quadratic) return number == 0 ? -2.5 : 0.5;
-        if (layer == 1)
-            return number == 0 ? -77.0 / 12.0 : number == 1 ? 43.0 / 12.0 : number == 2 ? -17.0 / 12.0 : 3.0 / 12.0;
-        return number == 0 ? -505.0 / 12.0 : number == 1 ? 335.0 / 12.0 : number == 2 ? -145.0 / 12.0 : 27.0 / 12.0;
-    }
-};
-
-DCUDA_HOST_DEVICE sources sources_of(int at, int side, ghosts order) {
-    if (at >= 0 && at < side) return {at, 0, 1, 0, order};
-    const bool is_low = at < 0;
-    const int layer = is_low ? -at : at - side + 1;
-    const int count = order == ghosts::quartic ? 4 : layer == 1 ? 2 : 0;
-    return {is_low ? 0 : side - 1, is_low ? 1 : -1, count, layer, order};
+// What the cells next to the boundary count for in a ghost cell, from there inwards. `layer`: 1 or 2.
+DCUDA_HOST_DEVICE int cells_for(ghosts order) { return order == ghosts::quartic ? 4 : 2; }
+DCUDA_HOST_DEVICE double weight_of(int number, int layer, ghosts order) {
+    if (order == ghosts::quadratic) return layer == 2 ? 0.0 : number == 0 ? -2.5 : 0.5;
+    if (layer == 1)
+        return number == 0 ? -77.0 / 12.0 : number == 1 ? 43.0 / 12.0 : number == 2 ? -17.0 / 12.0 : 3.0 / 12.0;
+    return number == 0 ? -505.0 / 12.0 : number == 1 ? 335.0 / 12.0 : number == 2 ? -145.0 / 12.0 : 27.0 / 12.0;
 }
 
 // Which of the grid's six faces such cells touch: a bit for each, of low and high ones in turn.
@@ -156,21 +144,58 @@ DCUDA_HOST_DEVICE region piece_of_boundary(const region& cells, int side, unsign
     return result;
 }
 
-// The value of any cell of a level of side^3 cells and two layers around it.
-DCUDA_HOST_DEVICE double continued(const double* u, const layout& in, int side, ghosts order, int i, int j, int k) {
-    const sources a = sources_of(i, side, order), b = sources_of(j, side, order), c = sources_of(k, side, order);
-    double value = 0.0;
-    for (int z = 0; z < c.count; ++z) {
-        double plane = 0.0;
-        for (int y = 0; y < b.count; ++y) {
-            double line = 0.0;
-            for (int x = 0; x < a.count; ++x)
-                line += a.weight(x) * u[in.place(a.first + x * a.step, b.first + y * b.step, c.first + z * c.step)];
-            plane += b.weight(y) * line;
-        }
-        value += c.weight(z) * plane;
+// A cell of a level, or a ghost cell: where it lies in an array, and its layers in each dimension.
+struct ghost_cell {
+    std::ptrdiff_t place = 0;
+    std::int8_t layers[3] = {};
+};
+DCUDA_HOST_DEVICE ghost_cell ghost_cell_at(int i, int j, int k, const layout& in, int side) {
+    const auto layer = [&](int at) { return static_cast<std::int8_t>(layer_of(at, side)); };
+    return {in.place(i, j, k), {layer(i), layer(j), layer(k)}};
+}
+
+// Its value, from the cells inside.
+// PERF: loads that do not wait for each other, and no arrays, which would lie in local memory.
+DCUDA_HOST_DEVICE double continued(const double* u, const layout& in, ghosts order, const ghost_cell& cell) {
+    struct direction {
+        int layer = 0;
+        std::ptrdiff_t inwards = 0;
+    };
+    const auto beyond = [&](int d) {
+        const int layer = cell.layers[d];
+        return layer < 0 ? direction{-layer, in.stride(d)} : direction{layer, -in.stride(d)};
+    };
+    direction a = beyond(0), b = beyond(1), c = beyond(2);
+    const double* const first = u + cell.place + a.layer * a.inwards + b.layer * b.inwards + c.layer * c.inwards;
+    // Those in which it lies beyond the boundary come first.
+    if (b.layer == 0) {
+        b = c;
+        c = {};
     }
+    if (a.layer == 0) {
+        a = b;
+        b = c;
+        c = {};
+    }
+    if (a.layer == 0) return *first;
+    const auto sum = [&](const direction& of, const auto& value) {
+        const auto term = [&](int number) { return weight_of(number, of.layer, order) * value(number * of.inwards); };
+        const double near = term(0) + term(1);
+        return order == ghosts::quartic ? near + term(2) + term(3) : near;
+    };
+    const auto line = [&](const double* from) { return sum(a, [&](std::ptrdiff_t at) { return from[at]; }); };
+    const auto plane = [&](const double* from) {
+        return b.layer == 0 ? line(from) : sum(b, [&](std::ptrdiff_t at) { return line(from + at); });
+    };
+    if (c.layer == 0) return plane(first);
+    double value = 0.0;
+    DCUDA_NO_UNROLL
+    for (int number = 0; number < cells_for(order); ++number)
+        value += weight_of(number, c.layer, order) * plane(first + number * c.inwards);
     return value;
+}
+DCUDA_HOST_DEVICE double continued(const double* u, const layout& in, int side, ghosts order, int i, int j, int k) {
+    return continued(u, in, order, ghost_cell_at(i, j, k, in, side));
 }
 
 // --- Between levels --------------------------------------------------------------------------------------------------

@@ -216,12 +216,61 @@ share decomposition::share_of(int number, int rank) const {
         put(result.to_coarse, way::to_coarse, number + 1);
         put(result.to_fine, way::to_fine, number);
     }
-    for (int d = 0; d < 3; ++d) {
-        const region whole = owned(number, device);
-        result.far_sides[d][0] = own.first[d] == whole.first[d] && own.first[d] != 0;
-        result.far_sides[d][1] = own.last[d] == whole.last[d] && own.last[d] != level(number).side();
-    }
+    result.sections = sections_of(number, rank);
     return result;
+}
+
+std::vector<section> decomposition::sections_of(int number, int rank) const {
+    const int device = device_of(rank), side = level(number).side();
+    const region whole = owned(number, device), own = brick(number, rank);
+    std::vector<section> result;
+    region inside = own;
+    const auto add = [&]() -> region& {
+        result.push_back({inside, {}, 0});
+        return result.back().cells;
+    };
+    for (int d = 0; d < 3; ++d) {
+        if (own.first[d] == whole.first[d] && own.first[d] != 0 && !inside.empty()) {
+            region& layers = add();
+            layers.last[d] = inside.first[d] = std::min(inside.first[d] + ghost_layers, inside.last[d]);
+        }
+        if (own.last[d] == whole.last[d] && own.last[d] != side && !inside.empty()) {
+            region& layers = add();
+            layers.first[d] = inside.last[d] = std::max(inside.last[d] - ghost_layers, inside.first[d]);
+        }
+    }
+    add() = inside.empty() ? region{} : inside;
+    for (section& one : result) add_ghosts(one, number, device);
+    return result;
+}
+
+void decomposition::add_ghosts(section& one, int number, int device) const {
+    if (one.cells.empty()) return;
+    const layout in = stored(number, device);
+    const region all = with_ghosts(number, one.cells);
+    const int side = level(number).side();
+    for (int i = all.first[0]; i < all.last[0]; ++i)
+        for (int j = all.first[1]; j < all.last[1]; ++j)
+            for (int k = all.first[2]; k < all.last[2]; ++k) {
+                if (layer_of(i, side) == 0 && layer_of(j, side) == 0 && layer_of(k, side) == 0)
+                    k = one.cells.last[2] - 1; // all of the row that are inside
+                else
+                    one.ghosts.push_back(ghost_cell_at(i, j, k, in, side));
+            }
+    // 0: read by A, two layers across faces; 1: by A, one layer across edges; 2: by interpolation alone.
+    const auto group = [](const ghost_cell& cell) {
+        int crossed = 0, second_layers = 0;
+        for (const int layer : cell.layers) {
+            crossed += layer != 0 ? 1 : 0;
+            second_layers += std::abs(layer) == 2 ? 1 : 0;
+        }
+        return crossed == 1 ? 0 : crossed == 2 && second_layers == 0 ? 1 : 2;
+    };
+    // PERF: threads side by side do the same.
+    std::stable_sort(one.ghosts.begin(), one.ghosts.end(),
+                     [&](const ghost_cell& a, const ghost_cell& b) { return group(a) < group(b); });
+    one.read_by_a = static_cast<int>(
+        std::count_if(one.ghosts.begin(), one.ghosts.end(), [&](const ghost_cell& cell) { return group(cell) < 2; }));
 }
 
 region decomposition::sent(way why, int number, int rank, int device) const {

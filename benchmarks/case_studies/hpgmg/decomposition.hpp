@@ -36,11 +36,20 @@ struct route {
 // Why cells travel: neighbours on a level read them, or the level is restricted, or interpolated.
 enum class way { exchange, to_coarse, to_fine };
 
+// Cells of a brick that are computed together, and the ghost cells of the grid's boundary beside them: first those
+// that A reads, then those that interpolation alone reads.
+struct section {
+    region cells{};
+    std::vector<ghost_cell> ghosts;
+    int read_by_a = 0; // of the ghost cells
+};
+inline constexpr int most_sections = 7;
+
 // What a rank does on a level.
 struct share {
-    region brick{};            // empty: nothing
-    bool far_sides[3][2] = {}; // beyond which there is another device's brick
-    route exchange;            // with neighbours across faces and edges
+    region brick{};                // empty: nothing
+    std::vector<section> sections; // of it, in turn: outer layers beside another device's cells, and what is left
+    route exchange;                // with neighbours across faces and edges
     route to_coarse,
         to_fine; // from this level; `expected` counts who sends to this level from the finer, the coarser one
 };
@@ -76,6 +85,8 @@ private:
     bool is_divided(int number) const { return number < divided_; }
     common::range owned_along(int number, int dimension, int part) const;
     int parts_of_ranks(int number, int dimension) const;
+    std::vector<section> sections_of(int number, int rank) const;
+    void add_ghosts(section& one, int number, int device) const;
     void choose_devices();
     void choose_ranks();
     parcel make_parcel(int number, int rank, int device, const region& cells) const;

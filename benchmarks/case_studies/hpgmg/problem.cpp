@@ -69,17 +69,28 @@ public:
 
 private:
     int colour(int i, int j, int k) const { return (i % period_ * 4 + j % period_) * 4 + k % period_; }
+    // The cells that a cell's value comes from in one dimension: itself, or the ones next to the boundary.
+    struct sources {
+        int at, side, layer, count;
+        ghosts order;
+
+        int cell(int number) const { return layer == 0 ? at : layer < 0 ? number : side - 1 - number; }
+        double weight(int number) const { return layer == 0 ? 1.0 : weight_of(number, std::abs(layer), order); }
+    };
+    sources sources_of(int at) const {
+        const int layer = layer_of(at, side_);
+        return {at, side_, layer, layer == 0 ? 1 : cells_for(order_), order_};
+    }
     // The coefficient of the cell at those distances in two dimensions, which for a ghost cell goes to others.
     void add(int d, int distance, int t, int beside, double coefficient) {
         int at[3] = {cell_[0], cell_[1], cell_[2]};
         at[d] += distance;
         at[t] += beside;
-        const sources a = sources_of(at[0], side_, order_), b = sources_of(at[1], side_, order_),
-                      c = sources_of(at[2], side_, order_);
+        const sources a = sources_of(at[0]), b = sources_of(at[1]), c = sources_of(at[2]);
         for (int x = 0; x < a.count; ++x)
             for (int y = 0; y < b.count; ++y)
                 for (int z = 0; z < c.count; ++z)
-                    sums_[colour(a.first + x * a.step, b.first + y * b.step, c.first + z * c.step)] +=
+                    sums_[colour(a.cell(x), b.cell(y), c.cell(z))] +=
                         coefficient * a.weight(x) * b.weight(y) * c.weight(z);
     }
 

@@ -180,7 +180,8 @@ void launch(const piece* pieces, int count, std::int64_t most, const Action& act
 __global__ void __launch_bounds__(most_threads)
     solve_on_bottom(bottom_arrays arrays, findings_view found, int failure) {
     __shared__ double lanes[sum_lanes];
-    const block_of_threads crew(lanes);
+    const block_of_threads threads(lanes);
+    const bottom_crew crew(threads);
     if (!bottom_solver(crew, arrays).solve() && threadIdx.x == 0) atomicMin(found.failure, failure);
 }
 inline void launch_bottom(const bottom_arrays& arrays, const findings_view& found, int failure, cudaStream_t stream) {

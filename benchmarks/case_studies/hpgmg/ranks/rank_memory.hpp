@@ -43,11 +43,11 @@ public:
     rank_memory(dcuda::runtime& runtime, const options& chosen, const decomposition& cut, const level_arrays& arrays,
                 int device, int ranks_per_device)
         : runtime_(runtime), cut_(cut), device_(device) {
-        work_.levels = cut.levels();
+        work_.level_count = cut.levels();
         work_.v_cycles = chosen.v_cycles;
         work_.solves = chosen.solves;
         work_.is_chebyshev = chosen.smooths_by == smoother::chebyshev;
-        work_.level = arrays.levels_on_device();
+        work_.levels = arrays.levels_on_device();
         work_.bottom = arrays.bottom();
         make_shares(ranks_per_device);
         if (chosen.tells_parts) {
@@ -85,21 +85,28 @@ private:
 
     void make_shares(int ranks_per_device) {
         std::vector<device_share> shares;
+        std::vector<ghost_cell> ghosts;
         route_table routes;
         for (int rank = 0; rank < ranks_per_device; ++rank)
             for (int number = 0; number < cut_.levels(); ++number) {
                 const share one = cut_.share_of(number, device_ * ranks_per_device + rank);
                 device_share& next = shares.emplace_back();
                 next.brick = one.brick;
-                std::copy(&one.far_sides[0][0], &one.far_sides[0][0] + 6, &next.far_sides[0][0]);
+                for (const section& each : one.sections) {
+                    next.sections[next.section_count++] = {each.cells, static_cast<int>(ghosts.size()), each.read_by_a,
+                                                           static_cast<int>(each.ghosts.size())};
+                    ghosts.insert(ghosts.end(), each.ghosts.begin(), each.ghosts.end());
+                }
                 next.exchange = routes.add(one.exchange);
                 next.to_coarse = routes.add(one.to_coarse);
                 next.to_fine = routes.add(one.to_fine);
             }
         shares_ = on_device(shares);
+        ghosts_ = on_device(ghosts);
         parcels_ = on_device(routes.parcels());
         ranks_ = on_device(routes.ranks());
         work_.shares = shares_.data();
+        work_.ghosts = ghosts_.data();
         work_.parcels = parcels_.data();
         work_.ranks = ranks_.data();
     }
@@ -111,6 +118,7 @@ private:
     common::device_buffer<int> ranks_;
     common::device_buffer<std::uint64_t> parts_;
     common::device_buffer<device_share> shares_;
+    common::device_buffer<ghost_cell> ghosts_;
     common::device_buffer<parcel> parcels_;
 };
 

@@ -41,17 +41,25 @@ struct device_route {
     int parcels = 0, parcel_count = 0, far = 0, far_count = 0, near = 0, near_count = 0, expected = 0;
 };
 
+// A section of a brick, and where its ghost cells begin in the device's list.
+struct device_section {
+    region cells{};
+    int ghosts = 0, read_by_a = 0, ghost_count = 0;
+};
+
 struct device_share {
     region brick{};
-    bool far_sides[3][2] = {};
+    int section_count = 0;
+    device_section sections[most_sections];
     device_route exchange, to_coarse, to_fine;
 };
 
 struct task {
-    int levels = 0, v_cycles = 0, solves = 1;
+    int level_count = 0, v_cycles = 0, solves = 1;
     bool is_chebyshev = false;
-    const device_level* level = nullptr;
+    const device_level* levels = nullptr;
     const device_share* shares = nullptr; // of each rank, level by level
+    const ghost_cell* ghosts = nullptr;
     const parcel* parcels = nullptr;
     const int* ranks = nullptr; // to notify
     bottom_arrays bottom{};
@@ -68,13 +76,37 @@ struct larger_value {
 
 // --- A rank ----------------------------------------------------------------------------------------------------------
 
+// A rank's shared memory. PERF: what each sweep looks up is copied here: after a wait, memory of the device is as far
+// as the L2 cache.
+struct rank_tables {
+    DCUDA_DEVICE device_level* levels() { return reinterpret_cast<device_level*>(level_bytes); }
+    DCUDA_DEVICE device_share* shares() { return reinterpret_cast<device_share*>(share_bytes); }
+
+    alignas(16) std::byte level_bytes[most_levels * sizeof(device_level)];
+    alignas(16) std::byte share_bytes[most_levels * sizeof(device_share)];
+    double lanes[sum_lanes];
+};
+
+template <class Element>
+DCUDA_DEVICE void copy_to_shared(Element* destination, const Element* source, int count) {
+    static_assert(sizeof(Element) % sizeof(int) == 0);
+    const int words = count * static_cast<int>(sizeof(Element) / sizeof(int));
+    for (int n = common::thread(); n < words; n += common::threads())
+        reinterpret_cast<int*>(destination)[n] = reinterpret_cast<const int*>(source)[n];
+}
+
 // All threads of the rank call everything. PERF: its phases are called, not inlined, so each has registers enough for
 // its loop.
 class rank_solver {
 public:
-    DCUDA_DEVICE rank_solver(dcuda::rank& self, const task& work, double* lanes)
-        : self_(self), work_(work), threads_(lanes), shares_(work.shares + self.id(dcuda::device) * work.levels),
-          clock_(work.parts == nullptr ? nullptr : work.parts + self.id(dcuda::device) * work.levels * part_count) {}
+    DCUDA_DEVICE rank_solver(dcuda::rank& self, const task& work, rank_tables& tables)
+        : self_(self), work_(work), threads_(tables.lanes), levels_(tables.levels()), shares_(tables.shares()),
+          clock_(work.parts == nullptr ? nullptr
+                                       : work.parts + self.id(dcuda::device) * work.level_count * part_count) {
+        copy_to_shared(tables.levels(), work.levels, work.level_count);
+        copy_to_shared(tables.shares(), work.shares + self.id(dcuda::device) * work.level_count, work.level_count);
+        __syncthreads();
+    }
 
     // Before all else. PERF: a rank looks fastest at the queues of its first 16 sources. These shall be its neighbours,
     // which are the same on all levels, and not whoever happens to restrict or interpolate first.
@@ -96,7 +128,7 @@ public:
             if (l > 0) await_restriction(l);
             restrict_to(l, [&](const device_level& on, std::ptrdiff_t at) { return on.source[at]; });
         }
-        solve_bottom(work_.level[bottom()].order);
+        solve_bottom(levels_[bottom()].order);
         for (int l = bottom() - 1; l >= 0; --l) {
             interpolate_to<of_f_cycle>(l, false);
             v_cycle(l);
@@ -116,7 +148,7 @@ public:
             smooth(l,
                    l > finest    ? delivery{shares_[l].to_fine, ghosts::quadratic, tag_of(l, interpolation)}
                    : finest == 0 ? to_neighbours(l)
-                                 : delivery{shares_[l].to_fine, work_.level[l].order, tag_of(l, interpolation)},
+                                 : delivery{shares_[l].to_fine, levels_[l].order, tag_of(l, interpolation)},
                    0);
         }
     }
@@ -125,9 +157,9 @@ public:
     DCUDA_COLD double residual() {
         await_neighbours(0);
         clock_.turn(0, part::norm);
-        const device_level& on = work_.level[0];
+        const device_level& on = levels_[0];
         double most = 0.0;
-        threads_.start_for_each_cell(shares_[0].brick, 0, [&](int i, int j, int k) {
+        threads_.start_for_each_cell(shares_[0].brick, [&](int i, int j, int k) {
             const double value = residual_at(on, on.in.place(i, j, k));
             most = larger(most, value < 0.0 ? -value : value);
         });
@@ -151,11 +183,11 @@ private:
         bool is_exchange = false;
     };
 
-    DCUDA_DEVICE int bottom() const { return work_.levels - 1; }
+    DCUDA_DEVICE int bottom() const { return work_.level_count - 1; }
     DCUDA_DEVICE bool has(int l) const { return !shares_[l].brick.empty(); }
 
     DCUDA_DEVICE delivery to_neighbours(int l) const {
-        return {shares_[l].exchange, work_.level[l].order, tag_of(l, exchange) + ((turn_ >> l) & 1), true};
+        return {shares_[l].exchange, levels_[l].order, tag_of(l, exchange) + ((turn_ >> l) & 1), true};
     }
     // Until the neighbours' cells are there, which they are until the next ones are sent.
     DCUDA_DEVICE void await_neighbours(int l) {
@@ -171,85 +203,39 @@ private:
         self_.wait_notifications(tag_of(l, restriction), shares_[l].to_coarse.expected);
     }
 
-    // The ghost cells that belong to these cells, which touch the boundary or not: those that A reads. Pieces of the
-    // boundary go to other threads each, so small ones are filled at the same time.
-    DCUDA_COLD void fill_read_ghosts(const device_level& on, double* u, const region& cells) const {
-        const unsigned touched = touched_faces(cells, on.side);
-        if (touched == 0) return;
-        int before = 0; // ghost cells of earlier pieces
-        DCUDA_NO_UNROLL
-        for (int number = 0; number < pieces_of_boundary; ++number) {
-            const region piece = piece_of_boundary(cells, on.side, touched, number);
-            if (piece.empty()) continue;
-            threads_.start_for_each_cell(piece, before, [&](int i, int j, int k) {
-                u[on.in.place(i, j, k)] = continued(u, on.in, on.side, on.order, i, j, k);
-            });
-            before += static_cast<int>(piece.cells());
+    // Ghost cells of the list. All the cells inside that they come from have been computed.
+    DCUDA_COLD void fill_ghosts(const device_level& on, double* u, int first, int count, ghosts order) const {
+        if (count == 0) return;
+        for (int n = common::thread(); n < count; n += common::threads()) {
+            const ghost_cell cell = work_.ghosts[first + n];
+            u[cell.place] = continued(u, on.in, order, cell);
         }
         __syncthreads();
-    }
-
-    // All of them, which interpolation reads.
-    DCUDA_COLD void fill_ghosts(const device_level& on, double* u, const region& cells, ghosts order) const {
-        region done = cells;
-        for (int d = 0; d < 3; ++d) {
-            for (int side = 0; side < 2; ++side) {
-                if (side == 0 ? cells.first[d] != 0 : cells.last[d] != on.side) continue;
-                region layers = done;
-                layers.first[d] = side == 0 ? -ghost_layers : on.side;
-                layers.last[d] = layers.first[d] + ghost_layers;
-                threads_.start_for_each_cell(layers, 0, [&](int i, int j, int k) {
-                    u[on.in.place(i, j, k)] = continued(u, on.in, on.side, order, i, j, k);
-                });
-            }
-            if (cells.first[d] == 0) done.first[d] -= ghost_layers;
-            if (cells.last[d] == on.side) done.last[d] += ghost_layers;
-        }
-        __syncthreads();
-    }
-
-    // The next outer layers towards another device, taken off `inside`; empty: there are no more.
-    DCUDA_DEVICE region next_layers(int l, int number, region& inside) const {
-        const int d = number / 2, side = number % 2;
-        if (!shares_[l].far_sides[d][side] || inside.empty()) return {};
-        region layers = inside;
-        if (side == 0)
-            layers.last[d] = inside.first[d] = min(inside.first[d] + ghost_layers, inside.last[d]);
-        else
-            layers.first[d] = inside.last[d] = max(inside.last[d] - ghost_layers, inside.first[d]);
-        return layers;
     }
 
     // Computes the rank's cells of an array, u or its twin, by value(i, j, k), and sends them. What other devices read
     // comes first.
     template <class Value>
     DCUDA_DEVICE void compute(int l, int array, const delivery& next, const Value& value) {
-        const device_level& on = work_.level[l];
+        const device_level& on = levels_[l];
+        const device_share& own = shares_[l];
         double* const u = on.u[array];
         const auto store = [&](int i, int j, int k) { u[on.in.place(i, j, k)] = value(i, j, k); };
-        region inside = shares_[l].brick;
-        constexpr int sides = 6;
-        bool has_far_sides = false;
+        const int last = own.section_count - 1;
         // PERF: one copy of the loops over cells, for the layers at each side and for what is left.
         DCUDA_NO_UNROLL
-        for (int number = 0; number <= sides; ++number) {
-            const bool is_rest = number == sides;
-            if (is_rest && has_far_sides) {
+        for (int n = 0; n <= last; ++n) {
+            if (n == last && n > 0) {
                 const part so_far = clock_.turn(l, part::sending);
                 send_far(next, on.u_place[array], u);
                 clock_.turn(l, so_far);
             }
-            const region cells = is_rest ? inside : next_layers(l, number, inside);
-            if (cells.empty()) continue;
-            has_far_sides = has_far_sides || !is_rest;
-            threads_.for_each_cell(cells, store);
-            if (next.is_exchange)
-                fill_read_ghosts(on, u, cells);
-            else
-                fill_ghosts(on, u, cells, next.order);
+            const device_section& one = own.sections[n];
+            threads_.for_each_cell(one.cells, store);
+            fill_ghosts(on, u, one.ghosts, next.is_exchange ? one.read_by_a : one.ghost_count, next.order);
         }
         clock_.turn(l, part::sending);
-        if (!has_far_sides) send_far(next, on.u_place[array], u);
+        if (last == 0) send_far(next, on.u_place[array], u);
         send_near(next);
         if (next.is_exchange) sent_ |= 1 << l;
     }
@@ -280,7 +266,7 @@ private:
         if (!has(l)) return;
         await_restriction(l);
         clock_.turn(l, part::smoothing);
-        const device_level& on = work_.level[l];
+        const device_level& on = levels_[l];
         compute(l, 1, to_neighbours(l), [&](int i, int j, int k) {
             const std::ptrdiff_t at = on.in.place(i, j, k);
             return swept_from_zero(on, work_.is_chebyshev, i + j + k, at);
@@ -289,29 +275,24 @@ private:
 
     DCUDA_COLD void smooth(int l, const delivery& last, int first_sweep) {
         if (!has(l)) return;
-        const device_level& on = work_.level[l];
+        const device_level& on = levels_[l];
         for (int sweep = first_sweep; sweep < sweeps; ++sweep) {
             await_neighbours(l);
             clock_.turn(l, part::smoothing);
             const double *const u = on.u[sweep % 2], *const twin = on.u[1 - sweep % 2];
-            const auto change = [&](std::ptrdiff_t at) {
-                return (on.source[at] - image(on, u, at)) * on.inverse_diagonal[at];
-            };
             const bool is_last = sweep + 1 == sweeps;
             const delivery next =
                 is_last && !last.is_exchange ? delivery{last.by, last.order, last.tag} : to_neighbours(l);
-            if (work_.is_chebyshev) {
-                const chebyshev_step step = on.steps[sweep];
-                compute(l, 1 - sweep % 2, next, [&](int i, int j, int k) {
-                    const std::ptrdiff_t at = on.in.place(i, j, k);
-                    return u[at] + step.before * (u[at] - twin[at]) + step.change * change(at);
-                });
-            } else {
-                compute(l, 1 - sweep % 2, next, [&](int i, int j, int k) {
-                    const std::ptrdiff_t at = on.in.place(i, j, k);
-                    return (i + j + k + sweep) % 2 == 0 ? u[at] + change(at) : u[at];
-                });
-            }
+            // PERF: one copy of A for both smoothers.
+            compute(l, 1 - sweep % 2, next, [&](int i, int j, int k) {
+                const std::ptrdiff_t at = on.in.place(i, j, k);
+                const double before = u[at];
+                if (!work_.is_chebyshev && (i + j + k + sweep) % 2 != 0) return before;
+                const double change = (on.source[at] - image(on, u, at)) * on.inverse_diagonal[at];
+                if (!work_.is_chebyshev) return before + change;
+                const chebyshev_step& step = on.steps[sweep];
+                return before + step.before * (before - twin[at]) + step.change * change;
+            });
         }
     }
 
@@ -320,7 +301,7 @@ private:
     DCUDA_COLD void restrict_to(int fine, const Value& value) {
         if (!has(fine)) return;
         clock_.turn(fine, part::restriction);
-        const device_level &from = work_.level[fine], &coarse = work_.level[fine + 1];
+        const device_level &from = levels_[fine], &coarse = levels_[fine + 1];
         threads_.for_each_cell(halved(shares_[fine].brick), [&](int i, int j, int k) {
             coarse.source[coarse.in.place(i, j, k)] =
                 restricted(i, j, k, [&](int x, int y, int z) { return value(from, from.in.place(x, y, z)); });
@@ -345,7 +326,7 @@ private:
     template <class Cycle>
     DCUDA_COLD void interpolate_to(int fine, bool adds) {
         if (!has(fine)) return;
-        const device_level &on = work_.level[fine], &coarse = work_.level[fine + 1];
+        const device_level &on = levels_[fine], &coarse = levels_[fine + 1];
         clock_.turn(fine, part::waiting);
         self_.wait_notifications(tag_of(fine + 1, interpolation), shares_[fine].to_fine.expected);
         clock_.turn(fine, part::interpolation);
@@ -361,11 +342,13 @@ private:
         if (has(l)) {
             await_restriction(l);
             clock_.turn(l, part::bottom);
-            is_finite = bottom_solver(threads_, work_.bottom).solve();
-            fill_ghosts(work_.level[l], work_.level[l].u[0], shares_[l].brick, order);
+            const bottom_crew crew(threads_);
+            is_finite = bottom_solver(crew, work_.bottom).solve();
+            const device_section& all = shares_[l].sections[0];
+            fill_ghosts(levels_[l], levels_[l].u[0], all.ghosts, all.ghost_count, order);
             clock_.turn(l, part::sending);
             const delivery fine{shares_[l].to_fine, order, tag_of(l, interpolation)};
-            send_far(fine, work_.level[l].u_place[0], work_.level[l].u[0]);
+            send_far(fine, levels_[l].u_place[0], levels_[l].u[0]);
             send_near(fine);
         }
         note(l, is_finite);
@@ -379,6 +362,7 @@ private:
     dcuda::rank& self_;
     const task& work_;
     block_of_threads threads_;
+    const device_level* levels_;
     const device_share* shares_;
     part_clock clock_;
     int turn_ = 0, sent_ = 0; // a bit for each level: which of the exchange's tags is next; whether one is on its way
@@ -387,10 +371,10 @@ private:
 
 // PERF: 128 registers per thread.
 __global__ void __launch_bounds__(most_threads) solve(dcuda::context context, task work) {
-    __shared__ double lanes[sum_lanes];
+    __shared__ rank_tables tables;
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
-    rank_solver own(self, work, lanes);
+    rank_solver own(self, work, tables);
     own.meet_neighbours();
     self.barrier(dcuda::world);
     self.start_timer();

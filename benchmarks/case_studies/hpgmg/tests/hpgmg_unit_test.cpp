@@ -239,6 +239,41 @@ TEST(Decomposition, PutsEachGhostCellOnce) {
     }
 }
 
+// Sections have each cell of a device once, and each ghost cell of the boundary beside them. Those that A reads come
+// first: the pieces of the boundary.
+TEST(Decomposition, SectionsHaveEachCellAndGhostCellOnce) {
+    for (const auto& [finest, devices, ranks] : cuts) {
+        const decomposition cut(coarsen(finest), devices, ranks);
+        for (int number = 0; number < cut.levels(); ++number)
+            for (int device = 0; device < devices; ++device) {
+                const region own = cut.owned(number, device);
+                if (own.empty()) continue;
+                const layout in = cut.stored(number, device);
+                const auto cells = static_cast<std::size_t>(in.stored.cells());
+                std::vector<int> found(cells), found_early(cells), all(cells), read(cells);
+                const auto count = [&](std::vector<int>& counts, const region& counted) {
+                    for_each_cell(counted,
+                                  [&](int i, int j, int k) { ++counts[static_cast<std::size_t>(in.place(i, j, k))]; });
+                };
+                for (int rank = device * ranks; rank < (device + 1) * ranks; ++rank)
+                    for (const section& one : cut.share_of(number, rank).sections) {
+                        count(found, one.cells);
+                        for (std::size_t n = 0; n < one.ghosts.size(); ++n) {
+                            const auto at = static_cast<std::size_t>(one.ghosts[n].place);
+                            ++found[at];
+                            found_early[at] += static_cast<int>(n) < one.read_by_a ? 1 : 0;
+                        }
+                    }
+                count(all, cut.with_ghosts(number, own));
+                const int side = cut.level(number).side();
+                for (int piece = 0; piece < pieces_of_boundary; ++piece)
+                    count(read, piece_of_boundary(own, side, touched_faces(own, side), piece));
+                EXPECT_EQ(found, all);
+                EXPECT_EQ(found_early, read);
+            }
+    }
+}
+
 TEST(Decomposition, TellsOfTooFewCells) {
     const auto levels = coarsen({16, 1});
     EXPECT_THROW(decomposition(levels, 5, 1), std::runtime_error);

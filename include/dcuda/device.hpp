@@ -224,8 +224,8 @@ public:
     /// The pointer that the host gave to runtime::set_user_data; null if it gave none. Any single thread may call it.
     DCUDA_DEVICE void* user_data() const { return detail::user_data(self_.state()); }
 
-    /// Starts the device's timer, which runs on the CPU's clock. All ranks of the device call it; the time runs between
-    /// the moments when the last of them has called start and stop: runtime::timings.
+    /// Starts the device's timer, which runs on the device's clock (nanoseconds). All ranks of the device call it; the
+    /// time runs between the moments when the last of them has called start and stop: runtime::timings.
     DCUDA_DEVICE void start_timer() { detail::perform<detail::start_timer_operation>(self_, is_profiled()); }
     /// Stops the device's timer. All ranks of the device call it.
     DCUDA_DEVICE void stop_timer() { detail::perform<detail::stop_timer_operation>(self_, is_profiled()); }

@@ -183,17 +183,6 @@ error progress::found_by_checker() const {
 #endif
 }
 
-namespace {
-
-// On a GPU the host takes the time when the command arrives.
-template <class Fields>
-std::uint64_t time_of(const command& timer) {
-    const std::uint64_t taken_ns = fields_of<Fields>(timer).now_ns;
-    return taken_ns != 0 ? taken_ns : clock_ns();
-}
-
-} // namespace
-
 void progress::serve(const command& cmd, const std::byte* payload) {
     switch (cmd.code) {
     case opcode::fault:
@@ -213,10 +202,10 @@ void progress::serve(const command& cmd, const std::byte* payload) {
         ++ranks_with_unconsumed_;
         break;
     case opcode::start_timer:
-        timer_start_ns_ = time_of<start_timer_fields>(cmd);
+        timer_start_ns_ = fields_of<start_timer_fields>(cmd).now_ns;
         break;
     case opcode::stop_timer:
-        timings_.push_back(static_cast<double>(time_of<stop_timer_fields>(cmd) - timer_start_ns_) * 1e-6);
+        timings_.push_back(static_cast<double>(fields_of<stop_timer_fields>(cmd).now_ns - timer_start_ns_) * 1e-6);
         break;
     case opcode::log:
         log_.take(cmd);

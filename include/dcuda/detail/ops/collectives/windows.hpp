@@ -216,15 +216,15 @@ DCUDA_COLD void free_window(shared_state shared, window win) {
 
 // --- Timers --------------------------------------------------------------------------------------------------------
 
-// The host takes the time when the command arrives; both commands take the same way, so the difference is right. On the
-// CPU backend the rank has the CPU's clock itself.
+// The rank that arrives last takes the time by its own clock: when the host reads the command is no measure, since it
+// may read both at once.
 template <class Fields>
 DCUDA_COLD void send_time(shared_state shared, operation kind) {
     rank_state& state = shared.get();
     arrive_and_run(state, {kind, device}, [&] {
         exec::leader_then_sync(state.group(), [&](lone_thread leader) {
             send_command(leader, state,
-                         make_command(state.device_rank, Fields{DCUDA_BACKEND_CPU ? clock_ns() : std::uint64_t{0}}));
+                         make_command(state.device_rank, Fields{clock_ns()}));
         });
         return true;
     });

@@ -458,6 +458,26 @@ TEST_P(CollectiveArrays, ThroughBounceBuffers) {
     unsetenv("DCUDA_BOUNCE_BYTES");
 }
 
+// In place in shared memory: there racecheck sees that no thread loads what another one has overwritten.
+__global__ void __launch_bounds__(threads, 1024 / threads)
+    reduces_in_shared_memory(dcuda::context context, findings* found) {
+    constexpr int most = 33;
+    __shared__ double sums[most];
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int rank = self.id(), ranks = self.size();
+    for (const int count : {1, 5, 32, most}) {
+        for_each_thread(static_cast<std::size_t>(count),
+                        [&](std::size_t i) { sums[i] = rank + static_cast<double>(i); });
+        self.allreduce(dcuda::world, sums, sums, static_cast<std::size_t>(count), dcuda::sum{});
+        for_each_thread(static_cast<std::size_t>(count), [&](std::size_t i) {
+            EXPECT_SAME(sums[i] == ranks * ((ranks - 1) / 2.0 + static_cast<double>(i)), true);
+        });
+        __syncthreads();
+    }
+}
+TEST_P(CollectiveArrays, InSharedMemory) { check(reduces_in_shared_memory, all_ranks()); }
+
 // --- A program's own type, and one tree over all devices
 // ---------------------------------------------------------------
 

@@ -501,6 +501,8 @@ DCUDA_DEVICE bool exchange_many(const Group& warp, const exchange_share& share, 
                                             wait.word);
                 going = exec::far(receive_unit<unit_packets, Group, Values>)(warp, state, wait, value, values);
             }
+            // In place a thread overwrites what the others of its team have loaded.
+            sync(warp);
             if (going && wait.has_unit) values.store(first + unit, value, team);
         }
     }

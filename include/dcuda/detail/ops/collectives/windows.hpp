@@ -223,8 +223,7 @@ DCUDA_COLD void send_time(shared_state shared, operation kind) {
     rank_state& state = shared.get();
     arrive_and_run(state, {kind, device}, [&] {
         exec::leader_then_sync(state.group(), [&](lone_thread leader) {
-            send_command(leader, state,
-                         make_command(state.device_rank, Fields{clock_ns()}));
+            send_command(leader, state, make_command(state.device_rank, Fields{clock_ns()}));
         });
         return true;
     });

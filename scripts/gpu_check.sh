@@ -56,7 +56,7 @@ gpus=${#gpu_names[@]}
 # Tests, examples and the memory checker must not depend on what the caller's shell says; nothing may use multicast.
 unset DCUDA_RANKS_PER_DEVICE DCUDA_TAGS DCUDA_MAX_WINDOWS DCUDA_WAIT_TIMEOUT
 export NVSHMEM_DISABLE_NVLS=1 NCCL_NVLS_ENABLE=0
-rm -f "$out"/{build,tests,delays,programs,processes,network,benchmarks,applications}.log "$out"/{memcheck,synccheck,racecheck}{,.*}.log
+rm -f "$out"/{build,tests,tests_of_processes,delays,programs,processes,network,benchmarks,applications}.log "$out"/{memcheck,synccheck,racecheck}{,.*}.log
 summary=$out/summary.txt
 : >"$summary"
 
@@ -188,7 +188,14 @@ json.dump({"version": {"major": 1, "minor": 0}, "local": [{"gpus": gpus}]}, open
 
 # Tests that start hundreds of processes, one after the other, by labels.
 many_processes='apps|misuse|trace|litmus'
-tests() { registered_tests tests "package|slow|model|host_only|$many_processes"; }
+# Those of several processes one at a time: kernels of processes that share a GPU take turns, so that two such tests beside each
+# other take ten times as long as alone (two H200, window.shm.p2: 4 s alone, 40 s beside another).
+several_processes='\.p([2-9]|[1-9][0-9])(\.|$)'
+tests() {
+    local excluded="package|slow|model|host_only|$many_processes"
+    registered_tests tests "$excluded" --exclude-regex "$several_processes"
+    registered_tests tests_of_processes "$excluded" --tests-regex "$several_processes" --parallel 1
+}
 processes() { registered_tests processes 'package|slow|model|host_only' --label-regex "$many_processes"; }
 
 # registered_tests NAME EXCLUDED OPTION...: CTest's tests without some labels; the log is NAME.log. CI runs what runs nothing

@@ -20,7 +20,7 @@ for processes in $(counts 1 2 4); do
     known $processes '9.6159515' --log2-box 4 --boxes $boxes
     known $processes '4.982358[45]' --log2-box 4 --boxes $boxes --v-cycles 1 --ranks 5 --threads $fewest_threads
     known $processes '3.1498579' --log2-box 4 --boxes $boxes --smoother chebyshev --ranks 1
-    verified $processes --log2-box 4 --boxes $boxes --one-rank-side 8 --v-cycles 1 --ranks 16 --threads $fewest_threads
+    verified $processes --log2-box 4 --boxes $boxes --one-rank-side 4 --v-cycles 1 --ranks 16 --threads $fewest_threads
     verified $processes --log2-box 4 --boxes $boxes --one-rank-side 16 --solves 2
     # Bricks of 4^3 cells on four processes; several solves and runs.
     verified $processes --log2-box 4 --boxes 1 --ranks 16 --threads $fewest_threads

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What it costs a rank to have many targets, and many sources: a notified put to each of them in turn, and a wait for
-// each message when all have arrived.
+// each message when all have arrived; notifications of all of them, one after the other and in one call.
 #include "common/ping_pong.hpp"
 #include "common/session.hpp"
 #include "dcuda/dcuda.hpp"
@@ -18,9 +18,10 @@ struct party {
 constexpr std::uint64_t arrival_ns = 20'000;
 
 // World rank 0 sends to each partner; all answer; when the answers are there, it waits for one after the other. All
-// other ranks watch. Each partner has a place of its own in the window of rank 0. `puts`, `waits`: how long those of a
-// batch took.
-__global__ void in_turn(dcuda::context context, party of, unsigned char* memory, interval* puts, interval* waits,
+// other ranks watch. Each partner has a place of its own in the window of rank 0. Then it notifies them twice, the
+// second time by one call with the list of them. How long those of a batch took: puts, waits, notifications, lists.
+constexpr int measured_parts = 4;
+__global__ void in_turn(dcuda::context context, party of, unsigned char* memory, int* list, interval* taken,
                         mistake* wrong) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
@@ -33,10 +34,11 @@ __global__ void in_turn(dcuda::context context, party of, unsigned char* memory,
                                                     id == 0 ? of.partners * stride
                                                     : plays ? stride
                                                             : 0);
+    for (int i = threadIdx.x; id == 0 && i < of.partners; i += blockDim.x) list[i] = of.first_partner + i;
     for (int batch = -1; batch < of.batches; ++batch) {
         if (id == 0 || plays) fill(source, of.bytes, batch, plays ? 1 + partner : 0);
         self.barrier(dcuda::world);
-        std::uint64_t put_ns = 0, wait_ns = 0;
+        std::uint64_t part_ns[measured_parts] = {};
         for (int lap = 0; lap < of.laps; ++lap) {
             if (id == 0) {
                 const std::uint64_t start = now_ns();
@@ -47,17 +49,22 @@ __global__ void in_turn(dcuda::context context, party of, unsigned char* memory,
                 }
                 const std::uint64_t arrived = now_ns();
                 for (int i = 0; i < of.partners; ++i) self.wait_notifications(0, 1);
-                put_ns += sent - start;
-                wait_ns += now_ns() - arrived;
+                const std::uint64_t waited = now_ns();
+                for (int i = 0; i < of.partners; ++i) self.notify(of.first_partner + i, dcuda::world, 1);
+                const std::uint64_t notified = now_ns();
+                self.notify_each(list, of.partners, dcuda::world, 1);
+                part_ns[0] += sent - start;
+                part_ns[1] += waited - arrived;
+                part_ns[2] += notified - waited;
+                part_ns[3] += now_ns() - notified;
             } else if (plays) {
                 self.wait_notifications(0, 1);
                 self.put_notify(window, 0, partner * stride, of.bytes, source, 0);
+                self.wait_notifications(1, 2);
             }
         }
-        if (id == 0 && batch >= 0 && threadIdx.x == 0) {
-            puts[batch] = {0, put_ns};
-            waits[batch] = {0, wait_ns};
-        }
+        if (id == 0 && batch >= 0 && threadIdx.x == 0)
+            for (int part = 0; part < measured_parts; ++part) taken[part * of.batches + batch] = {0, part_ns[part]};
         self.barrier(dcuda::world);
         if (plays) compare(wrong, landing, of.bytes, batch, 0);
         for (int i = 0; id == 0 && i < of.partners; ++i) compare(wrong, landing + i * stride, of.bytes, batch, 1 + i);
@@ -73,20 +80,26 @@ void measure_partners_of(session& suite, bool peer, int partners) {
             chosen.bytes,
             chosen.threads,
             peer ? partners : 1 + partners};
-    row wait = put;
-    wait.operation = "wait for one of " + std::to_string(partners);
     const int laps = std::max(4, suite.rounds(2000, 60) / partners), batches = suite.batches(12, 6);
     const party of{partners, laps, batches, peer ? put.ranks : 1, chosen.bytes};
     const std::size_t stride = stride_bytes(chosen.bytes);
     const auto memory = allocate<unsigned char>(static_cast<std::size_t>(2 * put.ranks + partners) * stride);
-    const results puts(batches, 1), waits(batches, 1);
-    suite.run(put, in_turn, shape(chosen.threads, put.ranks), of, memory.get(), puts.stamps(), waits.stamps(),
-              puts.wrong());
-    puts.require_right(put);
-    put.value = measure::summarise(scaled(puts.microseconds(), 1.0 / laps / partners));
-    wait.value = measure::summarise(scaled(waits.microseconds(), 1.0 / laps / partners));
-    suite.rows.push_back(put);
-    suite.rows.push_back(wait);
+    const auto list = allocate<int>(static_cast<std::size_t>(partners));
+    const results taken(measured_parts * batches, 1);
+    suite.run(put, in_turn, shape(chosen.threads, put.ranks), of, memory.get(), list.get(), taken.stamps(),
+              taken.wrong());
+    taken.require_right(put);
+    const std::vector<double> all = taken.microseconds();
+    const char* const operations[measured_parts] = {"put_notify to one of ", "wait for one of ", "notify to one of ",
+                                                    "notify_each to one of "};
+    for (int part = 0; part < measured_parts; ++part) {
+        row next = put;
+        next.operation = operations[part] + std::to_string(partners);
+        if (part >= 2) next.bytes = 0;
+        const auto first = all.begin() + part * batches;
+        next.value = measure::summarise(scaled({first, first + batches}, 1.0 / laps / partners));
+        suite.rows.push_back(next);
+    }
 }
 
 } // namespace

@@ -136,6 +136,15 @@ public:
         detail::perform<detail::notify_operation>(self_, is_profiled(), target, comm, tag);
     }
 
+    /// notify() for each of the `count` ranks targets[0], ..., targets[count - 1] of `comm`. A rank that is there twice
+    /// is notified twice. Faster than one call for each: notifications to up to 16 ranks that were notified lately
+    /// leave together. All threads of the rank call it with the same list, in global or in shared memory. All of them
+    /// see what the list holds (__syncthreads() after it was written), and none changes it before all have returned.
+    /// Return and errors are as for notify(); a negative count ends the run.
+    DCUDA_DEVICE void notify_each(const int* targets, int count, communicator comm, int tag) {
+        detail::perform_notify_each(self_, is_profiled(), targets, count, comm, tag);
+    }
+
     /// notify() without order: the target may see this notification before earlier puts of this rank, and when it has
     /// seen the notification it need not see any of their data. After a direct put, notify() waits until the data is
     /// stored; notify_relaxed does not. Use it for signals that say all there is to know. Notifications of both kinds

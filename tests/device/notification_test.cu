@@ -40,6 +40,48 @@ TEST_F(Notifications, OneTag) {
     check(all_tags, shape(3), 1, 1);
 }
 
+// A list of `count` targets: all ranks from the neighbour on, again and again; every fifth one is there twice in a row.
+DCUDA_DEVICE int listed(int rank, int ranks, int place) { return (rank + 1 + place - place / 5) % ranks; }
+DCUDA_DEVICE int times_listed(int rank, int ranks, int target, int count) {
+    int times = 0;
+    for (int place = 0; place < count; ++place) times += listed(rank, ranks, place) == target ? 1 : 0;
+    return times;
+}
+
+// Each rank stores into its own memory, and notifies the ranks of lists of all lengths. Whoever is notified reads it.
+__global__ void lists(dcuda::context context, findings* found, int* stored, int longest, int rounds) {
+    __shared__ int targets[64];
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int rank = self.id(), ranks = self.size(), local = self.id(dcuda::device), first = rank - local;
+    const dcuda::window win = self.create_window(dcuda::world, stored + local, sizeof(int));
+    for_each_thread(static_cast<std::size_t>(longest),
+                    [&](std::size_t place) { targets[place] = listed(rank, ranks, static_cast<int>(place)); });
+    __syncthreads();
+    for (int round = 0; round < rounds; ++round) {
+        const int count = round % (longest + 1), tag = round % 2;
+        by_one_thread([&] { stored[local] = round; });
+        self.flush(win);
+        self.notify_each(targets, count, dcuda::world, tag);
+        int awaited = 0;
+        for (int other = 0; other < ranks; ++other) awaited += times_listed(other, ranks, rank, count);
+        self.wait_notifications(tag, awaited);
+        for (int other = first; other < first + self.size(dcuda::device); ++other)
+            if (times_listed(other, ranks, rank, count) != 0) EXPECT_SAME(stored[other - first], round);
+        EXPECT_SAME(self.test_notifications(tag, 1), false);
+        self.barrier(dcuda::world);
+    }
+    self.free_window(win);
+}
+
+TEST_F(Notifications, OfListsOfTargets) {
+    for (const int ranks : {1, 3, 8, 40}) {
+        const device_vector<int> stored(static_cast<std::size_t>(ranks));
+        for (const unsigned threads : {32u, 64u, 20u})
+            check(lists, shape(ranks, dim3(threads)), stored.get(), 40, rounds_of(164, 41));
+    }
+}
+
 __global__ void counts(dcuda::context context, findings* found, int rounds) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);

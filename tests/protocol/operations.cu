@@ -40,6 +40,10 @@ KERNEL(notify, int target, dcuda::communicator comm, int tag) {
     RANK;
     self.notify(target, comm, tag);
 }
+KERNEL(notify_each, const int* targets, int count, dcuda::communicator comm, int tag) {
+    RANK;
+    self.notify_each(targets, count, comm, tag);
+}
 KERNEL(wait_notifications, int tag, int count) {
     RANK;
     self.wait_notifications(tag, count);

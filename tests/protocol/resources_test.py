@@ -24,6 +24,7 @@ REGISTERS = {
     "put": 64,
     "put_notify": 66,  # alone 64
     "notify": 64,
+    "notify_each": 64,
     "wait_notifications": 66,  # alone 65
     "test_notifications": 64,
     "wait_any": 64,

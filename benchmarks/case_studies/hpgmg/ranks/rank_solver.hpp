@@ -114,8 +114,8 @@ public:
         if (!has(0)) return;
         const device_route& by = shares_[0].exchange;
         const int tag = to_neighbours(0).tag;
-        for (int n = 0; n < by.far_count; ++n) self_.notify(work_.ranks[by.far + n], dcuda::world, tag);
-        for (int n = 0; n < by.near_count; ++n) self_.notify(work_.ranks[by.near + n], dcuda::world, tag);
+        self_.notify_each(work_.ranks + by.far, by.far_count, dcuda::world, tag);
+        self_.notify_each(work_.ranks + by.near, by.near_count, dcuda::world, tag);
         self_.wait_notifications(tag, by.expected);
         turn_ ^= 1;
     }
@@ -251,14 +251,13 @@ private:
                       {size(one.here[1]), size(one.here[0])});
         }
         self_.flush(work_.window); // also for those whose device another rank of it has got the cells for
-        for (int n = 0; n < next.by.far_count; ++n) self_.notify(work_.ranks[next.by.far + n], dcuda::world, next.tag);
+        self_.notify_each(work_.ranks + next.by.far, next.by.far_count, dcuda::world, next.tag);
     }
     // Ranks of this device read where this one has stored, which a flush releases.
     DCUDA_COLD void send_near(const delivery& next) const {
         if (next.by.near_count == 0) return;
         self_.flush(work_.window);
-        for (int n = 0; n < next.by.near_count; ++n)
-            self_.notify(work_.ranks[next.by.near + n], dcuda::world, next.tag);
+        self_.notify_each(work_.ranks + next.by.near, next.by.near_count, dcuda::world, next.tag);
     }
 
     // The first sweep from u = 0, of which A u is 0: no cells of neighbours are read.

@@ -6,6 +6,7 @@
 #include "dcuda/detail/ops/collectives/collectives.hpp"
 #include "dcuda/detail/ops/collectives/windows.hpp"
 #include "dcuda/detail/ops/commands/device_log.hpp"
+#include "dcuda/detail/ops/fast/notify_each.hpp"
 #include "dcuda/detail/ops/one_sided/operations.hpp"
 #include "dcuda/detail/ops/put.hpp"
 #include "dcuda/detail/ops/waits/wait.hpp"
@@ -489,6 +490,22 @@ DCUDA_DEVICE auto perform(const caller& by, bool is_profiled, Arguments... argum
 #endif
     if (is_profiled) return exec::far(perform_profiled<Operation, Arguments...>)(by.state(), {}, arguments...);
     return run_or_check<Operation>(by, arguments...);
+}
+
+// A notification of each target. Where somebody observes the rank, each is an operation of its own.
+DCUDA_DEVICE void perform_notify_each(const caller& by, bool is_profiled, const int* targets, int count,
+                                      communicator comm, int tag) {
+    if (DCUDA_CHECKS != 0 && count < 0)
+        report_and_leave(by.state(), fault::count, operation::notify, 0, static_cast<std::uint32_t>(tag),
+                         static_cast<std::uint32_t>(count), 0, 0);
+#if DCUDA_WARPS
+    bool is_observed = is_profiled;
+#if DCUDA_BACKEND_CPU
+    is_observed = is_observed || check::is_on(by);
+#endif
+    if (!is_observed) return notify_each(by, targets, static_cast<unsigned>(count < 0 ? 0 : count), comm, tag);
+#endif
+    for (int i = 0; i < count; ++i) perform<notify_operation>(by, is_profiled, targets[i], comm, tag);
 }
 
 // The same for an interface whose objects keep nothing.

@@ -25,6 +25,8 @@ enum class wrong : int {
     negative_tag,
     notify_tag,
     notify_rank,
+    notify_each_rank,
+    notify_negative_count,
     wait_tag,
     freed_window,
     freed_twice,
@@ -108,6 +110,17 @@ DCUDA_COLD void break_rule_of_puts(const scene& at, wrong rule) {
         break;
     case wrong::notify_rank:
         at.self.notify(at.ranks, dcuda::world, 0);
+        break;
+    case wrong::notify_each_rank: // the second one of the list
+        if (at.self.thread() == 0) {
+            at.numbers[0] = at.other;
+            at.numbers[1] = at.ranks;
+        }
+        __syncthreads();
+        at.self.notify_each(at.numbers, 2, dcuda::world, 7);
+        break;
+    case wrong::notify_negative_count:
+        at.self.notify_each(at.numbers, -2, dcuda::world, 3);
         break;
     case wrong::communicator:
         at.self.notify(at.other, static_cast<dcuda::communicator>(5), 0);
@@ -288,6 +301,8 @@ const std::map<std::string, wrong> rules = {
     {"negative_tag", wrong::negative_tag},
     {"notify_tag", wrong::notify_tag},
     {"notify_rank", wrong::notify_rank},
+    {"notify_each_rank", wrong::notify_each_rank},
+    {"notify_negative_count", wrong::notify_negative_count},
     {"wait_tag", wrong::wait_tag},
     {"freed_window", wrong::freed_window},
     {"freed_twice", wrong::freed_twice},

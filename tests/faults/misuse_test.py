@@ -45,6 +45,8 @@ CONTRACTS = {
     "negative_tag": "put_notify with tag -1: " + TAGS,
     "notify_tag": "notify with tag 256: " + TAGS,
     "notify_rank": "notify to rank {N}: there are ranks 0 to {L} in this communicator",
+    "notify_each_rank": "notify to rank {N}: there are ranks 0 to {L} in this communicator",
+    "notify_negative_count": "notify for tag 3 with count -2: expected 0 or more",
     "wait_tag": "wait_notifications with tag 1000: " + TAGS,
     "freed_window": "put " + GONE,
     "freed_twice": "free_window " + GONE,

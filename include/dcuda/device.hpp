@@ -137,10 +137,11 @@ public:
     }
 
     /// notify() for each of the `count` ranks targets[0], ..., targets[count - 1] of `comm`. A rank that is there twice
-    /// is notified twice. Faster than one call for each: notifications to up to 16 ranks that were notified lately
-    /// leave together. All threads of the rank call it with the same list, in global or in shared memory. All of them
-    /// see what the list holds (__syncthreads() after it was written), and none changes it before all have returned.
-    /// Return and errors are as for notify(); a negative count ends the run.
+    /// is notified twice. Notifications to up to 16 ranks that were notified lately leave together, which is faster
+    /// than one call for each; to other ranks they leave one by one. All threads of the rank call it with the same
+    /// list, in global or in shared memory. All of them see what the list holds (__syncthreads() after it was written),
+    /// and none changes it before all have returned. Return and errors are as for notify(); a negative count ends the
+    /// run.
     DCUDA_DEVICE void notify_each(const int* targets, int count, communicator comm, int tag) {
         detail::perform_notify_each(self_, is_profiled(), targets, count, comm, tag);
     }
@@ -233,7 +234,7 @@ public:
     /// The pointer that the host gave to runtime::set_user_data; null if it gave none. Any single thread may call it.
     DCUDA_DEVICE void* user_data() const { return detail::user_data(self_.state()); }
 
-    /// Starts the device's timer, which runs on the device's clock (nanoseconds). All ranks of the device call it; the
+    /// Starts the device's timer, which runs on the device's clock. All ranks of the device call it; the
     /// time runs between the moments when the last of them has called start and stop: runtime::timings.
     DCUDA_DEVICE void start_timer() { detail::perform<detail::start_timer_operation>(self_, is_profiled()); }
     /// Stops the device's timer. All ranks of the device call it.

@@ -48,26 +48,39 @@ DCUDA_DEVICE int times_listed(int rank, int ranks, int target, int count) {
     return times;
 }
 
-// Each rank stores into its own memory, and notifies the ranks of lists of all lengths. Whoever is notified reads it.
-__global__ void lists(dcuda::context context, findings* found, int* stored, int longest, int rounds) {
+// Each rank stores into its own memory, and notifies the ranks of lists of all lengths: after a flush, in turn with
+// puts to these ranks, which are stored at once. Whoever is notified reads both.
+__global__ void lists(dcuda::context context, findings* found, int* stored, int* inboxes, int longest, int rounds) {
     __shared__ int targets[64];
+    __shared__ int source;
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);
     const int rank = self.id(), ranks = self.size(), local = self.id(dcuda::device), first = rank - local;
-    const dcuda::window win = self.create_window(dcuda::world, stored + local, sizeof(int));
+    int* const inbox = inboxes + local * ranks; // a place for each rank
+    const dcuda::window win = self.create_window(dcuda::world, inbox, static_cast<std::size_t>(ranks) * sizeof(int),
+                                                 dcuda::window_kind::direct);
     for_each_thread(static_cast<std::size_t>(longest),
                     [&](std::size_t place) { targets[place] = listed(rank, ranks, static_cast<int>(place)); });
     __syncthreads();
     for (int round = 0; round < rounds; ++round) {
         const int count = round % (longest + 1), tag = round % 2;
-        by_one_thread([&] { stored[local] = round; });
-        self.flush(win);
+        const bool puts = round % 2 != 0;
+        by_one_thread([&] { source = stored[local] = round; });
+        for (int place = 0; puts && place < count; ++place)
+            self.put(win, targets[place], static_cast<std::size_t>(rank) * sizeof(int), sizeof(int), &source);
+        if (!puts) self.flush(win);
         self.notify_each(targets, count, dcuda::world, tag);
         int awaited = 0;
         for (int other = 0; other < ranks; ++other) awaited += times_listed(other, ranks, rank, count);
         self.wait_notifications(tag, awaited);
-        for (int other = first; other < first + self.size(dcuda::device); ++other)
-            if (times_listed(other, ranks, rank, count) != 0) EXPECT_SAME(stored[other - first], round);
+        for (int other = 0; other < ranks; ++other) {
+            if (times_listed(other, ranks, rank, count) == 0) continue;
+            const bool is_here = other >= first && other < first + self.size(dcuda::device);
+            if (puts)
+                EXPECT_SAME(inbox[other], round);
+            else if (is_here)
+                EXPECT_SAME(stored[other - first], round);
+        }
         EXPECT_SAME(self.test_notifications(tag, 1), false);
         self.barrier(dcuda::world);
     }
@@ -76,9 +89,11 @@ __global__ void lists(dcuda::context context, findings* found, int* stored, int 
 
 TEST_F(Notifications, OfListsOfTargets) {
     for (const int ranks : {1, 3, 8, 40}) {
-        const device_vector<int> stored(static_cast<std::size_t>(ranks));
+        const auto here = static_cast<std::size_t>(ranks),
+                   all = here * static_cast<std::size_t>(job().info().process_count);
+        const device_vector<int> stored(here), inboxes(here * all);
         for (const unsigned threads : {32u, 64u, 20u})
-            check(lists, shape(ranks, dim3(threads)), stored.get(), 40, rounds_of(164, 41));
+            check(lists, shape(ranks, dim3(threads)), stored.get(), inboxes.get(), 40, rounds_of(164, 41));
     }
 }
 

@@ -23,6 +23,7 @@ backend = sys.argv[4]
 ON_GPUS = backend == "cuda"
 BOUND = 20 * (4 if os.environ.get("TSAN_OPTIONS") or ON_GPUS else 1)  # seconds until every case must have ended
 
+COUNTS = (2,) if ON_GPUS else (1, 2)  # of processes
 AT_A_TIME = 2 if ON_GPUS else max(1, min(8, os.cpu_count() // 4))  # runs
 
 # What the last rank of the world (R, in process P) does wrong, and the sentence about it. N: ranks, L: the last of them.
@@ -157,7 +158,7 @@ class MisuseTest(unittest.TestCase):
             self.expect_contracts(processes, CONTRACTS)
 
     def test_tags_that_are_matched_by_source(self):
-        for processes in (2,) if ON_GPUS else (1, 2):
+        for processes in COUNTS:
             self.expect_contracts(processes, MATCHED_CONTRACTS, DCUDA_MATCH_SOURCES=2)
         self.expect(1, "from_plain_tag", "with tag 253: no tags are matched by source; set options::match_sources or "
                                          "DCUDA_MATCH_SOURCES, and use the last tags")
@@ -167,12 +168,12 @@ class MisuseTest(unittest.TestCase):
                                          "numbers with 4 ranks: there are 65536", DCUDA_MATCH_SOURCES=1, DCUDA_TAGS=65536)
 
     def test_finished_twice(self):
-        for processes in (1, 2):
+        for processes in COUNTS:
             self.expect(processes, "finished_twice",
                         ": finish_allreduce on communicator 3: none has been started there, or it is finished")
 
     def test_started_and_not_finished(self):
-        for processes in (1, 2):
+        for processes in COUNTS:
             self.expect(processes, "started_at_the_end", "device_fault: rank 0 (process 0, block 0): finish while an allreduce on "
                                                          "communicator 3 is started and not finished (finish_allreduce)")
 
@@ -230,7 +231,7 @@ class MisuseTest(unittest.TestCase):
 
     def test_ranks_that_wait_for_each_other(self):
         step = "waits for notifications with tag 3, last sent by rank {}"
-        for processes in (1, 2):
+        for processes in COUNTS:
             ranks = 2 * processes
             self.expect_deadlock(
                 processes, "all_wait_first",
@@ -240,14 +241,14 @@ class MisuseTest(unittest.TestCase):
                 r"  \(taking who sent the last notification with a tag for who should send the next\)")
 
     def test_any_of_several_tags(self):
-        for processes in (1, 2):
+        for processes in COUNTS:
             ranks = f"{2 * processes} ranks \\(0-{2 * processes - 1}\\)"
             self.expect_deadlock(processes, "any_that_never_comes",
                                  rf"  {ranks} in wait_any\(tags 3 to 10\): none arrived, senders not known{AGE}",
                                  rf"origin: {ranks} wait for notifications with tags 3 to 10; who sends them is not known")
 
     def test_one_source_that_sends_nothing(self):
-        for processes in (1, 2):
+        for processes in COUNTS:
             ranks, here = 2 * processes, 1 if processes == 1 else 0
             step = "waits for notifications with tag 255 from rank {}"
             self.expect_deadlock(
@@ -260,7 +261,7 @@ class MisuseTest(unittest.TestCase):
                     DCUDA_MATCH_SOURCES=2, DCUDA_WAIT_TIMEOUT=1, DCUDA_WATCHDOG_INTERVAL=0)
 
     def test_sender_that_stops_early(self):
-        for processes in (1, 2):
+        for processes in COUNTS:
             last = 2 * processes - 1
             others = "1 other rank waits for it" if last == 1 else f"{last} other ranks wait for it"
             self.expect_deadlock(
@@ -279,7 +280,7 @@ class MisuseTest(unittest.TestCase):
                           origin.format("rank 0 waits", "; 1 other rank waits for it"))
 
     def test_ranks_in_different_barriers(self):
-        for processes in (1, 2):
+        for processes in COUNTS:
             self.expect_deadlock(
                 processes, "different_barriers",
                 rf"  rank 0 \(process 0, block 0\) in barrier\(device\), for rank 1{AGE}",
@@ -289,7 +290,7 @@ class MisuseTest(unittest.TestCase):
     def test_members_in_different_collectives(self):
         meets = (r"device_fault: rank \d \(.*\): {} on {} meets {} of rank \d: all members must make the same collective "
                  r"calls, with the same type, operator, root and number of values")
-        for processes in (1, 2):
+        for processes in COUNTS:
             self.expect_lines(processes, "different_collectives",
                               meets.format("(allreduce|broadcast)", "communicator 3", "(allreduce|broadcast)"))
             self.expect_lines(processes, "different_operators", meets.format("allreduce", "world", "a different one"))
@@ -302,14 +303,14 @@ class MisuseTest(unittest.TestCase):
                 processes, "gather_root", r"device_fault: rank \d \(.*\): gather with root 7: the communicator has ranks 0 to 1")
 
     def test_barriers_beside_a_split(self):
-        for processes in (1, 2):
+        for processes in COUNTS:
             self.expect_deadlock(
                 processes, "barriers_beside_split", rf"  .* in split on world, for rank 1{AGE}",
                 rf"  rank 1 \(.*\) in barrier\(world\), for .*{AGE}",
                 r"cycle: rank \d waits in split on world for rank 1, which waits in barrier\(world\) for rank \d")
 
     def test_member_that_does_not_come(self):
-        for processes in (1, 2):
+        for processes in COUNTS:
             self.expect_deadlock(
                 processes, "one_reduces_too_little", rf"  .* in allreduce on communicator 3, for (rank|other).*{AGE}",
                 r"origin: .* waits? in allreduce on communicator 3 for rank 0, which has reached the end of the kernel.*")
@@ -319,7 +320,7 @@ class MisuseTest(unittest.TestCase):
             DCUDA_WAIT_TIMEOUT=1, DCUDA_WATCHDOG_INTERVAL=0)
 
     def test_memory_of_collectives(self):
-        for processes in (1, 2):
+        for processes in COUNTS:
             self.expect_lines(
                 processes, "overlap", r"device_fault: rank \d \(.*\): allreduce of 8 B into memory at 0x[0-9a-f]+, which "
                 r"overlaps its input: both must be the same, or apart")
@@ -331,7 +332,7 @@ class MisuseTest(unittest.TestCase):
                 r"thread's own: all threads of the rank read the result there, so it must be shared or global memory")
 
     def test_one_rank_in_create_window(self):
-        for processes in (1, 2):
+        for processes in COUNTS:
             self.expect_deadlock(
                 processes, "one_creates_a_window",
                 rf"  rank 0 \(process 0, block 0\) in create_window, for rank 1{AGE}",
@@ -347,13 +348,13 @@ class MisuseTest(unittest.TestCase):
     def test_wait_timeout(self):
         sentence = ("wait_timeout: rank 0 (process 0, block 0): wait_notifications(tag 42, count 3): 0 arrived within "
                     "1 s (wait timeout)")
-        for processes in (1, 2):
+        for processes in COUNTS:
             self.expect(processes, "waits_for_ever", sentence, DCUDA_WAIT_TIMEOUT=1, DCUDA_WATCHDOG_INTERVAL=0)
         self.expect(1, "waits_for_ever", sentence, arguments=["--dcuda-wait-timeout=1"], DCUDA_WATCHDOG_INTERVAL=0)
 
     def test_timeouts_of_other_waits(self):
         limits = dict(DCUDA_WAIT_TIMEOUT=1, DCUDA_WATCHDOG_INTERVAL=0)
-        for processes in (1, 2):
+        for processes in COUNTS:
             self.expect_lines(
                 processes, "different_barriers",
                 r"wait_timeout: rank \d \(.*\): barrier: not all ranks came to barrier\((device|world)\) within 1 s "
@@ -434,19 +435,19 @@ class MisuseTest(unittest.TestCase):
                                     "2 threads (6,0,0) to (7,0,0) are in __syncthreads"),
         }
         for case, (called, *places) in cases.items():
-            for processes in (1, 2):
+            for processes in COUNTS:
                 self.expect(processes, case, "kernel_failure: process 0: ", "rank 1 (block 1): only some threads of the block have "
                             f"called {called}: {', '.join(places)}. All threads of a block must call every operation: take it "
                             "out of the branch around it, such as if (threadIdx.x == 0)")
 
     @unittest.skipUnless(backend == "cpu", "a GPU kernel cannot throw")
     def test_kernel_that_throws(self):
-        for processes in (1, 2):
+        for processes in COUNTS:
             self.expect(processes, "throwing", "kernel_failure: process ",
                         "thread (0,0,0) left the kernel with an exception: rank 1 had enough")
 
     def test_kernel_that_does_not_end(self):
-        for processes in (1, 2):
+        for processes in COUNTS:
             self.expect(processes, "deaf", "rank 0 (process 0, block 0): notify to rank -1: there are ranks 0 to ",
                         "dcuda: process 0: the kernel did not end within 1 s after that (a rank is in a loop without "
                         "dCUDA calls, or only some of its threads have made a call?); ending the process", status=1, DCUDA_ABORT_GRACE=1)
@@ -455,7 +456,7 @@ class MisuseTest(unittest.TestCase):
 
     def test_forgotten_waits(self):
         for variables in ({}, {"DCUDA_MAILBOX_PACKETS": 0}, {"DCUDA_COUNTER_START": 2**32 - 1}):
-            for processes in (1, 2):
+            for processes in COUNTS:
                 who = (r"rank {0} \(process {1}, block 0\) has not waited for 1 notification with tag 7 and for those with "
                        r"1 other tag; of this process 1 other rank likewise \(DCUDA_UNCONSUMED=error")
                 with self.subTest(processes=processes, **variables):

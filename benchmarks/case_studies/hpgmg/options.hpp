@@ -17,7 +17,8 @@ struct options : common::run_options {
     smoother smooths_by = smoother::red_black;
     double amplitude = 1.0; // f is multiplied by it
     // Of ranks: coarse levels of so many cells a side, and coarser ones, are one rank's.
-    // PERF: 4 to 10 % faster than 4 from 32^3 to 128^3 cells, on one H200 and two (2026-11-28); 16 is slower.
+    // PERF: with 8, grids of 32^3 to 128^3 cells take 4 to 10 % less time than with 4, on one H200 and two
+    // (2026-11-28); with 16 they take more.
     int one_rank_side = 8;
     std::string model = "dcuda";
     long long overlap_from =

@@ -13,8 +13,8 @@
 // fine cells lie in them. These wrote f on the coarse level, which its owners have read for the last time before they
 // sent the correction that the fine ranks waited for. The first sweep on the coarse level waits for nobody else: it
 // reads no neighbour, and writes the twin. Neighbours read that for the last time in the last sweep of their visit
-// before. They have ended it, for fine ranks of the owner, which read two layers around theirs, waited for its result
-// and have restricted since. (3) Interpolation: fine ranks wait for all owners of coarse cells that they read, two
+// before. That sweep has ended: fine ranks of the owner, which read two layers around theirs, waited for its result and
+// have restricted since. (3) Interpolation: fine ranks wait for all owners of coarse cells that they read, two
 // layers around their own. An owner begins to write its coarse cells again when its own fine ranks have restricted.
 // Each of these has had six exchanges since it interpolated. Whoever else reads the owner's cells is a neighbour of one
 // of these, perhaps across a corner, which is two exchanges away, for bricks have four cells a side. So it has

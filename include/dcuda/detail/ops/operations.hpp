@@ -495,6 +495,9 @@ DCUDA_DEVICE auto perform(const caller& by, bool is_profiled, Arguments... argum
 // A notification of each target. Where somebody observes the rank, each is an operation of its own.
 DCUDA_DEVICE void perform_notify_each(const caller& by, bool is_profiled, const int* targets, int count,
                                       communicator comm, int tag) {
+#if DCUDA_BACKEND_CPU
+    const exec::operation_scope named(traits_of(operation::notify).name);
+#endif
     if (DCUDA_CHECKS != 0 && count < 0)
         report_and_leave(by.state(), fault::count, operation::notify, 0, static_cast<std::uint32_t>(tag),
                          static_cast<std::uint32_t>(count), 0, 0);

@@ -122,7 +122,7 @@ struct windows_full_fields {
 
 struct start_timer_fields {
     static constexpr opcode code = opcode::start_timer;
-    std::uint64_t now_ns; // by the device's clock, as of the next one
+    std::uint64_t now_ns; // on the device's clock
 };
 struct stop_timer_fields {
     static constexpr opcode code = opcode::stop_timer;

@@ -8,8 +8,9 @@ namespace dcuda::detail {
 
 #if DCUDA_WARPS
 
-// The headers of a batch: of the first of some targets, up to one that fast_message would not notify at once either, or
-// to which the batch has a header already. Each thread of the lead warp looks up one target.
+// The headers of a batch, which go to the first targets of a list. A batch ends before a target that was not notified
+// lately, whose queue is full or is not near its mailbox, or that the batch has already. Each thread of the lead warp
+// looks up one target.
 // PERF: one after the other, with a barrier of the block before each, 8 notifications take 4 us and more (H200).
 class header_batch {
 public:
@@ -98,14 +99,17 @@ private:
 DCUDA_COLD void notify_each(const caller by, const int* targets, unsigned count, communicator comm, int tag) {
     rank_state& state = by.state();
     const auto number = static_cast<std::uint32_t>(tag);
-    unsigned done = 0;
+    unsigned done = 0, misses = 0; // of batches in a row
     DCUDA_NO_UNROLL
     while (done < count) {
         const unsigned left = count - done < header_batch::most ? count - done : header_batch::most;
         header_batch batch;
-        const unsigned sent = exec::choose(by, [&](const full_warp& warp) {
+        // PERF: after two empty batches the other targets are notified one by one. Where a list has more of them than a
+        // rank keeps near, and comes again and again, none is near when its turn comes.
+        const unsigned sent = misses > 1 ? 0 : exec::choose(by, [&](const full_warp& warp) {
             return batch.prepare(warp, state, targets + done, left, notify_window(comm), number);
         });
+        misses = sent == 0 ? misses + 1 : 0;
         if (sent != 0) exec::act_alone(by, [&](const full_warp& warp) { batch.send(warp, state, number); });
         done += sent;
         if (sent < left) notify(by, operation::notify, targets[done++], comm, tag);

@@ -2,6 +2,7 @@
 # make test   build and run the tests
 # make install PREFIX=DIR   build without debug information and install, by default in /usr/local
 # make bench  build and run the benchmarks
+# make bench-all RECORDS=DIR   build, and make all records that documents quote in a folder, by default in build/records
 # make docs   build the documentation's site in build/site
 # make clean
 #
@@ -21,7 +22,7 @@ UNITY := -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=30
 # $(call generator,FOLDER): Ninja where there is one. A build directory keeps the generator that it was made with.
 generator = $(if $(wildcard $(1)/CMakeCache.txt)$(CMAKE_GENERATOR),,$(if $(shell command -v ninja),-G Ninja))
 
-.PHONY: demo test install bench docs clean dependencies configure
+.PHONY: demo test install bench bench-all docs clean dependencies configure
 
 demo: configure
 	@echo "Building the library and one program, $(JOBS) compilers at a time: about a minute on two cores."
@@ -46,6 +47,13 @@ install: dependencies
 
 bench: configure
 	cmake --build $(BUILD) --parallel $(JOBS) --target bench
+
+# How long each record took stands beside them. What the machine lacks is left out.
+RECORDS ?= build/records
+bench-all: configure
+	cmake --build $(BUILD) --parallel $(JOBS)
+	cmake --build $(BUILD) --parallel $(JOBS) --target dcuda-bench-unchecked
+	benchmarks/bench_all.py $(BUILD) $(RECORDS)
 
 docs:
 	scripts/build_docs.sh

@@ -35,13 +35,15 @@
 /// instructions at each place of use. nvcc's host pass compiles no body, and its host compiler does not like the two
 /// words together.
 #define DCUDA_COLD __device__ __noinline__ inline
-#else
-#define DCUDA_COLD __device__ inline
-#endif
 /// Before a loop over registers, which have no index.
 #define DCUDA_UNROLL _Pragma("unroll")
 /// Before a loop that stays one.
 #define DCUDA_NO_UNROLL _Pragma("unroll 1")
+#else
+#define DCUDA_COLD __device__ inline
+#define DCUDA_UNROLL
+#define DCUDA_NO_UNROLL
+#endif
 #else
 #define DCUDA_DEVICE inline
 #define DCUDA_HOST_DEVICE inline

@@ -39,6 +39,16 @@ DCUDA_HOST_DEVICE region grow(region cells, int layers) {
     }
     return cells;
 }
+// Takes layers off a region at a side of a dimension, fewer where it has no more, and returns them.
+DCUDA_HOST_DEVICE region cut_off(region& from, int dimension, bool is_low, int layers) {
+    region result = from;
+    const int taken = from.extent(dimension) < layers ? from.extent(dimension) : layers;
+    if (is_low)
+        result.last[dimension] = from.first[dimension] += taken;
+    else
+        result.first[dimension] = from.last[dimension] -= taken;
+    return result;
+}
 // The coarse cells that such fine ones lie in.
 DCUDA_HOST_DEVICE region halved(region cells) {
     for (int d = 0; d < 3; ++d) {

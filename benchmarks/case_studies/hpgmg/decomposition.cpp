@@ -225,21 +225,14 @@ std::vector<section> decomposition::sections_of(int number, int rank) const {
     const region whole = owned(number, device), own = brick(number, rank);
     std::vector<section> result;
     region inside = own;
-    const auto add = [&]() -> region& {
-        result.push_back({inside, {}, 0});
-        return result.back().cells;
-    };
-    for (int d = 0; d < 3; ++d) {
-        if (own.first[d] == whole.first[d] && own.first[d] != 0 && !inside.empty()) {
-            region& layers = add();
-            layers.last[d] = inside.first[d] = std::min(inside.first[d] + ghost_layers, inside.last[d]);
+    for (int d = 0; d < 3; ++d)
+        for (const bool is_low : {true, false}) {
+            const bool is_beside_device = is_low ? own.first[d] == whole.first[d] && own.first[d] != 0
+                                                 : own.last[d] == whole.last[d] && own.last[d] != side;
+            if (is_beside_device && !inside.empty())
+                result.push_back({cut_off(inside, d, is_low, ghost_layers), {}, 0});
         }
-        if (own.last[d] == whole.last[d] && own.last[d] != side && !inside.empty()) {
-            region& layers = add();
-            layers.first[d] = inside.last[d] = std::max(inside.last[d] - ghost_layers, inside.first[d]);
-        }
-    }
-    add() = inside.empty() ? region{} : inside;
+    result.push_back({inside.empty() ? region{} : inside, {}, 0});
     for (section& one : result) add_ghosts(one, number, device);
     return result;
 }

@@ -9,6 +9,7 @@
 #include "common/models/streams.hpp"
 #include "findings.hpp"
 #include "level_arrays.hpp"
+#include "models/deliveries.hpp"
 
 namespace hpgmg {
 
@@ -91,16 +92,6 @@ struct interpolate_to_fine {
     }
 };
 
-// Cells of an array that a message has, or, without one, ghost cells of the array itself.
-struct piece {
-    region cells{};
-    double* message = nullptr;
-};
-
-DCUDA_HOST_DEVICE std::ptrdiff_t place_in(const piece& one, int i, int j, int k) {
-    return layout{one.cells}.place(i, j, k);
-}
-
 // What goes to other devices, with ghost cells of the grid's boundary: all from the cells inside.
 struct pack {
     layout in;
@@ -127,6 +118,24 @@ struct unpack_and_fill {
 
 // --- Launches --------------------------------------------------------------------------------------------------------
 
+// Tiles of cells, each for the threads of a block.
+struct tiles {
+    int extent[3] = {}; // of a tile
+    int along[3] = {};  // each dimension
+
+    tiles() = default;
+    // Threads lie along rows first: a power of two of them that is no more than twice the cells.
+    tiles(const region& cells, int threads) {
+        for (int d = 2; d >= 0; --d) {
+            extent[d] = 1;
+            while (extent[d] < cells.extent(d) && extent[d] < threads && (d != 2 || extent[d] < 32)) extent[d] *= 2;
+            threads /= extent[d];
+            along[d] = (cells.extent(d) + extent[d] - 1) / extent[d];
+        }
+    }
+    DCUDA_HOST_DEVICE int count() const { return along[0] * along[1] * along[2]; }
+};
+
 #if DCUDA_BACKEND_CUDA
 
 inline constexpr int kernel_threads = 256;
@@ -141,17 +150,11 @@ __global__ void __launch_bounds__(kernel_threads) at_cells(region cells, const A
 
 template <class Action>
 void launch(const region& cells, const Action& action, cudaStream_t stream) {
-    const auto extent = [&](int d) { return static_cast<unsigned>(cells.extent(d)); };
-    // Threads lie along rows first: a power of two of them that is no more than twice the cells.
-    unsigned left = kernel_threads, threads[3];
-    for (int d = 2; d >= 0; --d) {
-        threads[d] = 1;
-        while (threads[d] < extent(d) && threads[d] < left && (d != 2 || threads[d] < 32)) threads[d] *= 2;
-        left /= threads[d];
-    }
-    const auto blocks = [&](int d) { return (extent(d) + threads[d] - 1) / threads[d]; };
-    at_cells<<<dim3(blocks(2), blocks(1), blocks(0)), dim3(threads[2], threads[1], threads[0]), 0, stream>>>(cells,
-                                                                                                             action);
+    const tiles by(cells, kernel_threads);
+    const auto in_row = [](const int(&along)[3]) {
+        return dim3(static_cast<unsigned>(along[2]), static_cast<unsigned>(along[1]), static_cast<unsigned>(along[0]));
+    };
+    at_cells<<<in_row(by.along), in_row(by.extent), 0, stream>>>(cells, action);
     common::check(cudaGetLastError(), "launching a kernel");
 }
 
@@ -177,46 +180,6 @@ void launch(const piece* pieces, int count, std::int64_t most, const Action& act
     common::check(cudaGetLastError(), "launching a kernel");
 }
 
-__global__ void __launch_bounds__(most_threads)
-    solve_on_bottom(bottom_arrays arrays, findings_view found, int failure) {
-    __shared__ double lanes[sum_lanes];
-    const block_of_threads threads(lanes);
-    const bottom_crew crew(threads);
-    if (!bottom_solver(crew, arrays).solve() && threadIdx.x == 0) atomicMin(found.failure, failure);
-}
-inline void launch_bottom(const bottom_arrays& arrays, const findings_view& found, int failure, cudaStream_t stream) {
-    solve_on_bottom<<<1, 128, 0, stream>>>(arrays, found, failure);
-    common::check(cudaGetLastError(), "launching a kernel");
-}
-
-// The largest of numbers without a sign, as the bits that they are.
-__global__ void __launch_bounds__(kernel_threads)
-    find_largest(region cells, device_level on, findings_view found, int cycle, int failure) {
-    const int rows = cells.extent(1), lines = cells.extent(0) * rows;
-    double most = 0.0;
-    for (int line = static_cast<int>(blockIdx.x); line < lines; line += static_cast<int>(gridDim.x))
-        for (int k = cells.first[2] + static_cast<int>(threadIdx.x); k < cells.last[2];
-             k += static_cast<int>(blockDim.x)) {
-            const double value =
-                residual_at(on, on.in.place(cells.first[0] + line / rows, cells.first[1] + line % rows, k));
-            most = larger(most, value < 0.0 ? -value : value);
-        }
-    for (int distance = 16; distance > 0; distance /= 2)
-        most = larger(most, __shfl_down_sync(0xffffffffU, most, distance));
-    if (threadIdx.x % 32 != 0) return;
-    if (most - most != 0.0) atomicMin(found.failure, failure);
-    atomicMax(reinterpret_cast<unsigned long long*>(found.residuals + cycle),
-              static_cast<unsigned long long>(__double_as_longlong(most)) & ~(1ULL << 63));
-}
-inline void launch_largest(const region& cells, const device_level& on, const findings_view& found, int cycle,
-                           int failure, cudaStream_t stream) {
-    common::check(cudaMemsetAsync(found.residuals + cycle, 0, sizeof(double), stream), "clearing a residual");
-    if (cells.empty()) return;
-    const int lines = cells.extent(0) * cells.extent(1);
-    find_largest<<<static_cast<unsigned>(std::min(lines, 1024)), 64, 0, stream>>>(cells, on, found, cycle, failure);
-    common::check(cudaGetLastError(), "launching a kernel");
-}
-
 #else
 
 template <class Action>
@@ -234,28 +197,13 @@ void launch(const piece* pieces, int count, std::int64_t, const Action& action, 
     common::launch_on_host(loop, stream);
 }
 
-inline void launch_bottom(const bottom_arrays& arrays, const findings_view& found, int failure, cudaStream_t stream) {
-    const auto work = [=] {
-        const one_worker alone;
-        if (!bottom_solver(alone, arrays).solve()) *found.failure = std::min(*found.failure, failure);
-    };
-    common::launch_on_host(work, stream);
-}
-
-inline void launch_largest(const region& cells, const device_level& on, const findings_view& found, int cycle,
-                           int failure, cudaStream_t stream) {
-    const auto loop = [=] {
-        double most = 0.0;
-        one_worker().for_each_cell(cells, [&](int i, int j, int k) {
-            const double value = residual_at(on, on.in.place(i, j, k));
-            most = larger(most, value < 0.0 ? -value : value);
-        });
-        found.residuals[cycle] = most;
-        if (most - most != 0.0) *found.failure = std::min(*found.failure, failure);
-    };
-    common::launch_on_host(loop, stream);
-}
-
 #endif
+
+// The bottom solver, by a block. `failure`: what it is if a number is none.
+void launch_bottom(const bottom_arrays& arrays, const findings_view& found, int failure, cudaStream_t stream);
+
+// max|f - A u| of some cells, as the residual of a cycle.
+void launch_largest(const region& cells, const device_level& on, const findings_view& found, int cycle, int failure,
+                    cudaStream_t stream);
 
 } // namespace hpgmg

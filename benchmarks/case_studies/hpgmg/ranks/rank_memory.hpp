@@ -17,13 +17,9 @@ namespace hpgmg {
 class route_table {
 public:
     device_route add(const route& one) {
-        const device_route result{static_cast<int>(parcels_.size()),
-                                  static_cast<int>(one.parcels.size()),
-                                  static_cast<int>(ranks_.size()),
-                                  static_cast<int>(one.far.size()),
-                                  static_cast<int>(ranks_.size() + one.far.size()),
-                                  static_cast<int>(one.near.size()),
-                                  one.expected};
+        const device_route result{static_cast<int>(parcels_.size()), static_cast<int>(one.parcels.size()),
+                                  static_cast<int>(ranks_.size()),   static_cast<int>(one.far.size()),
+                                  static_cast<int>(one.near.size()), one.expected};
         parcels_.insert(parcels_.end(), one.parcels.begin(), one.parcels.end());
         ranks_.insert(ranks_.end(), one.far.begin(), one.far.end());
         ranks_.insert(ranks_.end(), one.near.begin(), one.near.end());

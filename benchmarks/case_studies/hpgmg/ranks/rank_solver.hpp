@@ -36,9 +36,10 @@ namespace hpgmg {
 
 // --- What a kernel finds in its device's memory ----------------------------------------------------------------------
 
-// A route: where its parts begin in the arrays of all of the device's routes.
+// A route: where its parcels and ranks begin in the arrays of all of the device's routes. Ranks of other devices are
+// the first ones.
 struct device_route {
-    int parcels = 0, parcel_count = 0, far = 0, far_count = 0, near = 0, near_count = 0, expected = 0;
+    int parcels = 0, parcel_count = 0, ranks = 0, far_count = 0, near_count = 0, expected = 0;
 };
 
 // A section of a brick, and where its ghost cells begin in the device's list.
@@ -114,8 +115,7 @@ public:
         if (!has(0)) return;
         const device_route& by = shares_[0].exchange;
         const int tag = to_neighbours(0).tag;
-        self_.notify_each(work_.ranks + by.far, by.far_count, dcuda::world, tag);
-        self_.notify_each(work_.ranks + by.near, by.near_count, dcuda::world, tag);
+        self_.notify_each(work_.ranks + by.ranks, by.far_count + by.near_count, dcuda::world, tag);
         self_.wait_notifications(tag, by.expected);
         turn_ ^= 1;
     }
@@ -251,13 +251,13 @@ private:
                       {size(one.here[1]), size(one.here[0])});
         }
         self_.flush(work_.window); // also for those whose device another rank of it has got the cells for
-        self_.notify_each(work_.ranks + next.by.far, next.by.far_count, dcuda::world, next.tag);
+        self_.notify_each(work_.ranks + next.by.ranks, next.by.far_count, dcuda::world, next.tag);
     }
     // Ranks of this device read where this one has stored, which a flush releases.
     DCUDA_COLD void send_near(const delivery& next) const {
         if (next.by.near_count == 0) return;
         self_.flush(work_.window);
-        self_.notify_each(work_.ranks + next.by.near, next.by.near_count, dcuda::world, next.tag);
+        self_.notify_each(work_.ranks + next.by.ranks + next.by.far_count, next.by.near_count, dcuda::world, next.tag);
     }
 
     // The first sweep from u = 0, of which A u is 0: no cells of neighbours are read.

@@ -21,6 +21,8 @@ COLORS = {
     "host": "#56B4E9",
     "stream": "#1FA79F",
     "stream-graph": "#0E5E5A",
+    "fused": "#9C755F",
+    "fused-graph": "#5C4033",
     "mpi": "#CC79A7",
     "nccl": "#E69F00",
     "nccl-graph": "#8F6200",

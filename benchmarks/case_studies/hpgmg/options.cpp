@@ -57,9 +57,9 @@ command_line parse_command_line(int argc, char** argv) {
     app.add_option("--model", chosen.model,
                    "what solves: dcuda; to compare with: plain, plain-graph (one device, no library), mpi, nccl, "
                    "nccl-graph, host (dCUDA's transports, called by the host), stream, stream-graph (dCUDA's puts in "
-                   "stream order)")
-        ->check(CLI::IsMember(
-                    {"dcuda", "plain", "plain-graph", "mpi", "nccl", "nccl-graph", "host", "stream", "stream-graph"})
+                   "stream order), fused, fused-graph (kernels that put and wait by themselves)")
+        ->check(CLI::IsMember({"dcuda", "plain", "plain-graph", "mpi", "nccl", "nccl-graph", "host", "stream",
+                               "stream-graph", "fused", "fused-graph"})
                     .description(""))
         ->capture_default_str();
     app.add_option("--cpu-below", chosen.cpu_below,
@@ -70,10 +70,10 @@ command_line parse_command_line(int argc, char** argv) {
                    "of ranks: coarse levels of so many cells a side, and all coarser ones, are one rank's; 4 to 16")
         ->check(CLI::Range(4, side_of_one_device).description(""))
         ->capture_default_str();
-    app.add_option(
-           "--overlap-from", chosen.overlap_from,
-           "of models to compare with: where a device has so many cells of a level, it computes first what others "
-           "read, and the rest while that travels")
+    app.add_option("--overlap-from", chosen.overlap_from,
+                   "of models whose kernels do not communicate: where a device has so many cells of a level, it "
+                   "computes first what others "
+                   "read, and the rest while that travels")
         ->check(CLI::Range(0LL, 1LL << 60).description(""))
         ->capture_default_str();
     app.add_option("--solves", chosen.solves, "solves in a run")
@@ -99,7 +99,8 @@ command_line parse_command_line(int argc, char** argv) {
     if (taken.ranks > 0 && !has_ranks) return refuse("--ranks", "dcuda");
     if (app.count("--one-rank-side") > 0 && !has_ranks) return refuse("--one-rank-side", "dcuda");
     if (taken.threads > 0 && !has_ranks) return refuse("--threads", "dcuda");
-    if (app.count("--overlap-from") > 0 && has_ranks) return refuse("--overlap-from", "models to compare with");
+    if (app.count("--overlap-from") > 0 && (has_ranks || taken.model.starts_with("fused")))
+        return refuse("--overlap-from", "models whose kernels do not communicate");
     if (taken.cpu_below > 0 && !is_host_controlled) return refuse("--cpu-below", "host, mpi and nccl");
     if (app.count("--cpu-below") == 0 && is_host_controlled) taken.cpu_below = 10000;
     return result;

@@ -26,7 +26,8 @@ origin origin_of(const std::string& name) {
                            "folder with its include/ and lib/, and configure again",
                            folder, library, folder);
     };
-    if (!DCUDA_BACKEND_CUDA && name != "host" && name != "stream" && !name.starts_with("mpi") && name != "plain")
+    if (!DCUDA_BACKEND_CUDA && name != "host" && name != "stream" && name != "fused" && !name.starts_with("mpi") &&
+        name != "plain")
         return {"", "it runs on GPUs only (cmake --preset cuda)"};
     if (name.starts_with("mpi"))
         return {"mpi", "MPI was not found when it was configured. Install it (Debian: libopenmpi-dev) and configure "

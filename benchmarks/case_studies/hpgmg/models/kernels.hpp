@@ -14,8 +14,11 @@
 namespace hpgmg {
 
 // --- What is done in a cell ------------------------------------------------------------------------------------------
+// `reach`: how many layers at the sides of a device's cells are computed from cells beside them.
 
 struct sweep_from_zero {
+    static constexpr int reach = 0;
+
     device_level on;
     bool is_chebyshev;
 
@@ -27,6 +30,8 @@ struct sweep_from_zero {
 
 // A sweep from one array of u to the other.
 struct red_black_sweep {
+    static constexpr int reach = ghost_layers;
+
     device_level on;
     int sweep;
 
@@ -39,6 +44,8 @@ struct red_black_sweep {
     }
 };
 struct chebyshev_sweep {
+    static constexpr int reach = ghost_layers;
+
     device_level on;
     int sweep;
 
@@ -54,6 +61,8 @@ struct chebyshev_sweep {
 
 // In coarse cells: f from f, and from the residual.
 struct restrict_source {
+    static constexpr int reach = 0;
+
     device_level fine, coarse;
 
     DCUDA_DEVICE void operator()(int i, int j, int k) const {
@@ -62,6 +71,8 @@ struct restrict_source {
     }
 };
 struct restrict_residual {
+    static constexpr int reach = ghost_layers / 2;
+
     device_level fine, coarse;
     findings_view found;
     int failure; // what it is if a number is none
@@ -83,6 +94,8 @@ struct note_failure {
 
 template <class Cycle>
 struct interpolate_to_fine {
+    static constexpr int reach = 2 * ghost_layers;
+
     device_level fine, coarse;
     bool adds;
 

@@ -45,23 +45,27 @@ for processes in $(counts 2 4); do
     DCUDA_DISABLE_PEER=1 DCUDA_TRANSPORT=shm known $processes '9.6159515' --log2-box 4 --boxes $(((8 + processes - 1) / processes)) --ranks 4
 done
 # Kernels that the host launches, with coarse levels by its processor and without, and with sweeps beside exchanges.
-for model in host stream; do
-    [ $model = stream ] || known $few '9.6159515' --log2-box 4 --boxes $(((8 + few - 1) / few)) --model $model
+for model in host stream fused; do
+    [ $model != host ] || known $few '9.6159515' --log2-box 4 --boxes $(((8 + few - 1) / few)) --model $model
     for processes in $(counts 1 2 4); do
         verified $processes --log2-box 4 --boxes 2 --solves 3 --repeat 2 --v-cycles 2 --model $model --cpu-below 0
-        verified $processes --log2-box 4 --boxes 4 --model $model --overlap-from 300 --smoother chebyshev
+        overlap=(--overlap-from 300)
+        [ $model != fused ] || overlap=()
+        verified $processes --log2-box 4 --boxes 4 --model $model "${overlap[@]}" --smoother chebyshev
     done
     # Through the hosts.
     DCUDA_DISABLE_PEER=1 verified $few --log2-box 4 --boxes 4 --solves 2 --model $model
 done
 verified 1 --log2-box 4 --boxes 4 --solves 2 --model plain
 verified 3 --log2-box 4 --boxes 9 --model host --cpu-below 2000
+verified 3 --log2-box 4 --boxes 9 --model fused
 refused 1 'is for one device' 2 --log2-box 4 --boxes 1 --model plain
 refused 2 '--cpu-below is for host, mpi and nccl only, not for the model stream' 1 --model stream --cpu-below 1
 refused 2 '--parts is for dcuda only' 1 --model host --parts
 refused 2 '--ranks is for dcuda only' 1 --model host --ranks 4
 refused 2 '--one-rank-side is for dcuda only' 1 --model plain --one-rank-side 8
-refused 2 '--overlap-from is for models to compare' 1 --overlap-from 4
+refused 2 '--overlap-from is for models whose kernels do not communicate' 1 --overlap-from 4
+refused 2 '--overlap-from is for .*, not for the model fused' 1 --model fused --overlap-from 4
 refused_once 'cells are too few for 5 devices' 5 --log2-box 4 --boxes 1
 refused 2 '--log2-box' 1 --log2-box 3
 refused 2 '--smoother' 1 --smoother jacobi

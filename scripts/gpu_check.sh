@@ -4,12 +4,13 @@
 # GPUs as there are, compute-sanitizer's memcheck, synccheck and racecheck, and the benchmarks, and times the case studies
 # with all their models. Needs no root and no network; an hour and a half on two GPUs. CUDA_VISIBLE_DEVICES leaves it fewer.
 #
-#   scripts/gpu_check.sh [--build-only | --no-build] [--phases LIST] [--test-jobs N]
+#   scripts/gpu_check.sh [--build-only | --no-build] [--phases LIST] [--only REGEX] [--test-jobs N]
 #
 # --build-only   build, run nothing; works without a GPU
 # --no-build     run what build/cuda (and build/cuda-delays) hold
 # --phases LIST  only these, with commas: tests, delays, programs, processes, network, memcheck, synccheck, racecheck,
 #                benchmarks, applications. Without it all: where a command may not last that long, call the script once for some
+# --only REGEX   of compute-sanitizer's phases: programs whose names match, as the summary has them
 # --test-jobs N  tests at a time (default 2), which CTest spreads over the GPUs. Few are quickest: processes that start take
 #                turns in the driver (on a virtual machine with two GPUs 1.4 s alone, 21 s where 14 tests run)
 #
@@ -20,6 +21,7 @@ cd "$(dirname "$0")/.." || exit
 build=yes
 runs=yes
 test_jobs=2
+only=.
 phases=tests,delays,programs,processes,network,memcheck,synccheck,racecheck,benchmarks,applications
 while [ $# -gt 0 ]; do
     case "$1" in
@@ -33,13 +35,20 @@ while [ $# -gt 0 ]; do
         phases=$2
         shift
         ;;
+    --only)
+        only=${2:-}
+        code=0
+        grep -qE -- "$only" <<<"" || code=$?
+        if [ -z "$only" ] || [ $code -gt 1 ]; then echo "--only takes a regular expression" >&2; exit 2; fi
+        shift
+        ;;
     --test-jobs)
         test_jobs=${2:-}
         [[ $test_jobs =~ ^[1-9][0-9]*$ ]] || { echo "--test-jobs takes a number, at least 1" >&2; exit 2; }
         shift
         ;;
     -h | --help) sed -n '3,/^set/s/^# \{0,1\}//p' "$0"; exit ;;
-    *) echo "Use: $0 [--build-only | --no-build] [--phases LIST] [--test-jobs N]" >&2; exit 2 ;;
+    *) echo "Use: $0 [--build-only | --no-build] [--phases LIST] [--only REGEX] [--test-jobs N]" >&2; exit 2 ;;
     esac
     shift
 done
@@ -275,6 +284,7 @@ programs() {
     models spmv "" "--grid 1x2" "plain plain-graph" host nccl nccl-graph "nccl --no-barrier" mpi
     models power_iteration "" "--grid 1x2" plain host nccl nvshmem mpi
     models hpgmg "--v-cycles 1" "--overlap-from 1000" "plain plain-graph" host stream stream-graph nccl nccl-graph mpi
+    models hpgmg "--v-cycles 1" "--smoother chebyshev" "fused fused-graph" fused fused-graph
 }
 
 # What a case study is compared with: plain on one GPU, the others on two; each as it is, and with an option.
@@ -293,7 +303,7 @@ models() {
     if [ "$gpus" -lt 2 ]; then skip "the other models of $name: they take 2 GPUs, and here are $gpus"; return; fi
     for model in "$@"; do
         library=${model%%[- ]*}
-        if [[ ! $library =~ ^(host|stream)$ ]] && [ ! -x "$bin/${name}_$library" ]; then
+        if [[ ! $library =~ ^(host|stream|fused)$ ]] && [ ! -x "$bin/${name}_$library" ]; then
             skip "$name --model $model: its library was not here when the build was configured"
             continue
         fi
@@ -369,6 +379,7 @@ checked() {
     local sanitizer=(compute-sanitizer --tool "$tool" --error-exitcode 86)
     [ "$tool" != memcheck ] || sanitizer+=(--report-api-errors no)
     shift 2
+    [[ $name =~ $only ]] || return 0
     mkdir "$taken/$name" 2>/dev/null || return 0
     touch "$out/$log"
     lines=$(wc -l <"$out/$log")
@@ -420,6 +431,8 @@ checked_programs() {
     [ ! -x "$bin/himeno" ] || checked "himeno" 60 "$bin/himeno" --size 9,17,33 --steps 5 --threads 64 --no-fma --verify
     [ ! -x "$bin/himeno" ] ||
         checked "himeno by short kernels" 60 "$bin/himeno" --size 9,17,33 --steps 5 --control kernel --no-fma --verify
+    [ ! -x "$bin/hpgmg" ] || checked "hpgmg" 60 "$bin/hpgmg" --log2-box 4 --boxes 1 --threads 64 --verify
+    [ ! -x "$bin/hpgmg" ] || checked "hpgmg by fused kernels" 60 "$bin/hpgmg" --log2-box 4 --boxes 1 --model fused --verify
 }
 
 # One of compute-sanitizer's tools over all programs, on each GPU one at a time.

@@ -8,40 +8,72 @@ namespace dcuda::detail {
 
 #if DCUDA_WARPS
 
-// The headers of a batch, which go to the first targets of a list. A batch ends before a target that was not notified
-// lately, whose queue is full or is not near its mailbox, or that the batch has already. Each thread of the lead warp
-// looks up one target.
-// PERF: one after the other, with a barrier of the block before each, 8 notifications take 4 us and more (H200).
+// A connection that this rank has: its place among those that are near, or cached_connections and the number of its
+// record in the rank's table.
+inline constexpr std::uint32_t no_connection = UINT32_MAX;
+DCUDA_DEVICE rank_connection& connection_at(const rank_state& state, endpoint& own, std::uint32_t number) {
+    return number < cached_connections ? own.connections[number] : connections_of(state)[number - cached_connections];
+}
+
+// The connection to a rank of a communicator, or no_connection: there is none yet, or it is not found at once. Each
+// thread of the lead warp asks for a rank of its own; UINT32_MAX: for none.
+// PERF: all loads of a step are under way at a time, for all threads: two trips to the L2 cache for the whole list.
+DCUDA_COLD std::uint32_t find_own_connection(full_warp warp, shared_state shared, communicator comm,
+                                             std::uint32_t rank) {
+    constexpr unsigned probes = 4;
+    rank_state& state = shared.get();
+    const endpoint& own = state.own.of(warp);
+    if (rank >= size_of(state, comm)) return no_connection;
+    const std::uint32_t world_rank = world_rank_of(state, comm, rank), first = hash_of(world_rank);
+    connection_slot seen[probes];
+    for (unsigned probe = 0; probe < probes; ++probe) seen[probe] = index_slot(state, first + probe);
+    std::uint32_t found = no_connection;
+    for (unsigned probe = 0; probe < probes; ++probe)
+        if (seen[probe].rank == world_rank + 1) found = cached_connections + seen[probe].record;
+    DCUDA_NO_UNROLL
+    for (unsigned place = 0; place < cached_connections; ++place)
+        if (own.connection_keys[place] == world_rank) found = place;
+    return found;
+}
+
+// The headers of a batch, which go to the first targets of a list. A batch ends before a target to which there is no
+// connection yet, or whose queue is full, or that the batch has already. Each thread of the lead warp looks up one
+// target. Connections that are not near are used where they lie: the lead warp alone reads and writes them, with a
+// barrier of the warp between one batch and what comes next.
+// PERF: one after the other, with a barrier of the block before each, 8 notifications take 4 us (H200, 2026-11-28), and
+// 3 us each if their targets are not near, as with more than 16 in turn.
 class header_batch {
 public:
     // exec::choose() brings numbers below 32.
     static constexpr unsigned most = exec::decisions - 1;
 
-    // How many headers there are. Nothing has happened yet. `window`: notify_window() of the communicator.
+    // How many headers there are. Nothing has happened yet.
     DCUDA_DEVICE unsigned prepare(const full_warp& warp, rank_state& state, const int* targets, unsigned count,
-                                  std::uint32_t window, std::uint32_t tag) {
+                                  communicator comm, std::uint32_t tag) {
         endpoint& own = state.own.of(warp);
         const bool has_target = warp.index < count;
-        const std::uint64_t key =
-            target_key(window, has_target ? static_cast<std::uint32_t>(targets[warp.index]) : UINT32_MAX);
+        const std::uint32_t target = has_target ? static_cast<std::uint32_t>(targets[warp.index]) : UINT32_MAX;
+        const std::uint64_t key = target_key(notify_window(comm), target);
         const std::uint32_t hint = own.target_hints.at[own.target_hints.slot(hash_of(key))];
         requests_ = load_requests(state); // PERF: the trip to the L2 cache ends before it is needed
-        const target_entry& entry = own.targets[hint & hint_entry];
-        connection_ = hint >> 8;
-        const rank_connection& path = own.connections[connection_];
-        const bool fits = has_target & (entry.key == key) & (entry.small != 0) & (tag < state.device.tags.plain) &
-                          (path.is_far == 0) & queue_has_room(state.device.queues, path, 0);
+        connection_ = own.targets[hint & hint_entry].key == key ? hint >> 8 : no_connection;
+        const bool is_sought = has_target & (connection_ == no_connection);
+        if (any(warp, is_sought)) {
+            const std::uint32_t found =
+                exec::far(find_own_connection)(warp, state, comm, is_sought ? target : UINT32_MAX);
+            if (is_sought) connection_ = found;
+        }
+        const bool is_known = connection_ != no_connection;
+        const rank_connection& path = connection_at(state, own, is_known ? connection_ : 0);
+        const bool fits = has_target & is_known & (tag < state.device.tags.plain) & has_room(state, path, 0);
         slot_ = path.queue + state.device.queues.header(path.sent.messages);
         sequence_ = path.sent.messages + 1;
         releases_ = path.flushes != own.flushes;
         const unsigned misfits = vote(warp, !fits);
         const unsigned fitting = misfits == 0 ? most : lowest(misfits);
-        static_assert(cached_connections <= 32);
-        unsigned taken = 0; // connections
         for (count_ = 0; count_ < fitting; ++count_) {
-            const unsigned connection = 1u << broadcast(warp, connection_, count_);
-            if ((taken & connection) != 0) break;
-            taken |= connection;
+            const std::uint32_t next = broadcast(warp, connection_, count_);
+            if (any(warp, (warp.index < count_) & (connection_ == next))) break;
         }
         return count_;
     }
@@ -51,7 +83,7 @@ public:
     DCUDA_DEVICE void send(const full_warp& warp, rank_state& state, std::uint32_t tag) const {
         endpoint& own = state.own.of(warp);
         const bool has_header = warp.index < count_;
-        rank_connection& path = own.connections[connection_];
+        rank_connection& path = connection_at(state, own, has_header ? connection_ : 0);
         const bool must_release = has_header && releases_ && has_unreleased(own, path);
         const unsigned system_releases = vote(warp, must_release && path.reach == scope::system);
         if (any(warp, must_release)) {
@@ -76,6 +108,7 @@ public:
         if (has_header) {
             path.sent.messages = sequence_;
             if (releases_) count_release(own, path);
+            if (path.is_far != 0) announce_message(path);
             if (DCUDA_BACKEND_CPU) ring_doorbell(&path.status->doorbell);
         }
         if (warp.leads()) {
@@ -89,7 +122,7 @@ public:
 private:
     packet* slot_ = nullptr; // of this thread's header
     std::uint32_t sequence_ = 0;
-    std::uint32_t connection_ = 0;
+    std::uint32_t connection_ = no_connection;
     std::uint32_t requests_ = 0; // as load_requests() has found them
     unsigned count_ = 0;         // of headers
     bool releases_ = false;      // this thread's header
@@ -104,10 +137,9 @@ DCUDA_COLD void notify_each(const caller by, const int* targets, unsigned count,
     while (done < count) {
         const unsigned left = count - done < header_batch::most ? count - done : header_batch::most;
         header_batch batch;
-        // PERF: after two empty batches the other targets are notified one by one. Where a list has more of them than a
-        // rank keeps near, and comes again and again, none is near when its turn comes.
+        // PERF: after two empty batches the other targets are notified one by one: perhaps none has a queue.
         const unsigned sent = misses > 1 ? 0 : exec::choose(by, [&](const full_warp& warp) {
-            return batch.prepare(warp, state, targets + done, left, notify_window(comm), number);
+            return batch.prepare(warp, state, targets + done, left, comm, number);
         });
         misses = sent == 0 ? misses + 1 : 0;
         if (sent != 0) exec::act_alone(by, [&](const full_warp& warp) { batch.send(warp, state, number); });

@@ -18,9 +18,9 @@ struct party {
 constexpr std::uint64_t arrival_ns = 20'000;
 
 // World rank 0 sends to each partner; all answer; when the answers are there, it waits for one after the other. All
-// other ranks watch. Each partner has a place of its own in the window of rank 0. Then it notifies them, one
-// after the other and by one call with the list of them. How long those of a batch took: puts, waits, notifications,
-// lists.
+// other ranks watch. Each partner has a place of its own in the window of rank 0. Then, in laps of their own, it
+// notifies them, one after the other and by one call with the list of them: a rank keeps 16 targets near, of which puts
+// to a window are others than notifications. How long those of a batch took: puts, waits, notifications, lists.
 constexpr int measured_parts = 4;
 __global__ void in_turn(dcuda::context context, party of, unsigned char* memory, int* list, interval* taken,
                         mistake* wrong) {
@@ -50,20 +50,27 @@ __global__ void in_turn(dcuda::context context, party of, unsigned char* memory,
                 }
                 const std::uint64_t arrived = now_ns();
                 for (int i = 0; i < of.partners; ++i) self.wait_notifications(0, 1);
-                part_ns[1] += now_ns() - arrived;
-                // Untimed: a rank keeps 16 targets near, of which puts to a window are others than notifications.
-                for (int i = 0; i < of.partners; ++i) self.notify(of.first_partner + i, dcuda::world, 1);
-                const std::uint64_t prepared = now_ns();
-                for (int i = 0; i < of.partners; ++i) self.notify(of.first_partner + i, dcuda::world, 1);
-                const std::uint64_t notified = now_ns();
-                self.notify_each(list, of.partners, dcuda::world, 1);
                 part_ns[0] += sent - start;
-                part_ns[2] += notified - prepared;
-                part_ns[3] += now_ns() - notified;
+                part_ns[1] += now_ns() - arrived;
             } else if (plays) {
                 self.wait_notifications(0, 1);
                 self.put_notify(window, 0, partner * stride, of.bytes, source, 0);
-                self.wait_notifications(1, 3);
+            }
+        }
+        for (int lap = -1; lap < of.laps; ++lap) { // one to bring the targets near
+            if (id == 0) {
+                const std::uint64_t start = now_ns();
+                for (int i = 0; i < of.partners; ++i) self.notify(of.first_partner + i, dcuda::world, 1);
+                const std::uint64_t notified = now_ns();
+                self.notify_each(list, of.partners, dcuda::world, 1);
+                if (lap >= 0) {
+                    part_ns[2] += notified - start;
+                    part_ns[3] += now_ns() - notified;
+                }
+                self.wait_notifications(2, of.partners); // no queue is full
+            } else if (plays) {
+                self.wait_notifications(1, 2);
+                self.notify(0, dcuda::world, 2);
             }
         }
         if (id == 0 && batch >= 0 && threadIdx.x == 0)

@@ -67,7 +67,7 @@ __global__ void in_turn(dcuda::context context, party of, unsigned char* memory,
                     part_ns[2] += notified - start;
                     part_ns[3] += now_ns() - notified;
                 }
-                self.wait_notifications(2, of.partners); // no queue is full
+                self.wait_notifications(2, of.partners); // so no queue stays full
             } else if (plays) {
                 self.wait_notifications(1, 2);
                 self.notify(0, dcuda::world, 2);

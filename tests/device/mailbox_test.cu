@@ -2,7 +2,7 @@
 // Small puts and notifications by message, and beside them all that goes other ways: what arrives, in which order, and
 // that nobody waits for ever. Everything runs with mailboxes of several sizes and without any: the results are the
 // same.
-#include "device_test.hpp"
+#include "notification_lists.hpp"
 
 using namespace dcuda::test;
 
@@ -846,6 +846,15 @@ __global__ void hints(dcuda::context context, findings* found, unsigned* memory,
 TEST_P(Mailbox, HintsTellTargetsApart) {
     const device_vector<unsigned> memory(9 * (5 * 9 + 1));
     check(hints, shape(9), memory.get(), few_addresses ? 40u : 200u);
+}
+
+// Lists of more targets than are kept near, whose queues are full now and then, or which have none.
+TEST_P(Mailbox, ListsOfTargets) {
+    constexpr int ranks = 40;
+    const auto all = static_cast<std::size_t>(ranks * processes());
+    const device_vector<int> stored(ranks), inboxes(ranks * all);
+    check(notifies_lists, shape(ranks), stored.get(), inboxes.get(), 40, rounds_of_lists(82, 20), list_of::world,
+          false);
 }
 
 } // namespace

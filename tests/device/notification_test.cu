@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Notifications by themselves: tags, counts, tests, and flush.
-#include "device_test.hpp"
+#include "notification_lists.hpp"
 
 using namespace dcuda::test;
 
@@ -40,60 +40,21 @@ TEST_F(Notifications, OneTag) {
     check(all_tags, shape(3), 1, 1);
 }
 
-// A list of `count` targets: all ranks from the neighbour on, again and again; every fifth one is there twice in a row.
-DCUDA_DEVICE int listed(int rank, int ranks, int place) { return (rank + 1 + place - place / 5) % ranks; }
-DCUDA_DEVICE int times_listed(int rank, int ranks, int target, int count) {
-    int times = 0;
-    for (int place = 0; place < count; ++place) times += listed(rank, ranks, place) == target ? 1 : 0;
-    return times;
-}
-
-// Each rank stores into its own memory, and notifies the ranks of lists of all lengths: after a flush, in turn with
-// puts to these ranks, which are stored at once. Whoever is notified reads both.
-__global__ void lists(dcuda::context context, findings* found, int* stored, int* inboxes, int longest, int rounds) {
-    __shared__ int targets[64];
-    __shared__ int source;
-    __shared__ dcuda::state state;
-    dcuda::rank self(context, state);
-    const int rank = self.id(), ranks = self.size(), local = self.id(dcuda::device), first = rank - local;
-    int* const inbox = inboxes + local * ranks; // a place for each rank
-    const dcuda::window win = self.create_window(dcuda::world, inbox, static_cast<std::size_t>(ranks) * sizeof(int),
-                                                 dcuda::window_kind::direct);
-    for_each_thread(static_cast<std::size_t>(longest),
-                    [&](std::size_t place) { targets[place] = listed(rank, ranks, static_cast<int>(place)); });
-    __syncthreads();
-    for (int round = 0; round < rounds; ++round) {
-        const int count = round % (longest + 1), tag = round % 2;
-        const bool puts = round % 2 != 0;
-        by_one_thread([&] { source = stored[local] = round; });
-        for (int place = 0; puts && place < count; ++place)
-            self.put(win, targets[place], static_cast<std::size_t>(rank) * sizeof(int), sizeof(int), &source);
-        if (!puts) self.flush(win);
-        self.notify_each(targets, count, dcuda::world, tag);
-        int awaited = 0;
-        for (int other = 0; other < ranks; ++other) awaited += times_listed(other, ranks, rank, count);
-        self.wait_notifications(tag, awaited);
-        for (int other = 0; other < ranks; ++other) {
-            if (times_listed(other, ranks, rank, count) == 0) continue;
-            const bool is_here = other >= first && other < first + self.size(dcuda::device);
-            if (puts)
-                EXPECT_SAME(inbox[other], round);
-            else if (is_here)
-                EXPECT_SAME(stored[other - first], round);
-        }
-        EXPECT_SAME(self.test_notifications(tag, 1), false);
-        self.barrier(dcuda::world);
-    }
-    self.free_window(win);
-}
-
 TEST_F(Notifications, OfListsOfTargets) {
+    const int rounds = rounds_of_lists(164, 41);
     for (const int ranks : {1, 3, 8, 40}) {
         const auto here = static_cast<std::size_t>(ranks),
                    all = here * static_cast<std::size_t>(job().info().process_count);
         const device_vector<int> stored(here), inboxes(here * all);
         for (const unsigned threads : {32u, 64u, 20u})
-            check(lists, shape(ranks, dim3(threads)), stored.get(), inboxes.get(), 40, rounds_of(164, 41));
+            check(notifies_lists, shape(ranks, dim3(threads)), stored.get(), inboxes.get(), 40, rounds, list_of::world,
+                  true);
+        // As many as leave together, and more.
+        for (const int longest : {31, 40})
+            check(notifies_lists, shape(ranks), stored.get(), inboxes.get(), longest, std::min(rounds, 41),
+                  list_of::world, false);
+        for (const list_of numbers : {list_of::device, list_of::every_second})
+            check(notifies_lists, shape(ranks), stored.get(), inboxes.get(), 40, 6, numbers, false);
     }
 }
 

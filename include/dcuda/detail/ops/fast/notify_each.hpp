@@ -137,7 +137,8 @@ DCUDA_COLD void notify_each(const caller by, const int* targets, unsigned count,
     while (done < count) {
         const unsigned left = count - done < header_batch::most ? count - done : header_batch::most;
         header_batch batch;
-        // PERF: after two empty batches the other targets are notified one by one: perhaps none has a queue.
+        // PERF: after two empty batches the other targets are notified one by one. Targets of a list have queues, or
+        // none; and are notified equally often, so that their queues seem full at the same time.
         const unsigned sent = misses > 1 ? 0 : exec::choose(by, [&](const full_warp& warp) {
             return batch.prepare(warp, state, targets + done, left, comm, number);
         });

@@ -252,7 +252,7 @@ private:
         prepared by;
     };
 
-    // Tiles that wait for what comes, and are the last unpacking block's, if there are no more.
+    // If no more tiles than these wait for what comes, the last block that unpacks computes them.
     static constexpr int most_of_last_block = 2;
 
     int ready_tag_; // the last one is for meeting

@@ -29,8 +29,8 @@ struct fused_step {
     int put_count = 0;
     dcuda::wait_trigger arrived; // of 0: nothing comes
 
-    // The cells that are computed, the first part inside. Without blocks that compute the others, the last one that
-    // unpacks does.
+    // The cells that are computed. The first part reads nothing of what comes. If there are no blocks for the other
+    // parts, the last block that unpacks computes them.
     region parts[most_parts];
     tiles tiles_of[most_parts];
     int part_count = 0;

@@ -137,11 +137,11 @@ public:
     }
 
     /// notify() for each of the `count` ranks targets[0], ..., targets[count - 1] of `comm`. A rank that is there twice
-    /// is notified twice. Notifications to up to 16 ranks that were notified lately leave together, which is faster
-    /// than one call for each; to other ranks they leave one by one. All threads of the rank call it with the same
-    /// list, in global or in shared memory. All of them see what the list holds (__syncthreads() after it was written),
-    /// and none changes it before all have returned. Return and errors are as for notify(); a negative count ends the
-    /// run.
+    /// is notified twice. Up to 31 notifications at a time leave together, which is faster than one call for each; to
+    /// ranks that this rank has sent nothing before, or whose queue is full, they leave one by one. All threads of the
+    /// rank call it with the same list, in global or in shared memory. All of them see what the list holds
+    /// (__syncthreads() after it was written), and none changes it before all have returned. Return and errors are as
+    /// for notify(); a negative count ends the run.
     DCUDA_DEVICE void notify_each(const int* targets, int count, communicator comm, int tag) {
         detail::perform_notify_each(self_, is_profiled(), targets, count, comm, tag);
     }

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Checks dCUDA on the GPUs of this machine: builds the cuda preset, runs the tests, examples and case studies on as many
 # GPUs as there are, compute-sanitizer's memcheck, synccheck and racecheck, and the benchmarks, and times the case studies
-# with all their models. Needs no root and no network; an hour and a half on two GPUs. CUDA_VISIBLE_DEVICES leaves it fewer.
+# with all their models. Needs no root and no network; an hour and a half on two GPUs, and about 50 minutes on one,
+# where tests of several processes skip themselves. CUDA_VISIBLE_DEVICES leaves it fewer.
 #
 #   scripts/gpu_check.sh [--build-only | --no-build] [--phases LIST] [--only REGEX] [--test-jobs N]
 #

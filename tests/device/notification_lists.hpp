@@ -8,10 +8,11 @@
 
 namespace dcuda::test {
 
-// More ranks than a rank keeps near; fewer where ranks have no warps, notify one after the other, and are slow.
+// More ranks than a rank keeps near; fewer under ThreadSanitizer where ranks have no warps and notify one after the
+// other.
 inline constexpr int listed_ranks = DCUDA_WARPS || !few_addresses ? 40 : 8;
-// Six rounds at least, of which the first ones open connections; and no more where ranks have no warps.
-inline int rounds_of_lists(int gpu, int cpu) { return DCUDA_WARPS ? std::max(6, rounds_of(gpu, cpu)) : 6; }
+// Six rounds at least, of which the first ones open connections.
+inline int rounds_of_lists(int gpu, int cpu) { return std::max(6, rounds_of(gpu, cpu)); }
 
 // Whose numbers the lists have: ranks of the world, of the device, or of a communicator of every second rank.
 enum class list_of { world, device, every_second };

@@ -42,7 +42,8 @@ TEST_F(Notifications, OneTag) {
 
 TEST_F(Notifications, OfListsOfTargets) {
     const int rounds = rounds_of_lists(164, 41);
-    for (const int ranks : {1, 3, listed_ranks}) {
+    for (const int ranks : {1, 3, 8, 40}) {
+        if (ranks > listed_ranks) continue;
         const auto here = static_cast<std::size_t>(ranks),
                    all = here * static_cast<std::size_t>(job().info().process_count);
         const device_vector<int> stored(here), inboxes(here * all);

@@ -72,8 +72,7 @@ command_line parse_command_line(int argc, char** argv) {
         ->capture_default_str();
     app.add_option("--overlap-from", chosen.overlap_from,
                    "of models whose kernels do not communicate: where a device has so many cells of a level, it "
-                   "computes first what others "
-                   "read, and the rest while that travels")
+                   "computes first what others read, and the rest while that travels")
         ->check(CLI::Range(0LL, 1LL << 60).description(""))
         ->capture_default_str();
     app.add_option("--solves", chosen.solves, "solves in a run")

@@ -39,11 +39,7 @@ void cut(const piece& whole, std::int64_t most, std::vector<piece>& into) {
 }
 
 __global__ void __launch_bounds__(fused_threads) fill_alone(const __grid_constant__ fused_step step) {
-    for_each_piece(step.filled, step.filled_count, blockIdx.x, gridDim.x, [&](const piece& one) {
-        for_each_cell_of(one.cells, [&](int i, int j, int k) {
-            unpack_and_fill{step.in, step.side, step.order, step.array}(one, i, j, k);
-        });
-    });
+    unpack_pieces(step, step.filled, step.filled_count, blockIdx.x, gridDim.x);
 }
 
 // For what is delivered alone.

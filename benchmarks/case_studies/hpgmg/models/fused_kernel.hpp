@@ -68,6 +68,16 @@ DCUDA_DEVICE void for_each_cell_of(const region& cells, const Action& action) {
     }
 }
 
+// Unpacks pieces of messages, or fills pieces of ghost cells, by some blocks.
+DCUDA_DEVICE void unpack_pieces(const fused_step& step, const piece* pieces, int count, unsigned block,
+                                unsigned blocks) {
+    for_each_piece(pieces, count, block, blocks, [&](const piece& one) {
+        for_each_cell_of(one.cells, [&](int i, int j, int k) {
+            unpack_and_fill{step.in, step.side, step.order, step.array}(one, i, j, k);
+        });
+    });
+}
+
 // Parts `first` to `last` - 1, by some blocks.
 template <class Action>
 DCUDA_DEVICE void compute_parts(const fused_step& step, int first, int last, unsigned block, unsigned blocks,
@@ -119,14 +129,9 @@ __global__ void __launch_bounds__(fused_threads, 3)
     if (role == unpacks) {
         const bool fills = index < step.filling_blocks;
         if (!fills) await_by_block(step.arrived);
-        const piece* const pieces = fills ? step.filled : step.unpacked;
-        const int count = fills ? step.filled_count : step.unpacked_count;
         const unsigned before = fills ? 0 : step.filling_blocks, behind = fills ? step.filling_blocks : blocks;
-        for_each_piece(pieces, count, index - before, behind - before, [&](const piece& one) {
-            for_each_cell_of(one.cells, [&](int i, int j, int k) {
-                unpack_and_fill{step.in, step.side, step.order, step.array}(one, i, j, k);
-            });
-        });
+        unpack_pieces(step, fills ? step.filled : step.unpacked, fills ? step.filled_count : step.unpacked_count,
+                      index - before, behind - before);
         // Only the last one sees what the others have unpacked.
         if (!own.finish()) return;
         if (common::thread() == 0 && step.unpacked_count > 0) dcuda::consume(step.arrived);

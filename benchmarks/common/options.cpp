@@ -45,7 +45,7 @@ void set_defaults(options& chosen) {
     pick(chosen.barrier.world_ranks, counts{132, 1056}, counts{1, 4});
     pick(chosen.collectives.ranks, counts{1, 8, 132, 1056, 2112}, counts{1, 4, 8});
     pick(chosen.collectives.world_ranks, counts{132, 1056}, counts{4});
-    pick(chosen.partners.partners, counts{1, 2, 8, 9, 16, 17, 26, 64, 500}, counts{1, 2, 9, 17});
+    pick(chosen.partners.partners, counts{1, 2, 8, 16, 17, 26, 27, 32, 64, 500}, counts{1, 2, 9, 27});
     pick(chosen.overlap.ranks_per_multiprocessor, counts{1, 2, 4, 8, 12, 16}, counts{1, 2});
     pick(chosen.waiters.waiting, counts{0, 1, 132, 1900}, counts{0, 1, 8});
 }

@@ -19,7 +19,7 @@ constexpr std::uint64_t arrival_ns = 20'000;
 
 // World rank 0 sends to each partner; all answer; when the answers are there, it waits for one after the other. All
 // other ranks watch. Each partner has a place of its own in the window of rank 0. Then, in laps of their own, it
-// notifies them, one after the other and by one call with the list of them: a rank keeps 16 targets near, of which puts
+// notifies them, one after the other and by one call with the list of them: a rank keeps 26 targets near, of which puts
 // to a window are others than notifications. How long those of a batch took: puts, waits, notifications, lists.
 constexpr int measured_parts = 4;
 __global__ void in_turn(dcuda::context context, party of, unsigned char* memory, int* list, interval* taken,

@@ -65,7 +65,7 @@ DELIVERY_KERNEL_REGISTERS = 72
 # bytes themselves.
 FEW_REGISTERS = 64
 SPILLED_BYTES = 152
-SHARED_BYTES = 5552  # of each rank: dcuda::state
+SHARED_BYTES = 7136  # of each rank: dcuda::state
 # Of each thread: functions that are called rarely save there the registers that they use (exec::far). ptxas takes a
 # function that is called by its address for any one with the same parameters: so it may find more than is needed, and
 # where it believes that a function calls itself, less. needed_stack() tells what is needed.

@@ -190,7 +190,8 @@ DCUDA_COLD unsigned load_connection(Warp warp, shared_state shared, index_probe 
     rank_state& state = shared.get();
     const std::uint32_t world_rank = probe.world_rank;
     endpoint& own = state.own.of(warp);
-    const unsigned place = own.next_connection;
+    const unsigned place =
+        own.near_connections < cached_connections ? own.near_connections : entry_by_chance<cached_connections>(own);
     sync(warp); // nobody still reads what the entry holds now
     forget_connection(warp, state, place);
     const std::uint32_t record = find_record(warp, state, probe);
@@ -200,7 +201,7 @@ DCUDA_COLD unsigned load_connection(Warp warp, shared_state shared, index_probe 
     if (warp.leads()) {
         if (record == no_record) open_connection(state, own, world_rank, probe.first, path);
         own.connection_keys[place] = world_rank;
-        own.next_connection = (place + 1) % cached_connections;
+        change_chance(own);
         if (place == own.near_connections) own.near_connections = place + 1;
     }
     sync(warp);

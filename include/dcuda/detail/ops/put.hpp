@@ -218,9 +218,9 @@ struct far_call {
 
 // What the fast paths have not done: if it is a message whose target is not near, brings that near and tries again. All
 // threads of the rank.
-// PERF: to one of 17 targets a notification takes 4.6 us on the slow path, a put of 64 B 5.2 (H100, 2026-11-26). The
-// request lies in shared memory, and what is called has instances of its own (IsFar): else this function would take
-// more registers than kernels shall have, and the fast path 25 more where the kernel has many.
+// PERF: to a target that is not near a notification takes 4.6 us on the slow path, a put of 64 B 5.2 (H100,
+// 2026-11-26). The request lies in shared memory, and what is called has instances of its own (IsFar): else this
+// function would take more registers than kernels shall have, and the fast path 25 more where the kernel has many.
 template <bool HasPayload>
 DCUDA_COLD void send_to_far_target(const far_call call) {
     rank_state& state = call.by.state();

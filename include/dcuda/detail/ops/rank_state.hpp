@@ -13,8 +13,9 @@
 
 namespace dcuda::detail {
 
-inline constexpr unsigned cached_targets = 16;
-inline constexpr unsigned cached_connections = 16;
+// A cell of a grid in space has 26 neighbours. And 32 ranks that share a block must fit into its shared memory.
+inline constexpr unsigned cached_targets = 26;
+inline constexpr unsigned cached_connections = 26;
 inline constexpr unsigned cached_tags = 16;
 inline constexpr unsigned near_processes = 8;
 
@@ -91,15 +92,16 @@ struct alignas(16) outgoing_header {
 // The books of a rank, kept by its lead warp: see lead_warp.hpp. Words of them that one thread alone reads or writes
 // are the leader's.
 struct endpoint {
-    // Targets, connections and tags used lately. Each entry has a key; `next` is the entry that is given up next.
+    // Targets, connections and tags used lately. Each entry has a key.
     std::uint32_t connection_keys[cached_connections]; // world ranks
     std::uint32_t tag_keys[cached_tags];
-    near_hints<std::uint16_t> target_hints; // target_hint
-    near_hints<std::uint8_t> tag_hints;
+    near_hints<std::uint16_t, 7> target_hints; // target_hint
+    near_hints<std::uint8_t, 6> tag_hints;
     target_entry targets[cached_targets];
     rank_connection connections[cached_connections];
     tag_entry tags[cached_tags];
-    std::uint32_t next_target, next_connection, next_tag;
+    std::uint32_t next_tag;          // the entry that is given up next
+    std::uint32_t chance;            // which target and which connection is: entry_by_chance()
     std::uint32_t near_connections;  // places in use among the connections that are near: the first ones
     std::uint32_t connection_count;  // in the rank's table
     std::uint32_t undelivered;       // 1: payload may be under way on connections that are not near
@@ -265,6 +267,15 @@ struct rank_location {
 DCUDA_DEVICE rank_location locate(const rank_state& state, std::uint32_t world_rank) {
     return {world_rank / state.device.ranks_per_device, world_rank % state.device.ranks_per_device};
 }
+
+// One of `Size` entries, which is given up for another one.
+// PERF: by chance. If entries were given up in turn, each of Size + 1 targets would be just before it is used again.
+template <unsigned Size>
+DCUDA_DEVICE unsigned entry_by_chance(const endpoint& own) {
+    return (own.chance >> 16) * Size >> 16;
+}
+// Another entry next time. The leader.
+DCUDA_DEVICE void change_chance(endpoint& own) { own.chance = own.chance * 1664525 + 1013904223; }
 
 // The tag's entry, or cached_tags. All threads of the group.
 template <class Group>

@@ -93,8 +93,10 @@ DCUDA_COLD unsigned load_target(Warp warp, shared_state shared, const send_reque
         near =
             load_connection(warp, state, ahead.world_rank == world_rank ? ahead : probe_index(warp, state, world_rank));
     const rank_connection& path = own.connections[near];
-    unsigned place = find_key<cached_targets>(warp, key, [&](unsigned number) { return own.targets[number].key; });
-    if (place == cached_targets) place = own.next_target;
+    const auto key_of = [&](unsigned number) { return own.targets[number].key; };
+    unsigned place = find_key<cached_targets>(warp, key, key_of);
+    if (place == cached_targets) place = find_key<cached_targets>(warp, no_target, key_of);
+    if (place == cached_targets) place = entry_by_chance<cached_targets>(own);
     sync(warp);
     if (warp.leads()) {
         const std::uint64_t bytes = entry.bytes();
@@ -102,7 +104,7 @@ DCUDA_COLD unsigned load_target(Warp warp, shared_state shared, const send_reque
         const std::uint32_t small =
             path.queue != nullptr && !entry.is_direct() ? static_cast<std::uint32_t>(largest) + 1 : 0;
         own.targets[place] = {key, entry.base, bytes, entry.home, small, near, world_rank, is_remote(path) ? 1u : 0u};
-        if (place == own.next_target) own.next_target = (place + 1) % cached_targets;
+        change_chance(own);
     }
     sync(warp);
     write_target_hint(warp, own, place);

@@ -401,12 +401,15 @@ DCUDA_COLD void start_rank(lone_thread leader, rank_state& state, context from_h
     }
     own.target_hints.factor = own.tag_hints.factor = 1;
     DCUDA_NO_UNROLL
-    for (unsigned slot = 0; slot < hint_slots; ++slot) own.target_hints.at[slot] = own.tag_hints.at[slot] = 0;
+    for (std::uint16_t& hint : own.target_hints.at) hint = 0;
+    DCUDA_NO_UNROLL
+    for (std::uint8_t& hint : own.tag_hints.at) hint = 0;
     DCUDA_NO_UNROLL
     for (std::uint32_t tag = 0; tag < cached_tags; ++tag)
         own.tag_hints.at[own.tag_hints.slot(hash_of(tag))] = static_cast<std::uint8_t>(tag);
     own.near_connections = 0;
-    own.next_target = own.next_connection = own.next_tag = own.connection_count = own.forgotten_origins = 0;
+    own.chance = hash_of(state.world_rank); // so each rank gives up others
+    own.next_tag = own.connection_count = own.forgotten_origins = 0;
     own.undelivered = own.has_sent_quietly = 0;
     DCUDA_NO_UNROLL
     for (inbound_queue& queue : own.inbound) queue = {};

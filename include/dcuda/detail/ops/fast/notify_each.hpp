@@ -41,7 +41,7 @@ DCUDA_COLD std::uint32_t find_own_connection(full_warp warp, shared_state shared
 // target. Connections that are not near are used where they lie: the lead warp alone reads and writes them, with a
 // barrier of the warp between one batch and what comes next.
 // PERF: one after the other, with a barrier of the block before each, 8 notifications take 4 us (H200, 2026-11-28), and
-// 3 us each if their targets are not near, as with more than 16 in turn.
+// 3 us each if their targets are not near, as with more than 26 in turn.
 class header_batch {
 public:
     // exec::choose() brings numbers below 32.
@@ -55,7 +55,6 @@ public:
         const std::uint32_t target = has_target ? static_cast<std::uint32_t>(targets[warp.index]) : UINT32_MAX;
         const std::uint64_t key = target_key(notify_window(comm), target);
         const std::uint32_t hint = own.target_hints.at[own.target_hints.slot(hash_of(key))];
-        requests_ = load_requests(state); // PERF: the trip to the L2 cache ends before it is needed
         connection_ = own.targets[hint & hint_entry].key == key ? hint >> 8 : no_connection;
         const bool is_sought = has_target & (connection_ == no_connection);
         if (any(warp, is_sought)) {
@@ -63,6 +62,9 @@ public:
                 exec::far(find_own_connection)(warp, state, comm, is_sought ? target : UINT32_MAX);
             if (is_sought) connection_ = found;
         }
+        // PERF: the trip to the L2 cache ends before it is needed. If it began before the call, that would wait for its
+        // end.
+        requests_ = load_requests(state);
         const bool is_known = connection_ != no_connection;
         const rank_connection& path = connection_at(state, own, is_known ? connection_ : 0);
         const bool fits = has_target & is_known & (tag < state.device.tags.plain) & has_room(state, path, 0);

@@ -183,7 +183,7 @@ protected:
         const auto ranks = static_cast<std::size_t>(GetParam());
         const std::size_t all_ranks = ranks * static_cast<std::size_t>(job().info().process_count);
         // Every rank has memory for some values for every other; few ranks for many, but under tools that are slow.
-        const bool is_slow = few_addresses || std::getenv("DCUDA_TEST_ROUNDS") != nullptr;
+        const bool is_slow = few_addresses || under_tool;
         const std::size_t capacity = ranks <= 7 ? (is_slow ? 20'000 : 300'000) : all_ranks * (is_slow ? 3 : 5);
         const device_vector<T> memory(2 * capacity * ranks);
         const device_vector<std::size_t> numbers(5 * all_ranks * ranks);

@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(1024) exchange_in_equal_parts(dcuda::context c
 }
 
 TEST_F(Parts, EqualPartsExchange) {
-    const bool is_slow = few_addresses || std::getenv("DCUDA_TEST_ROUNDS") != nullptr; // under tools
+    const bool is_slow = few_addresses || under_tool;
     struct {
         unsigned threads;
         int parts;

@@ -36,7 +36,7 @@ using state = detail::rank_state;
 /// Its operations on windows are in windows.hpp, and collective operations in collectives.hpp; both are its members.
 class rank : public rank_with_collectives {
 public:
-    /// All threads of the rank, all ranks; `from_host` is the kernel's first argument, `shared` lies in the block's
+    /// All threads of all ranks call it; `from_host` is the kernel's first argument, `shared` lies in the block's
     /// shared memory. Waits for all ranks of the job.
     DCUDA_DEVICE rank(context from_host, state& shared)
         : rank_with_collectives(detail::init(from_host, shared), from_host.profiled) {}
@@ -56,13 +56,13 @@ public:
         : rank_with_collectives(detail::init(from_host, shared, own), from_host.profiled) {}
 #endif
 
-    /// All threads of the rank, all ranks. Waits for all ranks of the job: no rank ends while another may still put
-    /// into its windows.
+    /// All threads of all ranks call it. Waits for all ranks of the job: no rank ends while another may still put into
+    /// its windows.
     DCUDA_DEVICE ~rank() noexcept(false) { finish(); }
     rank(const rank&) = delete;
     rank& operator=(const rank&) = delete;
 
-    /// Ends the rank before the destructor does. All threads of the rank, all ranks. Nothing but the destructor may
+    /// Ends the rank before the destructor does. All threads of all ranks call it. Nothing but the destructor may
     /// follow.
     DCUDA_DEVICE void finish() { detail::finish(self_.state()); }
 
@@ -248,9 +248,9 @@ public:
     DCUDA_DEVICE detail::log_line log() { return detail::log_line(self_.state()); }
 
     /// A range of the timeline (DCUDA_TRACE), from here to the end of the object's scope or to its end(). The name is a
-    /// string literal; with a number the range is shown as "name number". Ranges may nest. Costs a test in runs that
-    /// are not traced; in those that are, the threads of the rank meet there on the CPU backend. All threads of the
-    /// rank call it.
+    /// string literal; with a number the range is shown as "name number". Ranges may nest. A range costs a test in runs
+    /// that are not traced; in those that are, the threads of the rank meet there on the CPU backend. All threads of
+    /// the rank call it.
     ///
     ///     auto inner = self.range("inner points");
     template <std::size_t Size>
@@ -279,8 +279,8 @@ DCUDA_DEVICE part equal_part(unsigned parts) {
     return {index, index * threads, threads};
 }
 
-/// Whether the run ends with an error. For threads that are no rank, and wait for one that may have left the kernel
-/// because of that: they leave it, too. Any single thread may call it.
+/// Returns whether the run is ending with an error. For threads that are no rank, and wait for one that may have left
+/// the kernel because of that: they leave it, too. Any single thread may call it.
 DCUDA_DEVICE bool is_ending(context from_host) { return detail::load_relaxed(from_host.device->aborted) != 0; }
 
 /// The block's dynamic shared memory (launch_config::shared_bytes), for both backends. Any single thread may call it.

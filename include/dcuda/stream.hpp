@@ -51,8 +51,8 @@ private:
 /// and gets over a network are not bounded in time, but by the other process being there.
 ///
 /// A process that is reached over a network only is served by the port's thread, which takes up to a core while there
-/// is something to do. A put there is complete when a later notification of the same process has been waited for: the
-/// window must not be freed before.
+/// is something to do. A put there is complete when the target has waited for a later notification of the same
+/// stream to the same process: the window must not be freed before.
 ///
 /// Declare a port behind the memory that its streams use, so that it ends first. Memory that is freed waits for the
 /// device's work, and that may wait for others; the port's destructor tells the others if an exception has ended this
@@ -169,8 +169,8 @@ private:
 };
 
 /// Puts, notifications and waits of a port that are launched together: small ones, up to sixteen in a row, are made by
-/// one kernel, so that a stream pays for one launch and not for each. Its functions are those of stream_port without
-/// the stream, and say at once what is wrong; nothing happens before post.
+/// one kernel, so that a stream pays for one launch and not for each. It has put, put_notify, notify, wait and
+/// wait_from of stream_port, without the stream. They say at once what is wrong; nothing happens before post.
 ///
 /// One thread at a time makes calls. All functions throw dcuda::error as those of stream_port do.
 class stream_batch {

@@ -228,7 +228,8 @@ registered_tests() {
     passed=$((passed + tests_passed)) failed=$((failed + tests_failed)) skipped=$((skipped + tests_skipped))
     say "  $name: $counts_line"
     grep -E '^(failed: |skipped)' "$out/$name.log" | sed 's/^/    /' | tee -a "$summary"
-    [ $code -eq 0 ] || [ "$tests_failed" -gt 0 ] || fail "$name: exit status $code; see $name.log"
+    # Tests of several processes all skip themselves on one GPU.
+    [ $code -eq 0 ] || [ $((tests_failed + tests_skipped)) -gt 0 ] || fail "$name: exit status $code; see $name.log"
 }
 
 programs() {

@@ -62,9 +62,7 @@ public:
                 exec::far(find_own_connection)(warp, state, comm, is_sought ? target : UINT32_MAX);
             if (is_sought) connection_ = found;
         }
-        // PERF: the trip to the L2 cache ends before it is needed. If it began before the call, that would wait for its
-        // end.
-        requests_ = load_requests(state);
+        requests_ = load_requests(state); // PERF: the trip to the L2 cache ends before it is needed
         const bool is_known = connection_ != no_connection;
         const rank_connection& path = connection_at(state, own, is_known ? connection_ : 0);
         const bool fits = has_target & is_known & (tag < state.device.tags.plain) & has_room(state, path, 0);

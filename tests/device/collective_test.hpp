@@ -6,16 +6,16 @@
 
 namespace dcuda::test {
 
-// A tool takes minutes for a test with many ranks: it sees the largest number of them, and one way of several.
 #if DCUDA_BACKEND_CUDA
 inline const std::vector<int> rank_counts =
-    under_tool ? std::vector{1, 7, 132, 2112} : std::vector{1, 7, 132, 1056, 2112};
-inline const std::vector<int> leader_rank_counts = under_tool ? std::vector{132, 2112} : std::vector{132, 1056, 2112};
+    tries_one_way ? std::vector{1, 7, 132, 2112} : std::vector{1, 7, 132, 1056, 2112};
+inline const std::vector<int> leader_rank_counts =
+    tries_one_way ? std::vector{132, 2112} : std::vector{132, 1056, 2112};
 #else
 inline const std::vector rank_counts{1, 5, few_addresses ? 9 : few_threads ? 20 : 40}; // a row has up to 32
 inline const std::vector leader_rank_counts{few_threads ? 35 : 70};
 #endif
-inline bool one_way_only(int ranks_per_device) { return under_tool && ranks_per_device > 132; }
+inline bool one_way_only(int ranks_per_device) { return tries_one_way && ranks_per_device > 132; }
 inline constexpr int threads = 64;
 
 DCUDA_HOST_DEVICE std::uint32_t mix(std::uint32_t a, std::uint32_t b) {

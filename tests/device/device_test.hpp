@@ -33,6 +33,10 @@ inline constexpr bool few_threads = few_addresses;
 // Whether one of compute-sanitizer's tools watches, which slow a kernel down by up to a thousand times.
 inline const bool under_tool = std::getenv("DCUDA_TEST_ROUNDS") != nullptr;
 
+// Whether tests of many ranks try the largest number of ranks alone, and one way of several: racecheck takes minutes
+// for each (scripts/gpu_check.sh).
+inline const bool tries_one_way = std::getenv("DCUDA_TEST_ONE_WAY") != nullptr;
+
 // How often a test repeats something: what DCUDA_TEST_ROUNDS says, or so often on a GPU, and on CPUs.
 inline int rounds_of(int gpu, int cpu, int with_few_addresses = 2) {
     if (const char* text = std::getenv("DCUDA_TEST_ROUNDS")) return std::atoi(text);

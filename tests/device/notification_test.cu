@@ -59,6 +59,49 @@ TEST_F(Notifications, OfListsOfTargets) {
     }
 }
 
+// Each rank puts much to each of the next ranks, which its threads or the copy engine store, and notifies them by one
+// call. Whoever is notified reads what was put.
+constexpr int most_next = 4;
+__global__ void lists_after_large_puts(dcuda::context context, findings* found, unsigned char* memory,
+                                       std::size_t bytes, std::size_t skew, int rounds) {
+    __shared__ int targets[most_next];
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int rank = self.id(), ranks = self.size(), next = ranks - 1 < most_next ? ranks - 1 : most_next;
+    const std::size_t stride = bytes + skew;
+    unsigned char* const source = memory + self.id(dcuda::device) * (most_next + 1) * stride;
+    unsigned char* const landings = source + stride;
+    const dcuda::window win = self.create_window(dcuda::world, landings, most_next * stride);
+    const auto seed = [](int sender, int round) { return static_cast<std::uint64_t>(1000 * sender + round); };
+    for_each_thread(static_cast<std::size_t>(next),
+                    [&](std::size_t n) { targets[n] = (rank + 1 + static_cast<int>(n)) % ranks; });
+    __syncthreads();
+    for (int round = 0; round < rounds; ++round) {
+        for_each_thread(bytes, [&](std::size_t i) { source[i] = pattern(i, seed(rank, round)); });
+        for (int n = 0; n < next; ++n)
+            self.put(win, targets[n], static_cast<std::size_t>(n) * stride + skew, bytes, source);
+        self.notify_each(targets, next, dcuda::world, round % 2);
+        self.wait_notifications(round % 2, next);
+        for (int n = 0; n < next; ++n) {
+            const int sender = (rank - 1 - n + ranks) % ranks;
+            for_each_thread(bytes, [&](std::size_t i) {
+                EXPECT_SAME(landings[static_cast<std::size_t>(n) * stride + skew + i], pattern(i, seed(sender, round)));
+            });
+        }
+        self.barrier(dcuda::world);
+    }
+    self.free_window(win);
+}
+
+TEST_F(Notifications, OfListsReleaseLargePuts) {
+    constexpr std::size_t bytes = 16384;
+    for (const int ranks : {2, 8}) {
+        const device_vector<unsigned char> memory(static_cast<std::size_t>(ranks) * (most_next + 1) * (bytes + 64));
+        for (const std::size_t skew : {0, 16, 64})
+            check(lists_after_large_puts, shape(ranks, dim3(64)), memory.get(), bytes, skew, rounds_of(200, 4));
+    }
+}
+
 __global__ void counts(dcuda::context context, findings* found, int rounds) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);

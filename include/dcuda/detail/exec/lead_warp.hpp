@@ -92,6 +92,11 @@ DCUDA_DEVICE void sync(const full_warp&) { __syncwarp(); }
 DCUDA_DEVICE bool any(const full_warp&, bool yes) { return __any_sync(0xffff'ffffu, yes) != 0; }
 DCUDA_DEVICE bool all(const full_warp&, bool yes) { return __all_sync(0xffff'ffffu, yes) != 0; }
 
+// The first of the threads that have the same value as this one.
+DCUDA_DEVICE unsigned lowest_with(const full_warp&, std::uint32_t value) {
+    return lowest(__match_any_sync(0xffff'ffffu, value));
+}
+
 DCUDA_DEVICE unsigned vote(const warp_group& warp, bool yes) { return __ballot_sync(warp.mask(), yes); }
 DCUDA_DEVICE std::uint32_t broadcast(const warp_group& warp, std::uint32_t value, unsigned from) {
     return __shfl_sync(warp.mask(), value, static_cast<int>(from));

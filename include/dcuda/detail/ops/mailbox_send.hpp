@@ -239,12 +239,17 @@ struct message_content {
     DCUDA_DEVICE std::uint32_t payload_bytes() const { return is_in_place() ? 0 : bytes; }
 };
 
+// What was stored into the memory of targets of this reach has been released. The leader.
+DCUDA_DEVICE void count_as_released(endpoint& own, scope reach) {
+    own.unreleased &= reach == scope::system ? 0 : ~bit_of(reach);
+}
+
 // Orders what was stored into the memory of targets of this reach before the messages that follow. The leader, after
 // the block's barrier.
 DCUDA_DEVICE void release_stores(rank_state& state, endpoint& own, scope reach) {
     exec::complete_copies(state.staging);
     fence_release<order_tag::message_publish>(reach);
-    own.unreleased &= reach == scope::system ? 0 : ~bit_of(reach);
+    count_as_released(own, reach);
 }
 
 // Whether anything was stored at a target that nothing has released.

@@ -30,7 +30,8 @@ DCUDA_COLD std::uint32_t find_own_connection(full_warp warp, shared_state shared
     std::uint32_t found = no_connection;
     for (unsigned probe = 0; probe < probes; ++probe)
         if (seen[probe].rank == world_rank + 1) found = cached_connections + seen[probe].record;
-    DCUDA_NO_UNROLL
+    // PERF: unrolled, since a thread then loads four keys at a time.
+    DCUDA_UNROLL
     for (unsigned place = 0; place < cached_connections; ++place)
         if (own.connection_keys[place] == world_rank) found = place;
     return found;
@@ -69,39 +70,32 @@ public:
         slot_ = path.queue + state.device.queues.header(path.sent.messages);
         sequence_ = path.sent.messages + 1;
         releases_ = path.flushes != own.flushes;
-        const unsigned misfits = vote(warp, !fits);
-        const unsigned fitting = misfits == 0 ? most : lowest(misfits);
-        for (count_ = 0; count_ < fitting; ++count_) {
-            const std::uint32_t next = broadcast(warp, connection_, count_);
-            if (any(warp, (warp.index < count_) & (connection_ == next))) break;
-        }
+        const bool is_first = lowest_with(warp, connection_) == warp.index; // no earlier thread has this target
+        const unsigned misfits = vote(warp, !(fits & is_first));
+        count_ = misfits == 0 ? most : lowest(misfits);
         return count_;
     }
 
-    // They leave; after the block's barrier.
-    // ORDER message-publish: the leader stores all headers, behind the fence that they may need (store_header).
+    // They leave, all at the same time; after the block's barrier.
+    // ORDER message-publish: each thread stores a header, behind a fence of its own if the header releases. A fence
+    // that the leader has executed before, as for a flush, releases by later stores of the leader only. The block's
+    // barrier has ordered before these fences what the other threads have stored, and the warp's sync what the leader
+    // has waited for.
     DCUDA_DEVICE void send(const full_warp& warp, rank_state& state, std::uint32_t tag) const {
         endpoint& own = state.own.of(warp);
         const bool has_header = warp.index < count_;
         rank_connection& path = connection_at(state, own, has_header ? connection_ : 0);
-        const bool must_release = has_header && releases_ && has_unreleased(own, path);
+        const bool must_release = has_header && releases_ && (!warp.leads() || has_unreleased(own, path));
         const unsigned system_releases = vote(warp, must_release && path.reach == scope::system);
         if (any(warp, must_release)) {
-            sync(warp); // all have read what the leader now changes
-            if (warp.leads()) release_stores(state, own, system_releases != 0 ? scope::system : scope::device);
+            const scope reach = system_releases != 0 ? scope::system : scope::device;
+            if (warp.leads()) exec::complete_copies(state.staging);
+            sync(warp); // what the leader has waited for comes before every thread's fence
+            fence_release<order_tag::message_publish>(reach);
+            if (warp.leads()) count_as_released(own, reach);
         }
-        const auto address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(slot_));
-        DCUDA_NO_UNROLL
-        for (unsigned number = 0; number < count_; ++number) {
-            const std::uint64_t low = broadcast(warp, static_cast<std::uint32_t>(address), number),
-                                high = broadcast(warp, static_cast<std::uint32_t>(address >> 32), number);
-            const std::uint32_t sequence = broadcast(warp, sequence_, number),
-                                flags = broadcast(warp, releases_ ? message_releases : 0, number);
-            if (warp.leads())
-                store_packet<order_tag::message_publish>(
-                    reinterpret_cast<packet*>(static_cast<std::uintptr_t>(high << 32 | low)), 0, flags, tag << 16,
-                    sequence);
-        }
+        if (has_header)
+            store_packet<order_tag::message_publish>(slot_, 0, releases_ ? message_releases : 0, tag << 16, sequence_);
         const unsigned to_system = vote(warp, has_header && path.reach == scope::system);
         const bool is_asked = requests_ != own.requests_seen;
         sync(warp); // the leader has looked at what now changes

@@ -29,6 +29,32 @@ public:
         start_for_each_cell(cells, action);
         __syncthreads();
     }
+    // Calls action(i, j, k) for every other i, from the first one on, and all j and k: for the first of each pair of
+    // cells that follow each other in the first dimension. For many cells. Without waiting for the other threads. PERF:
+    // threads go along that dimension, side by side in tiles of up to 8 rows and 32 columns: what a pair and the next
+    // one both read stays in the L1 cache. Numbers of threads are powers of two, so that nothing is divided.
+    template <class Action>
+    DCUDA_DEVICE void start_for_each_pair(const region& cells, const Action& action) const {
+        constexpr int most_row_bits = 3, most_column_bits = 5;
+        const int column_bits = bits_for(cells.extent(2), most_column_bits);
+        const int tiles = ((cells.extent(2) - 1) >> column_bits) + 1; // side by side
+        for (int row = cells.first[1]; row < cells.last[1]; row += 1 << most_row_bits) {
+            const int tile_bits = column_bits + bits_for(cells.last[1] - row, most_row_bits);
+            const int line_bits = tile_bits + bits_for(tiles, 16);
+            // Where there are more threads than lines: team t takes every teams-th pair of each line, from pair t on.
+            const int teams = common::threads() >> line_bits > 1 ? common::threads() >> line_bits : 1;
+            DCUDA_NO_UNROLL
+            for (int n = common::thread(); n < teams << line_bits; n += common::threads()) {
+                const int line = n & ((1 << line_bits) - 1), in_tile = line & ((1 << tile_bits) - 1);
+                const int j = row + (in_tile >> column_bits), k = cells.first[2] +
+                                                                  ((line >> tile_bits) << column_bits) +
+                                                                  (in_tile & ((1 << column_bits) - 1));
+                if (j >= cells.last[1] || k >= cells.last[2]) continue;
+                DCUDA_NO_UNROLL
+                for (int i = cells.first[0] + 2 * (n >> line_bits); i < cells.last[0]; i += 2 * teams) action(i, j, k);
+            }
+        }
+    }
     // The largest of the threads' values.
     DCUDA_DEVICE double largest_of_threads(double own) const {
         for (int first = 0; first < common::threads(); first += sum_lanes) {
@@ -51,6 +77,12 @@ public:
     DCUDA_DEVICE double& lane(int number) const { return lanes_[number]; }
 
 private:
+    // The bits of the smallest power of two that is no less than the count; but no more bits than these.
+    static DCUDA_DEVICE int bits_for(int count, int most) {
+        const int bits = 32 - __clz(count - 1);
+        return bits < most ? bits : most;
+    }
+
     double* lanes_;
 };
 

@@ -25,6 +25,32 @@ struct device_level {
     std::ptrdiff_t u_place[2] = {}, source_place = 0; // in the device's arrays, the same on all devices
 };
 
+// An array in the device's memory. PERF: without that the compiler takes a pointer from shared memory for one to any
+// memory.
+template <class Element>
+DCUDA_HOST_DEVICE Element* in_device_memory(Element* array) {
+#if defined(__CUDA_ARCH__)
+    __builtin_assume(__isGlobal(array));
+#endif
+    return array;
+}
+
+// A of a level. PERF: loops over many cells keep it in registers.
+struct level_operator {
+    faces beta{};
+    std::ptrdiff_t strides[2] = {};
+    double squared = 0.0;
+
+    DCUDA_HOST_DEVICE explicit level_operator(const device_level& on)
+        : strides{on.in.stride(0), on.in.stride(1)}, squared(double(on.side) * double(on.side)) {
+        for (int d = 0; d < 3; ++d) beta.beta[d] = in_device_memory(on.beta.beta[d]);
+    }
+    // A of an array in a cell.
+    DCUDA_HOST_DEVICE double image(const double* u, std::ptrdiff_t at) const {
+        return apply(u, beta, at, strides[0], strides[1], squared);
+    }
+};
+
 // A of an array in a cell, and f - A u.
 DCUDA_HOST_DEVICE double image(const device_level& on, const double* u, std::ptrdiff_t at) {
     return apply(u, on.beta, at, on.in.stride(0), on.in.stride(1), double(on.side) * double(on.side));

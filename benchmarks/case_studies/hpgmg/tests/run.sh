@@ -34,6 +34,9 @@ verified 1 --log2-box 4 --boxes 1 --ranks 64 --threads $fewest_threads
 # Parts that are not alike, and a bottom of 3^3 cells.
 known 3 '2.1034180' --log2-box 4 --boxes 9
 known 1 '7.1713903' --log2-box 5 --boxes 8
+# Bricks of many cells, of one device and of several; threads that are no power of two.
+verified 1 --log2-box 5 --boxes 1 --ranks 3 --threads 96 --v-cycles 1
+verified 2 --log2-box 4 --boxes 12 --ranks 2 --threads $fewest_threads
 # Two levels divided over devices in two dimensions.
 verified 4 --log2-box 5 --boxes 2 --ranks 4 --v-cycles 1
 # The largest and the smallest amplitude: numbers on all levels. The unit test has one beyond, whose residual is none.

@@ -462,7 +462,7 @@ private:
                 running.fail(error(error_code::kernel_failure, fmt::format("process {}: {}", job_.index, problem)));
             if (running.failure() && clock::now() - running.failed_at() > settings_.abort_grace) give_up(running);
             idle = busy ? 0 : idle + 1;
-            if (idle > spins) rest(idle - spins);
+            if (idle > spins) rest(idle - spins, arrivals != nullptr);
         }
     }
 
@@ -484,12 +484,14 @@ private:
         return problem;
     }
 
-    // A GPU needs prompt service and leaves the cores free; on the CPU backend the ranks need the cores.
-    static void rest(unsigned idle) {
-        if (DCUDA_BACKEND_CUDA || idle < 20)
+    // A GPU's ranks need prompt service: this thread sleeps when they have asked for nothing for some 0.1 s, 10'000
+    // polls, and never where messages may come over the network. On the CPU backend the ranks need the cores.
+    static void rest(unsigned idle, bool is_networked) {
+        constexpr unsigned quick = DCUDA_BACKEND_CUDA ? 10'000 : 20, slow = 200;
+        if (idle < quick || (DCUDA_BACKEND_CUDA && is_networked))
             detail::pause_ns(0);
         else
-            std::this_thread::sleep_for(std::chrono::microseconds(idle < 200 ? 100 : 1000));
+            std::this_thread::sleep_for(std::chrono::microseconds(DCUDA_BACKEND_CUDA ? 50 : idle < slow ? 100 : 1000));
     }
 
     // Ranks that never call the library do not see that the run has ended. Nothing ends a GPU kernel but its process.

@@ -30,9 +30,10 @@ public:
         __syncthreads();
     }
     // Calls action(i, j, k) for every other i, from the first one on, and all j and k: for the first of each pair of
-    // cells that follow each other in the first dimension. For many cells. Without waiting for the other threads. PERF:
-    // threads go along that dimension, side by side in tiles of up to 8 rows and 32 columns: what a pair and the next
-    // one both read stays in the L1 cache. Numbers of threads are powers of two, so that nothing is divided.
+    // cells that follow each other in the first dimension. For many cells. Without waiting for the other threads.
+    // PERF: threads go along that dimension, side by side in tiles of up to 8 rows and 32 columns: what a pair and the
+    // next one both read stays in the L1 cache. Lines of cells are counted in powers of two, of which some are empty,
+    // so that nothing is divided.
     template <class Action>
     DCUDA_DEVICE void start_for_each_pair(const region& cells, const Action& action) const {
         constexpr int most_row_bits = 3, most_column_bits = 5;

@@ -31,7 +31,7 @@ using state = detail::rank_state;
 /// Order: puts and notifications from one rank to one other rank arrive in the order in which they were issued. The
 /// target sees a notification only after the data of every earlier put of its source to the target; notify_relaxed is
 /// the exception. Nothing orders notifications of different sources. Notifications order puts, not ordinary stores:
-/// where ranks of a device share memory by pointers, use barrier(device), or flush() before notify().
+/// where ranks of a device share memory by pointers, use barrier(device), or release() before notify().
 ///
 /// Its operations on windows are in windows.hpp, and collective operations in collectives.hpp; both are its members.
 class rank : public rank_with_collectives {
@@ -128,10 +128,10 @@ public:
 
     /// Adds one to the number of notifications with `tag` that rank `target` has received; `target` is the rank's
     /// number in `comm`. The target sees the notification after all earlier puts of this rank to it; not after puts to
-    /// other ranks, nor after what the rank's threads have stored without a put: call flush() before. All threads of
-    /// the rank call it. It returns when the notification is issued, and does not wait for the target; over a network
-    /// it waits while the network has no room. A tag, a target or a communicator that does not exist ends the run
-    /// (error_code::device_fault).
+    /// other ranks (call flush() before), nor after what the rank's threads have stored without a put (call release()
+    /// before). All threads of the rank call it. It returns when the notification is issued, and does not wait for the
+    /// target; over a network it waits while the network has no room. A tag, a target or a communicator that does not
+    /// exist ends the run (error_code::device_fault).
     DCUDA_DEVICE void notify(int target, communicator comm, int tag) {
         detail::perform<detail::notify_operation>(self_, is_profiled(), target, comm, tag);
     }
@@ -145,6 +145,13 @@ public:
     DCUDA_DEVICE void notify_each(const int* targets, int count, communicator comm, int tag) {
         detail::perform_notify_each(self_, is_profiled(), targets, count, comm, tag);
     }
+
+    /// Lets this rank's next notification to each rank, with or without a put, order what the rank's threads have
+    /// stored before without a put, in memory that others reach by pointers: whoever has waited for that notification
+    /// sees it. All threads of the rank call it, each after its stores. It waits for nothing and takes a few
+    /// instructions: the notification does what is left. Where anything else tells the others (an atomic operation,
+    /// notify_relaxed, what a third rank notifies), or they get what was stored, flush() is to be called.
+    DCUDA_DEVICE void release() { detail::release(self_); }
 
     /// notify() without order: the target may see this notification before earlier puts of this rank, and when it has
     /// seen the notification it need not see any of their data. After a direct put, notify() waits until the data is

@@ -179,7 +179,7 @@ void findings::conflict_of_accesses(const access& earlier, address at, unsigned 
     const std::string cure =
         tag != none
             ? fmt::format("wait for the notification with tag {} first", name(tag))
-            : fmt::format("a put in place with notification, flush and notify, or barrier(device) must lead from "
+            : fmt::format("a put in place with notification, release and notify, or barrier(device) must lead from "
                           "rank {} to rank {}",
                           earlier.rank, rank);
     report(fmt::format(

@@ -28,8 +28,8 @@ DCUDA_DEVICE int times_listed(int member, int members, int target, int count, bo
     return times;
 }
 
-// Each rank stores into its own memory, and notifies the ranks of lists, the longest first: after a flush, in turn with
-// puts to these ranks, which are stored at once. Whoever is notified reads both.
+// Each rank stores into its own memory, and notifies the ranks of lists, the longest first: after a flush, after a
+// release, or after puts to these ranks, which are stored at once. Whoever is notified reads that.
 __global__ void notifies_lists(dcuda::context context, findings* found, int* stored, int* inboxes, int longest,
                                int rounds, list_of numbers, bool doubles) {
     __shared__ int targets[64];
@@ -58,7 +58,8 @@ __global__ void notifies_lists(dcuda::context context, findings* found, int* sto
         for (int place = 0; puts && place < count; ++place)
             self.put(win, world_rank(targets[place]), static_cast<std::size_t>(rank) * sizeof(int), sizeof(int),
                      &source);
-        if (!puts) self.flush(win);
+        if (round % 4 == 0) self.flush(win);
+        if (round % 4 == 2) self.release();
         self.notify_each(targets, count, comm, tag);
         int awaited = 0;
         for (int other = 0; other < members; ++other) awaited += times_listed(other, members, member, count, doubles);

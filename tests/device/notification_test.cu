@@ -102,6 +102,68 @@ TEST_F(Notifications, OfListsReleaseLargePuts) {
     }
 }
 
+// Each thread of a rank stores a word without a put. The next two ranks of the device read it, when they have been
+// notified; and tell the rank that they have read.
+enum class notified_by { notify, list, small_put, large_put, notify_after_barrier, ways };
+__global__ void __launch_bounds__(64, 16) stores_are_released(dcuda::context context, findings* found, int* stored,
+                                                              unsigned char* memory, std::size_t large, int rounds) {
+    __shared__ int next[2];
+    __shared__ int before[2];
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int here = self.id(dcuda::device), ranks = self.size(dcuda::device);
+    const auto threads = static_cast<int>(dcuda::detail::exec::block_threads());
+    unsigned char* const inbox = memory + static_cast<std::size_t>(here) * 3 * large; // a half for each source
+    unsigned char* const outbox = inbox + 2 * large;
+    const dcuda::window win = self.create_window(dcuda::device, inbox, 2 * large, dcuda::window_kind::direct);
+    const auto word = [&](int rank) -> int& {
+        return stored[rank * threads + static_cast<int>(dcuda::detail::exec::thread_index())];
+    };
+    by_one_thread([&] {
+        for (int n = 0; n < 2; ++n) {
+            next[n] = (here + 1 + n) % ranks;
+            before[n] = (here + 2 * ranks - 1 - n) % ranks;
+        }
+    });
+    __syncthreads();
+    for (int round = 0; round < rounds; ++round) {
+        const auto way = static_cast<notified_by>(round % static_cast<int>(notified_by::ways));
+        word(here) = 100 * here + round;
+        self.release();
+        if (way == notified_by::notify_after_barrier) self.barrier(dcuda::device);
+        if (way == notified_by::list)
+            self.notify_each(next, 2, dcuda::device, 0);
+        else
+            for (int n = 0; n < 2; ++n)
+                if (way == notified_by::small_put || way == notified_by::large_put)
+                    self.put_notify(win, next[n], n * large, way == notified_by::small_put ? 8 : large, outbox, 0);
+                else
+                    self.notify(next[n], dcuda::device, 0);
+        self.wait_notifications(0, 2);
+        for (const int source : before) EXPECT_SAME(word(source), 100 * source + round);
+        self.notify_each(before, 2, dcuda::device, 1);
+        self.wait_notifications(1, 2);
+    }
+    self.free_window(win);
+}
+
+TEST_F(Notifications, ReleaseStoresOfThreads) {
+    constexpr std::size_t large = 8192; // no message
+#if DCUDA_BACKEND_CUDA
+    constexpr int rank_counts[] = {1, 132, 1056, 2112};
+#else
+    constexpr int rank_counts[] = {1, 5, few_addresses ? 8 : 24};
+#endif
+    for (const int ranks : rank_counts) {
+        const auto here = static_cast<std::size_t>(all_of(ranks));
+        const device_vector<int> stored(here * 64);
+        const device_vector<unsigned char> memory(here * 3 * large);
+        for (const unsigned threads : {64u, 20u})
+            check(stores_are_released, shape(all_of(ranks), dim3(threads)), stored.get(), memory.get(), large,
+                  rounds_of(200, 12));
+    }
+}
+
 __global__ void counts(dcuda::context context, findings* found, int rounds) {
     __shared__ dcuda::state state;
     dcuda::rank self(context, state);

@@ -44,6 +44,10 @@ KERNEL(notify_each, const int* targets, int count, dcuda::communicator comm, int
     RANK;
     self.notify_each(targets, count, comm, tag);
 }
+KERNEL(release) {
+    RANK;
+    self.release();
+}
 KERNEL(wait_notifications, int tag, int count) {
     RANK;
     self.wait_notifications(tag, count);

@@ -25,6 +25,7 @@ REGISTERS = {
     "put_notify": 66,  # alone 64
     "notify": 64,
     "notify_each": 64,
+    "release": 64,
     "wait_notifications": 66,  # alone 65
     "test_notifications": 64,
     "wait_any": 64,

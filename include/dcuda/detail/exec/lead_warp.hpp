@@ -214,6 +214,15 @@ DCUDA_DEVICE void meet_and_act(const Caller& by, const Act& act) {
     act_alone(by, act);
 }
 
+// The leader alone runs f(leader); the others need not wait for it. On the CPU backend without warps they do, which
+// orders f after what the operation before did.
+template <class Group, class F>
+DCUDA_DEVICE void leader_alone(const Group& group, const F& f) {
+    const unsigned thread = group.thread();
+    if (thread < 32) sync(lead_access::warp(thread, group.threads())); // what act() of the operation before wrote
+    if (thread == 0) f(lead_access::alone());
+}
+
 // The leader alone runs f(leader); no thread of the group returns before it has returned.
 template <class Group, class F>
 DCUDA_DEVICE void leader_then_sync(const Group& group, const F& f) {
@@ -243,6 +252,11 @@ unsigned decide(const Group& group, std::uint32_t& word, const Choose& choose, c
     };
     cpu::sync_and_run(group.place(), decide_alone, [&] { act(lead_access::alone(), word); });
     return word;
+}
+
+template <class Group, class F>
+void leader_alone(const Group& group, const F& f) {
+    run_then_sync(group, [&] { f(lead_access::alone()); });
 }
 
 template <class Group, class F>

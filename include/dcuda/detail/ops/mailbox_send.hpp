@@ -239,9 +239,13 @@ struct message_content {
     DCUDA_DEVICE std::uint32_t payload_bytes() const { return is_in_place() ? 0 : bytes; }
 };
 
-// What was stored into the memory of targets of this reach has been released. The leader.
+// Bits of endpoint::unreleased, shifted by a scope. Puts: the connections say at which targets.
+inline constexpr std::uint32_t unreleased_puts = 1, unreleased_stores = 4;
+static_assert(static_cast<unsigned>(scope::device) == 0 && static_cast<unsigned>(scope::system) == 1);
+
+// What was stored into memory that ranks of this reach read has been released. The leader.
 DCUDA_DEVICE void count_as_released(endpoint& own, scope reach) {
-    own.unreleased &= reach == scope::system ? 0 : ~bit_of(reach);
+    own.unreleased &= reach == scope::system ? 0 : ~(unreleased_puts | unreleased_stores);
 }
 
 // Orders what was stored into the memory of targets of this reach before the messages that follow. The leader, after
@@ -252,9 +256,14 @@ DCUDA_DEVICE void release_stores(rank_state& state, endpoint& own, scope reach) 
     count_as_released(own, reach);
 }
 
-// Whether anything was stored at a target that nothing has released.
+// Whether anything was stored at a target that nothing has released, or without a put.
 DCUDA_DEVICE bool has_unreleased(const endpoint& own, const rank_connection& connection) {
-    return (connection.unreleased != 0) & ((own.unreleased & bit_of(connection.reach)) != 0);
+    const std::uint32_t of_target = unreleased_stores | (connection.unreleased != 0 ? unreleased_puts : 0);
+    return (own.unreleased >> static_cast<unsigned>(connection.reach) & of_target) != 0;
+}
+// Whether anything was stored at any target of this reach that nothing has released.
+DCUDA_DEVICE bool has_unreleased(const endpoint& own, scope reach) {
+    return (own.unreleased >> static_cast<unsigned>(reach) & (unreleased_puts | unreleased_stores)) != 0;
 }
 
 // Makes the header of the next message on a connection. One thread, or all of the lead warp for themselves.
@@ -310,6 +319,15 @@ DCUDA_DEVICE void complete_stores(rank_state& state, endpoint& own) {
     exec::complete_copies(state.staging);
     complete_writes(state.job_scope);
     own.unreleased = own.has_stored = 0;
+    ++own.flushes;
+}
+
+// The rank's threads have stored something without a put: the next message to each target releases it. The leader.
+// ORDER message-publish: the barrier with which the next operation begins orders the other threads' stores before the
+// fence of whoever stores that message.
+DCUDA_DEVICE void count_own_stores(const rank_state& state, endpoint& own) {
+    own.unreleased |= unreleased_stores << static_cast<unsigned>(scope::device);
+    if (state.device.process_count > 1) own.unreleased |= unreleased_stores << static_cast<unsigned>(scope::system);
     ++own.flushes;
 }
 

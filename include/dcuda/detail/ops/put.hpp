@@ -301,6 +301,14 @@ DCUDA_DEVICE void notify(const caller& by, operation kind, int target, communica
                               static_cast<std::uint32_t>(tag)});
 }
 
+// What the rank's threads have stored without a put, the next message to each target releases. All threads.
+DCUDA_DEVICE void release(const caller& by) {
+    exec::leader_alone(by.group(), [&](const auto& leader) {
+        rank_state& state = by.state();
+        count_own_stores(state, state.own.of(leader));
+    });
+}
+
 // All that this rank has put is complete on return, to the window or to any other. False if the run ended. The lead
 // warp, after the block's barrier.
 DCUDA_COLD bool complete_puts(lead_warp warp, shared_state shared, std::uint32_t window_id) {

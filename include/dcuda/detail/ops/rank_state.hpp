@@ -114,8 +114,8 @@ struct endpoint {
 
     std::uint32_t posted_turn;                             // of rank_state::puts: the one that is free
     std::uint32_t posted_mask, posted_width, posted_queue; // of rank_state::messages: as in `batch`; the first queue
-    std::uint32_t unreleased;       // bit by `scope`: something was stored at such targets that no release has covered
-    std::uint32_t flushes;          // so far: the next message to each target releases what they completed
+    std::uint32_t unreleased;       // bits by `scope`: something was stored at such targets that no release has covered
+    std::uint32_t flushes;          // so far, and releases: the next message to each target releases what was before
     std::uint32_t sent[2];          // messages so far, by `scope` of their targets
     std::uint32_t told[2];          // of unread_messages, what the last barrier by that scope has counted
     std::uint32_t spinning_calls;   // unsuccessful tests, and atomic operations

@@ -174,7 +174,7 @@ DCUDA_DEVICE void arrive(rank_state& state, endpoint& own, scope reach, std::uin
     std::uint32_t& told = own.told[static_cast<unsigned>(reach)];
     const std::uint64_t arrival = barrier_word(1, now - told);
     told = now;
-    const bool wrote_to_others = (own.unreleased & bit_of(scope::system)) != 0;
+    const bool wrote_to_others = has_unreleased(own, scope::system);
     add_release<order_tag::barrier_arrive>(reach == scope::system && wrote_to_others ? scope::system : scope::device,
                                            word, arrival);
     count_as_placed(own, reach);
@@ -222,7 +222,7 @@ DCUDA_COLD bool device_round(lone_thread leader, shared_state shared, std::uint3
     }
     end_epoch(own, meeting, epoch);
     // What went to other devices is released by a barrier of the world.
-    own.unreleased &= ~bit_of(scope::device);
+    count_as_released(own, scope::device);
     return unread != 0;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What it costs a rank to have many targets, and many sources: a notified put to each of them in turn, and a wait for
-// each message when all have arrived; notifications of all of them, one after the other and in one call.
+// each message when all have arrived; notifications of all of them, one after the other and in one call. And an
+// exchange of notifications of all ranks with so many neighbours each.
 #include "common/ping_pong.hpp"
 #include "common/session.hpp"
 #include "dcuda/dcuda.hpp"
@@ -112,9 +113,45 @@ void measure_partners_of(session& suite, bool peer, int partners) {
     }
 }
 
+// Each rank of a device notifies its neighbours by one call and waits for as many notifications, as in an exchange of
+// ghost cells. They are the ranks next to it, in a ring.
+__global__ void with_neighbours(dcuda::context context, int neighbours, int laps, int batches, int* lists,
+                                interval* taken) {
+    __shared__ dcuda::state state;
+    dcuda::rank self(context, state);
+    const int id = self.id(dcuda::device), ranks = self.size(dcuda::device);
+    int* const list = lists + id * neighbours;
+    for (int i = threadIdx.x; i < neighbours; i += blockDim.x)
+        list[i] = (id + ranks - neighbours / 2 + i + (i < neighbours / 2 ? 0 : 1)) % ranks;
+    __syncthreads();
+    for (int batch = -1; batch < batches; ++batch) {
+        self.barrier(dcuda::device);
+        const std::uint64_t start = now_ns();
+        for (int lap = 0; lap < laps; ++lap) {
+            self.notify_each(list, neighbours, dcuda::device, lap % 2);
+            self.wait_notifications(lap % 2, neighbours);
+        }
+        if (self.id() == 0 && batch >= 0 && threadIdx.x == 0) taken[batch] = {start, now_ns()};
+    }
+}
+
+void measure_exchange(session& suite, int neighbours) {
+    constexpr int ranks = 132;
+    const int threads = suite.chosen.partners.threads, laps = suite.rounds(2000, 20), batches = suite.batches(12, 6);
+    row next{"partners", "same device", "exchange of notifications with " + std::to_string(neighbours),
+             0,          threads,       DCUDA_BACKEND_CUDA ? ranks : neighbours + 1};
+    const auto lists = allocate<int>(static_cast<std::size_t>(next.ranks * neighbours));
+    const results taken(batches, 1);
+    suite.run(next, with_neighbours, shape(threads, next.ranks), neighbours, laps, batches, lists.get(),
+              taken.stamps());
+    next.value = measure::summarise(scaled(taken.microseconds(), 1.0 / laps));
+    suite.rows.push_back(next);
+}
+
 } // namespace
 
 void measure_partners(session& suite) {
+    for (const int neighbours : {2, 4, 8, 18, 26}) measure_exchange(suite, neighbours);
     for (const bool peer : {false, true}) {
         if (peer && suite.job.process_count < 2) {
             suite.add_missing({"partners", suite.other_device(), "put_notify"});

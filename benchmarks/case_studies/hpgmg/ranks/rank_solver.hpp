@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The solver by ranks: one kernel for a whole solve. Each rank owns a brick of each level or none (decomposition.hpp),
 // and the ghost cells of the grid's boundary beside it, which it computes right after its cells. Ranks of a device
-// share its arrays: they flush and notify. To other devices they put cells, flush, and notify all ranks there that read
-// them. Whoever owns nothing of a level goes on to the next finer one and waits there.
+// share its arrays: they release and notify. To other devices they put cells, flush, and notify all ranks there that
+// read them. Whoever owns nothing of a level goes on to the next finer one and waits there.
 //
 // Why nobody reads what is not there, or writes what is still read. Notifications on a level have three kinds of tags.
 // (1) Exchange, before each sweep and each residual: a rank waits for all neighbours across faces and edges, whose
@@ -282,10 +282,10 @@ private:
         self_.flush(work_.window); // also for those whose device another rank of it has got the cells for
         self_.notify_each(work_.ranks + next.by.ranks, next.by.far_count, dcuda::world, next.tag);
     }
-    // Ranks of this device read where this one has stored, which a flush releases.
+    // Ranks of this device read where this one has stored.
     DCUDA_COLD void send_near(const delivery& next) const {
         if (next.by.near_count == 0) return;
-        self_.flush(work_.window);
+        self_.release();
         self_.notify_each(work_.ranks + next.by.ranks + next.by.far_count, next.by.near_count, dcuda::world, next.tag);
     }
 

@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(64, 16) stores_are_released(dcuda::context con
     dcuda::rank self(context, state);
     const int here = self.id(dcuda::device), ranks = self.size(dcuda::device);
     const auto threads = static_cast<int>(dcuda::detail::exec::block_threads());
-    unsigned char* const inbox = memory + static_cast<std::size_t>(here) * 3 * large; // a half for each source
+    unsigned char* const inbox = memory + static_cast<std::size_t>(here) * 3 * large; // a place for each source
     unsigned char* const outbox = inbox + 2 * large;
     const dcuda::window win = self.create_window(dcuda::device, inbox, 2 * large, dcuda::window_kind::direct);
     const auto word = [&](int rank) -> int& {

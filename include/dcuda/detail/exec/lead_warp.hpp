@@ -255,11 +255,6 @@ unsigned decide(const Group& group, std::uint32_t& word, const Choose& choose, c
 }
 
 template <class Group, class F>
-void leader_alone(const Group& group, const F& f) {
-    run_then_sync(group, [&] { f(lead_access::alone()); });
-}
-
-template <class Group, class F>
 void leader_then_sync(const Group& group, const F& f) {
     run_then_sync(group, [&] { f(lead_access::alone()); });
 }
@@ -267,6 +262,11 @@ void leader_then_sync(const Group& group, const F& f) {
 template <class Group, class F>
 void sync_leader_sync(const Group& group, const F& f) {
     leader_then_sync(group, f); // it waits for all threads before, too
+}
+
+template <class Group, class F>
+void leader_alone(const Group& group, const F& f) {
+    leader_then_sync(group, f);
 }
 
 #endif

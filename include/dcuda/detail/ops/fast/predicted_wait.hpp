@@ -224,13 +224,15 @@ DCUDA_COLD bool wait_another_round(full_warp warp, shared_state shared, std::uin
     return any(warp, warp.leads() && keep_waiting(exec::lead_access::alone(), state, arrived));
 }
 
+// How much of what a wait is for.
+enum class taken_together { nothing, some, all };
+
 // Takes the notifications with this tag that are at the heads of near queues, or come there soon: those of all sources
 // at the same time. Only where none has payload. The lead warp.
 //
 // PERF: to take one after the other takes 1.1 us each: an exchange with 8 neighbours takes 10.7 us instead of 2.0
 // (H200, 2026-11-29). Where none comes for some polls, await_predicted looks at one queue, which costs others less.
 // ORDER notify-observe: each thread whose header releases acquires what it has seen, and the warp's sync passes it on.
-enum class taken_together { nothing, some, all }; // of what the wait is for
 DCUDA_COLD taken_together take_together(full_warp warp, shared_state shared, std::uint32_t tag, std::uint32_t count,
                                         unsigned rounds) {
     rank_state& state = shared.get();
